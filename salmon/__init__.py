@@ -1,0 +1,33 @@
+"""Salmon: which question to ask next, and the map that the answers draw.
+
+The public names are resolved when they are first used: `import salmon.wire` stays light, and
+`from salmon import OrdinalEmbedding` loads what it needs.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+#: Public name -> the module that holds it.
+_PUBLIC = {
+    "OrdinalEmbedding": "salmon.estimator",
+    "SalmonError": "salmon.errors",
+    "parse_spec": "salmon.spec",
+}
+
+__all__ = ["OrdinalEmbedding", "SalmonError", "__version__", "parse_spec"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        try:
+            return version("salmon-triplets")
+        except PackageNotFoundError:
+            return "0+unknown"
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'salmon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,76 @@
+"""Every error a user of Salmon can meet, each a sentence that says what, where and what to do."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a file, at its place.
+
+    Lines and columns count from 1; 0 means that the place is not known. `path` names the value inside the file
+    (`samplers.ARR.R`), or the member of a ZIP.
+    """
+
+    message: str
+    line: int = 0
+    column: int = 0
+    path: str = ""
+    hint: str = ""
+    warning: bool = False
+
+    def sentence(self, name: str = "") -> str:
+        """`name:line:column: message (hint)`, the form that editors and terminals understand."""
+        place = ":".join(str(part) for part in (name, self.line or "", self.column or "") if part)
+        kind = "warning: " if self.warning else ""
+        text = f"{kind}{self.message}" + (f" {self.hint}" if self.hint else "")
+        return f"{place}: {text}" if place else text
+
+
+class SalmonError(Exception):
+    """Something a user can act on. `hint` says what to do, `where` what it is about."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class SpecError(SalmonError):
+    """An experiment's file cannot be used; `problems` lists everything wrong with it, in the order of the file."""
+
+    code = "bad_spec"
+
+    def __init__(self, problems: tuple[Problem, ...], *, name: str = "") -> None:
+        self.problems = problems
+        self.name = name
+        super().__init__("\n".join(problem.sentence(name) for problem in problems))
+
+
+class MediaError(SpecError):
+    """A ZIP of targets cannot be used; `problems` names each member and what is wrong with it."""
+
+    code = "bad_media"
+
+
+class TripletError(SalmonError, ValueError):
+    """Answers that cannot be fitted: the sentence names the row and the value."""
+
+    code = "bad_triplets"
+
+
+class StoreError(SalmonError):
+    """The store refuses or cannot be reached; nothing was half-written."""
+
+    code = "store"
+
+
+class StartError(SalmonError):
+    """The program cannot start here."""
+
+    code = "start"

@@ -1,0 +1,121 @@
+"""What travels through the whole system: a query, a served query, an answer, and the triplets made of answers.
+
+Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this order. A target is an index 0..n-1.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: How a query came to be asked. Only `catch`, `practice` and skipped trials are never triplets.
+TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
+TRIAL_TYPES: tuple[TrialType, ...] = get_args(TrialType)
+
+#: The score of a query that nobody ranked.
+NO_SCORE = -9999.0
+
+Triplets = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A head and two feet that can be asked; the feet have no order.
+
+    `probability` is the chance with which the sampler drew this query from what it could have asked (0 = unknown:
+    the query was the best by score). `generation` is the refit whose model chose it (0 = none).
+    """
+
+    head: int
+    feet: tuple[int, int]
+    score: float = NO_SCORE
+    trial_type: TrialType = "random"
+    probability: float = 0.0
+    generation: int = 0
+    published_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        """The same for the same question, whichever way round its feet are."""
+        low, high = sorted(self.feet)
+        return f"{self.head},{low},{high}"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A query placed left and right and given to one participant: what a token signs.
+
+    `trial` counts from 1 over the queries this participant was given; `served_ms` is Unix time in milliseconds.
+    """
+
+    experiment: str
+    revision: int
+    participant: str
+    session: str
+    trial: int
+    sampler: str
+    head: int
+    left: int
+    right: int
+    score: float
+    trial_type: TrialType
+    probability: float
+    sampler_probability: float
+    generation: int
+    published_ms: int
+    served_ms: int
+    nonce: str
+
+    @property
+    def key(self) -> str:
+        """The key of the query that was served."""
+        low, high = sorted((self.left, self.right))
+        return f"{self.head},{low},{high}"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What the page measured, in milliseconds of its monotonic clock; -1 where it could not say."""
+
+    rt_ms: float = -1.0
+    query_wait_ms: float = -1.0
+    onset_client_ms: float = -1.0
+    network_latency_ms: float = -1.0
+    input: Literal["mouse", "touch", "key", "script", ""] = ""
+    sent_attempts: int = 1
+    blur_during_trial: bool = False
+    viewport_w: int = 0
+    viewport_h: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A served query, the foot judged nearer, and when: one line of the log. `received_ms` is the server's clock."""
+
+    served: Served
+    winner: int
+    timing: Timing
+    received_ms: int
+    signed: bool = True
+
+    @property
+    def loser(self) -> int:
+        """The foot that was not chosen."""
+        return self.served.right if self.winner == self.served.left else self.served.left
+
+    @property
+    def winner_side(self) -> Literal["left", "right"]:
+        """On which side of the screen the winner stood."""
+        return "left" if self.winner == self.served.left else "right"
+
+
+def triplets_of(answers: Iterable[Answer]) -> Triplets:
+    """(m, 3) int32 rows [head, winner, loser] of the answers that may be fitted: no catch and no practice trials."""
+    rows = [
+        (answer.served.head, answer.winner, answer.loser)
+        for answer in answers
+        if answer.served.trial_type not in {"catch", "practice"}
+    ]
+    return np.array(rows, dtype=np.int32).reshape(-1, 3)
