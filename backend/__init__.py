@@ -1,0 +1,1 @@
+"""The learning process: follows the open experiments, refits, searches and publishes queries."""

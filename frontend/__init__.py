@@ -1,0 +1,1 @@
+"""The web process: serves queries to participants, records their answers, shows experimenters what happens."""

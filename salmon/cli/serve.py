@@ -1,0 +1,94 @@
+"""`salmon serve`: the whole of Salmon on one machine, with one command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from salmon import logs
+from salmon.cli.data_directory import DataDirectory
+from salmon.cli.redis_server import redis_program
+from salmon.cli.supervisor import Program, Supervisor
+
+DEFAULT_DATA = Path("salmon-data")
+
+DataOption = Annotated[
+    Path, typer.Option("--data", envvar="SALMON_DATA_DIRECTORY", help="Where everything is kept.", show_default=True)
+]
+
+
+def serve(
+    port: Annotated[int, typer.Option(help="The port of the web pages; 0 takes a free one.", min=0, max=65535)] = 8421,
+    host: Annotated[str, typer.Option(help="127.0.0.1 for this machine alone, 0.0.0.0 for the network.")] = "127.0.0.1",
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Start store, backend and web pages, and keep them running until Ctrl-C.
+
+    Example: salmon serve --port 8421 --data ./salmon-data
+    """
+    logs.configure("supervisor", level=os.environ.get("SALMON_LOG_LEVEL", "INFO"), style=_log_style())
+    directory = DataDirectory(data.expanduser().resolve())
+    directory.prepare()
+    with directory.lock():
+        supervisor = Supervisor(directory.running)
+        supervisor.stop_orphans()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: supervisor.stop())
+        try:
+            for program in programs(directory, host=host, port=port):
+                supervisor.start(program)
+                if supervisor.stopping:
+                    return
+            _say_where(supervisor.announced("frontend") or "")
+            supervisor.watch()
+        finally:
+            supervisor.shut_down()
+
+
+def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program, ...]:
+    """What runs on one machine, in the order of starting; an outside Redis takes the place of the embedded one."""
+    credentials = directory.credentials()
+    shared = {"SALMON_DATA": str(directory.root), "SALMON_SECRET": credentials.secret}
+    outside = os.environ.get("SALMON_REDIS_URL")
+    frontend_url = outside or directory.redis_url("frontend", credentials.frontend)
+    backend_url = outside or directory.redis_url("backend", credentials.backend)
+    store = () if outside else (redis_program(directory),)
+    return (
+        *store,
+        Program(
+            name="frontend",
+            command=(sys.executable, "-m", "frontend"),
+            environment={
+                **shared,
+                "SALMON_REDIS_URL": frontend_url,
+                "SALMON_HOST": host,
+                "SALMON_PORT": str(port),
+            },
+            wait_for_ready=True,
+        ),
+        Program(
+            name="backend",
+            command=(sys.executable, "-m", "backend"),
+            environment={**shared, "SALMON_REDIS_URL": backend_url},
+        ),
+    )
+
+
+def _log_style() -> logs.Style:
+    return "json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text"
+
+
+def _say_where(announced: str) -> None:
+    address, _, invitation = announced.partition(" ")
+    lines = [f"Salmon is running at {address} (Ctrl-C stops it)."]
+    if invitation:
+        lines += [
+            "Nobody has an account yet. Open this link once to make yours, the owner's:",
+            f"  {invitation}",
+        ]
+    print("\n" + "\n".join(lines) + "\n", flush=True)
