@@ -1,0 +1,8 @@
+"""Refits, posteriors and the judgement of embeddings."""
+
+from salmon.learning.accuracy import accuracy, log_loss
+from salmon.learning.laplace import Posterior, laplace
+from salmon.learning.refit import Fit, fit
+from salmon.learning.triplets import Triplets, check_triplets
+
+__all__ = ["Fit", "Posterior", "Triplets", "accuracy", "check_triplets", "fit", "laplace", "log_loss"]

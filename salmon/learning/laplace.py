@@ -1,0 +1,156 @@
+"""How sure the answers make us: the Laplace posterior of an embedding.
+
+MacKay (1992), "Information-based objective functions for active data selection", for the posterior and its use.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from salmon.errors import SalmonError
+from salmon.geometry import Coordinates, Reals, rigid_motions
+from salmon.learning.triplets import Triplets, check_triplets
+from salmon.noise import NoiseModel, noise_model, sigmoid
+
+# Above this many coordinates the covariance keeps only each target's own block.
+LARGEST_FULL = 2_000
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The covariance of the coordinates given the answers, about a fitted embedding.
+
+    `coordinates` (n, d); `covariance` (n·d, n·d) over coordinates.ravel() where `full`, else one (n, d, d) block a
+    target. `ridge` is the precision of the prior that both came from.
+    """
+
+    coordinates: Coordinates
+    covariance: Coordinates
+    full: bool
+    ridge: float
+
+    def target_covariance(self) -> Coordinates:
+        """(n, d, d) covariance of each target, with the rigid motions of the whole embedding projected out.
+
+        Answers say nothing about where the embedding lies or how it is turned: without the projection, d(d+1)/2
+        directions would carry the prior's variance into every target.
+        """
+        n, d = self.coordinates.shape
+        motions = rigid_motions(self.coordinates)
+        parts = motions.reshape(n, d, -1)
+        if self.full:
+            spread = (self.covariance @ motions).reshape(n, d, -1)
+            own = self.covariance.reshape(n, d, n, d)[np.arange(n), :, np.arange(n), :]
+            inner = motions.T @ self.covariance @ motions
+        else:
+            spread = self.covariance @ parts
+            own = self.covariance
+            inner = np.einsum("tir,tis->rs", parts, spread)
+        cross = spread @ parts.transpose(0, 2, 1)
+        return own - cross - cross.transpose(0, 2, 1) + parts @ inner @ parts.transpose(0, 2, 1)
+
+
+def laplace(
+    coordinates: ArrayLike,
+    triplets: ArrayLike,
+    noise: str | NoiseModel = "TSTE",
+    *,
+    lapse: float | None = None,
+    ridge: float = 1.0,
+    pending: ArrayLike | None = None,
+    full: bool | None = None,
+) -> Posterior:
+    """Covariance Σ = (ridge·I + Σ_t w_t g_t g_tᵀ)⁻¹ over answered triplets and over `pending` queries.
+
+    g is the gradient of a triplet's log-odds f and w the Fisher information that its answer gives about f. Neither
+    depends on which foot won, so queries (p, 3) [head, foot, foot] that were posted and not answered count as well.
+    `full` = False keeps one block a target; None does so above 2,000 coordinates.
+    """
+    placed = np.array(coordinates, dtype=np.float64)
+    n, d = placed.shape
+    if ridge <= 0:
+        raise SalmonError(
+            f"A ridge of {ridge} leaves the position of the whole embedding free.", hint="Give a number above 0."
+        )
+    rows = check_triplets(triplets, n)
+    if pending is not None:
+        rows = np.concatenate([rows, check_triplets(pending, n)])
+    model = noise_model(noise, lapse=lapse)
+    if full is None:
+        full = n * d <= LARGEST_FULL
+    if full:
+        precision = _full_information(placed, rows, model)
+        precision[np.diag_indices(n * d)] += ridge
+        covariance = np.linalg.inv(precision)
+        # Symmetric by law, and by rounding only after this.
+        return Posterior(placed, (covariance + covariance.T) / 2, full=True, ridge=ridge)
+    blocks = _block_information(placed, rows, model)
+    blocks += ridge * np.eye(d)
+    return Posterior(placed, np.asarray(np.linalg.inv(blocks), dtype=np.float64), full=False, ridge=ridge)
+
+
+def fisher_weight(log_odds: Reals, lapse: float) -> Reals:
+    """The weight w = p'(f)² / (p (1 − p)), elementwise: the Fisher information that one answer gives about its log-odds f.
+
+    With p = lapse + (1 − 2·lapse)·σ(f) this is ((1 − 2·lapse)·s·(1 − s))² / (p (1 − p)), at most ¼; without lapses it
+    is s (1 − s), which the general form could not reach where p or 1 − p underflows.
+    """
+    s = sigmoid(log_odds)
+    spread = s * (1 - s)
+    if lapse == 0:
+        return spread
+    p = lapse + (1 - 2 * lapse) * s
+    return ((1 - 2 * lapse) * spread) ** 2 / (p * (1 - p))
+
+
+def log_odds_gradient(
+    coordinates: Coordinates, triplets: Triplets, model: NoiseModel
+) -> tuple[Coordinates, NDArray[np.float64]]:
+    """Gradients (m, 3, d) of the triplets' log-odds by head, winner and loser, and the log-odds (m,).
+
+    With y_b = 2 u'(d2_hb) (x_h − x_b), the gradient of the remoteness of foot b by the head: the head's part is
+    y_loser − y_winner, the winner's +y_winner, the loser's −y_loser.
+    """
+    heads, winners, losers = coordinates[triplets.T]
+    to_winner, to_loser = heads - winners, heads - losers
+    d2_winner, d2_loser = (to_winner**2).sum(axis=1), (to_loser**2).sum(axis=1)
+    y_winner = 2 * model.remoteness_slope(d2_winner)[:, None] * to_winner
+    y_loser = 2 * model.remoteness_slope(d2_loser)[:, None] * to_loser
+    gradient = np.stack([y_loser - y_winner, y_winner, -y_loser], axis=1)
+    return gradient, model.remoteness(d2_loser) - model.remoteness(d2_winner)
+
+
+def _full_information(coordinates: Coordinates, rows: Triplets, model: NoiseModel) -> Coordinates:
+    n, d = coordinates.shape
+    size = n * d
+    total = np.zeros(size * size)
+    # A block's products stay near 20 MB.
+    step = max(1, 2_500_000 // (9 * d * d))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        gradient, log_odds = log_odds_gradient(coordinates, part, model)
+        flat = gradient.reshape(len(part), 3 * d)
+        weighted = fisher_weight(log_odds, model.lapse)[:, None] * flat
+        places = (part.astype(np.int64)[:, :, None] * d + np.arange(d)).reshape(len(part), 3 * d)
+        cells = places[:, :, None] * size + places[:, None, :]
+        products = weighted[:, :, None] * flat[:, None, :]
+        total += np.bincount(cells.ravel(), products.ravel(), size * size)
+    return total.reshape(size, size)
+
+
+def _block_information(coordinates: Coordinates, rows: Triplets, model: NoiseModel) -> Coordinates:
+    n, d = coordinates.shape
+    total = np.zeros((d, d, n))
+    step = 1 << 18
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        gradient, log_odds = log_odds_gradient(coordinates, part, model)
+        weight = fisher_weight(log_odds, model.lapse)
+        for role in range(3):
+            slope = gradient[:, role]
+            for first in range(d):
+                for second in range(d):
+                    entry = weight * slope[:, first] * slope[:, second]
+                    total[first, second] += np.bincount(part[:, role], entry, n)
+    return np.ascontiguousarray(total.transpose(2, 0, 1))

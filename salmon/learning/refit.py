@@ -1,0 +1,197 @@
+"""Fitting an embedding to answers: full batch, analytic gradients, L-BFGS, several starts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import OptimizeResult, minimize
+
+from salmon.errors import SalmonError
+from salmon.geometry import Coordinates, centre, principal_axes
+from salmon.learning.objective import Objective, objective_of
+from salmon.learning.starts import best_scale, random_start, spectral_start
+from salmon.learning.triplets import Triplets, check_triplets
+from salmon.noise import NoiseModel, noise_model
+from salmon.parallel import Executor
+
+# Pairs of steps and gradients that L-BFGS remembers.
+_MEMORY = 8
+# With fewer answers a target than this, local optima are worth a second start.
+_ENOUGH = 10
+# Above this many answers only the start that looks best is followed.
+_MANY = 200_000
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An embedding and how it was found.
+
+    `coordinates` (n, d) float64, centred. `loss` is the mean loss of a triplet (nats for probabilities), `objective`
+    the same with the ridge; `gradient_norm` the largest entry of the objective's gradient. `start_losses` holds the
+    objective reached from each start, under its name; the best one is reported here.
+    """
+
+    coordinates: Coordinates
+    loss: float
+    objective: float
+    gradient_norm: float
+    evaluations: int
+    converged: bool
+    start_names: tuple[str, ...]
+    start_losses: tuple[float, ...]
+    noise: NoiseModel
+    ridge: float
+
+
+def fit(
+    triplets: ArrayLike,
+    n: int,
+    d: int = 2,
+    *,
+    noise: str | NoiseModel = "TSTE",
+    lapse: float | None = None,
+    ridge: float = 0.03,
+    start: ArrayLike | None = None,
+    n_starts: int | None = None,
+    max_iter: int = 500,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    executor: Executor | None = None,
+    callback: Callable[[Coordinates, float], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Fit:
+    """The embedding of n targets in d dimensions under which these answers are most likely.
+
+        argmin over (n, d) coordinates of  Σ loss(triplet) + ridge/2 · |coordinates|²
+
+    by L-BFGS (Liu and Nocedal 1989) from a warm `start`, the spectral start and random ones. `n_starts` counts the
+    starts besides `start`; None chooses: none after a warm start with at least ten answers a target, two where answers
+    are fewer, the more promising of two above 200,000 answers. In one dimension targets cannot pass each other, so
+    three dimensions are fitted first and their widest axis is polished. `callback(coordinates, objective)` sees every
+    iteration; `tolerance` is the relative fall of the objective below which an iteration is the last; `stop` is asked after each and cuts the fit short, with the best coordinates so far.
+    """
+    rows = check_triplets(triplets, n)
+    model = noise_model(noise, lapse=lapse)
+    _check_shape(n, d, ridge)
+    objective = objective_of(rows, n, model, ridge=ridge, executor=executor)
+    if n_starts is None:
+        n_starts = 2 if start is None or len(rows) < _ENOUGH * n else 0
+    starts: dict[str, Coordinates] = {}
+    if start is not None:
+        starts["warm"] = _check_start(start, n, d)
+    evaluations = 0
+    if d == 1 and (n_starts or not starts):
+        wide = fit(
+            rows, n, 3, noise=model, ridge=ridge, n_starts=n_starts, max_iter=max_iter, tolerance=tolerance,
+            seed=seed, executor=executor, stop=stop,
+        )  # fmt: skip
+        starts["three dimensions"] = principal_axes(wide.coordinates, 1)
+        evaluations += wide.evaluations
+    else:
+        starts |= _cold_starts(objective, rows, n, d, n_starts if starts else max(1, n_starts), seed)
+        if len(rows) > _MANY and len(starts) > 1:
+            promise = {name: objective(coordinates)[0] for name, coordinates in starts.items()}
+            best = min(promise, key=lambda name: promise[name])
+            starts = {best: starts[best]}
+    outcomes = {
+        name: _descend(objective, coordinates, max_iter, tolerance, callback, stop)
+        for name, coordinates in starts.items()
+    }
+    best = min(outcomes, key=lambda name: outcomes[name].objective)
+    found = outcomes[best]
+    return Fit(
+        coordinates=centre(found.coordinates),
+        loss=found.objective - ridge / 2 * float((found.coordinates**2).sum()) / objective.m,
+        objective=found.objective,
+        gradient_norm=found.gradient_norm,
+        evaluations=evaluations + sum(outcome.evaluations for outcome in outcomes.values()),
+        converged=found.converged,
+        start_names=tuple(outcomes),
+        start_losses=tuple(outcome.objective for outcome in outcomes.values()),
+        noise=model,
+        ridge=ridge,
+    )
+
+
+def _check_shape(n: int, d: int, ridge: float) -> None:
+    if n < 3:
+        raise SalmonError(f"{n} targets cannot be embedded.", hint="A head and two feet need three targets.", where="n")
+    if d < 1:
+        raise SalmonError(f"{d} dimensions hold no embedding.", hint="Give d = 1 or more.", where="d")
+    if not (np.isfinite(ridge) and ridge >= 0):
+        raise SalmonError(f"A ridge of {ridge} keeps nothing in place.", hint="Give 0 or more.", where="ridge")
+
+
+def _check_start(start: ArrayLike, n: int, d: int) -> Coordinates:
+    coordinates = np.array(start, dtype=np.float64)
+    if coordinates.shape != (n, d) or not np.isfinite(coordinates).all():
+        raise SalmonError(
+            f"A start of shape {coordinates.shape} cannot begin a fit of {n} targets in {d} dimensions.",
+            hint=f"Give finite numbers of shape ({n}, {d}).",
+            where="start",
+        )
+    return coordinates
+
+
+def _cold_starts(objective: Objective, rows: Triplets, n: int, d: int, count: int, seed: int) -> dict[str, Coordinates]:
+    starts: dict[str, Coordinates] = {}
+    if count:
+        starts["spectral"] = (
+            best_scale(objective, spectral_start(rows, n, d, seed)) if len(rows) else random_start(n, d, seed)
+        )
+    for extra in range(1, count):
+        starts[f"random {extra}"] = random_start(n, d, seed + extra)
+    return starts
+
+
+@dataclass(frozen=True)
+class _Descent:
+    coordinates: Coordinates
+    objective: float
+    gradient_norm: float
+    evaluations: int
+    converged: bool
+
+
+def _descend(
+    objective: Objective,
+    start: Coordinates,
+    max_iter: int,
+    tolerance: float,
+    callback: Callable[[Coordinates, float], None] | None,
+    stop: Callable[[], bool] | None,
+) -> _Descent:
+    shape = start.shape
+
+    def value_and_gradient(flat: Coordinates) -> tuple[float, Coordinates]:
+        value, gradient = objective(flat.reshape(shape))
+        return value, gradient.ravel()
+
+    def after_iteration(intermediate_result: OptimizeResult) -> None:
+        if callback is not None:
+            callback(intermediate_result.x.reshape(shape), float(intermediate_result.fun))
+        if stop is not None and stop():
+            raise StopIteration
+
+    found = minimize(
+        value_and_gradient,
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        callback=after_iteration if callback is not None or stop is not None else None,
+        options={
+            "maxcor": _MEMORY,
+            "maxiter": max_iter,
+            "maxfun": 2 * max_iter,
+            "ftol": tolerance,
+            "gtol": tolerance / len(start),
+        },
+    )
+    return _Descent(
+        coordinates=np.array(found.x).reshape(shape),
+        objective=float(found.fun),
+        gradient_norm=float(np.abs(found.jac).max()),
+        evaluations=int(found.nfev),
+        converged=bool(found.success),
+    )

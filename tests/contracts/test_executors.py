@@ -1,0 +1,129 @@
+"""What every executor promises: this process, a Dask cluster of threads, and one of processes."""
+
+import operator
+import os
+
+import numpy as np
+import pytest
+
+from salmon.errors import SalmonError, StartError
+from salmon.learning import fit
+from salmon.parallel import SerialExecutor
+
+
+def quotient(first, second):
+    return first / second
+
+
+def process_id():
+    return os.getpid()
+
+
+@pytest.fixture(scope="module", params=["serial", "threads", "processes"])
+def executor(request):
+    if request.param == "serial":
+        with SerialExecutor() as serial:
+            yield serial
+        return
+    from salmon.parallel.cluster import local_cluster
+
+    with local_cluster(2, processes=request.param == "processes") as cluster:
+        yield cluster
+
+
+def test_map_keeps_the_order(executor):
+    assert executor.map(operator.mul, [1, 2, 3], [10, 20, 30], priority=1) == [10, 40, 90]
+
+
+def test_submitted_work_brings_its_value(executor):
+    task = executor.submit(operator.add, 2, 3, priority=5)
+    assert task.result() == 5
+    assert task.done()
+
+
+def test_every_task_completes_once(executor):
+    tasks = [executor.submit(operator.neg, number, priority=number) for number in range(6)]
+    assert sorted(task.result() for task in executor.as_completed(tasks)) == [-5, -4, -3, -2, -1, 0]
+
+
+def test_what_the_work_raises_is_raised_by_its_result(executor):
+    task = executor.submit(quotient, 1, 0)
+    with pytest.raises(ZeroDivisionError):
+        task.result()
+
+
+def test_a_failed_task_is_among_the_completed(executor):
+    tasks = [executor.submit(quotient, 1, divisor) for divisor in (0, 1)]
+    assert sum(1 for _ in executor.as_completed(tasks)) == 2
+
+
+def test_a_scattered_value_stands_in_for_itself(executor):
+    table = executor.scatter(np.arange(5.0))
+    pair = executor.scatter((1, 2))
+    assert executor.submit(np.sum, table).result() == 10.0
+    assert executor.map(operator.itemgetter(1), [pair, pair]) == [2, 2]
+
+
+def test_work_can_be_pinned_to_the_first_worker(executor):
+    assert isinstance(executor.submit(process_id, on=0).result(), int)
+
+
+def test_a_cancelled_task_leaves_the_others_alone(executor):
+    tasks = [executor.submit(operator.neg, number) for number in range(3)]
+    tasks[1].cancel()
+    assert tasks[2].result() == -2
+
+
+def test_there_is_always_a_worker_and_none_is_refused(executor):
+    assert executor.workers >= 1
+    executor.scale(executor.workers)
+    with pytest.raises(SalmonError, match="0 workers"):
+        executor.scale(0)
+
+
+def test_a_fit_of_many_answers_is_the_same_everywhere(executor):
+    generator = np.random.default_rng(0)
+    n, m = 30, 140_000
+    truth = 2 * generator.normal(size=(n, 2))
+    heads = generator.integers(0, n, m)
+    rows = np.stack(
+        [heads, (heads + generator.integers(1, 15, m)) % n, (heads + generator.integers(15, n, m)) % n], axis=1
+    )
+    d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
+    swapped = d2[:, 0] > d2[:, 1]
+    rows[swapped] = rows[swapped][:, [0, 2, 1]]
+    here = fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=4)
+    there = fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=4, executor=executor)
+    np.testing.assert_allclose(there.coordinates, here.coordinates, rtol=1e-6, atol=1e-6)
+
+
+def test_serial_work_completes_by_falling_priority():
+    executor = SerialExecutor()
+    tasks = [executor.submit(operator.neg, number, priority=number) for number in (1, 3, 2)]
+    assert [task.result() for task in executor.as_completed(tasks)] == [-3, -2, -1]
+
+
+def test_serial_work_that_was_cancelled_is_never_done():
+    seen = []
+    task = SerialExecutor().submit(seen.append, 1)
+    task.cancel()
+    with pytest.raises(SalmonError, match="cancelled"):
+        task.result()
+    assert seen == []
+
+
+def test_a_cluster_that_is_not_there_is_named(unused_address):
+    from salmon.parallel.cluster import join_cluster
+
+    with pytest.raises(StartError, match=unused_address):
+        join_cluster(unused_address, timeout_s=0.2)
+
+
+@pytest.fixture
+def unused_address():
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    return f"tcp://127.0.0.1:{port}"
