@@ -1,0 +1,60 @@
+"""Two ways to write answers down, and the way from one to the other.
+
+Either each row of X is [head, winner, loser] and there is no y, or each row is [head, left, right] and y says which
+foot won: 1 (or True, or "left") for left, and 0, −1, False or "right" for right.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from salmon.errors import TripletError
+from salmon.learning import Triplets, check_triplets
+
+#: How "right won" and "left won" may be written, in this order.
+CODES: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1), ("right", "left"))
+
+_NAMED_ROWS = 3
+
+
+def triplets_from(X: ArrayLike, y: ArrayLike | None, n: int | None = None) -> Triplets:
+    """(m, 3) int32 rows [head, winner, loser] from either form, checked."""
+    rows = check_triplets(X, n)
+    if y is None:
+        return rows
+    left = left_won(y, len(rows))
+    return np.ascontiguousarray(np.where(left[:, None], rows, rows[:, [0, 2, 1]]))
+
+
+def codes_of(y: ArrayLike | None) -> NDArray[Any]:
+    """(2,) how y writes "right won" and "left won", in this order; 0 and 1 without y."""
+    if y is None:
+        return np.array(CODES[0])
+    answers = np.asarray(y).ravel()
+    if answers.dtype == np.bool_:
+        return np.array([False, True])
+    found = set(answers.tolist())
+    return np.array(next((code for code in CODES if found <= set(code)), CODES[0]))
+
+
+def left_won(y: ArrayLike, m: int) -> NDArray[np.bool_]:
+    """(m,) whether left won, or a TripletError that names the rows of y that cannot be read."""
+    answers: NDArray[Any] = np.asarray(y)
+    if answers.ndim == 2 and answers.shape[1] == 1:
+        answers = answers[:, 0]
+    if answers.shape != (m,):
+        raise TripletError(
+            f"There are {m} rows of X and y has shape {answers.shape}.", hint="Give one entry of y a row of X."
+        )
+    left = np.isin(answers, [1, True]) if answers.dtype.kind in "biuf" else answers == "left"
+    right = np.isin(answers, [0, -1]) if answers.dtype.kind in "biuf" else answers == "right"
+    bad = np.flatnonzero(~(left | right))
+    if len(bad):
+        named = ", ".join(f"{row} ({answers[row]!r})" for row in bad[:_NAMED_ROWS])
+        more = f" and {len(bad) - _NAMED_ROWS} more" if len(bad) > _NAMED_ROWS else ""
+        raise TripletError(
+            f"Row {named}{more} of y does not say which foot won.",
+            hint='Write 1 (or True, or "left") where left won; 0, -1, False or "right" where right won.',
+        )
+    return np.asarray(left, dtype=np.bool_)

@@ -1,0 +1,286 @@
+"""The estimator: `OrdinalEmbedding().fit(triplets).embedding_`."""
+
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from salmon.errors import SalmonError, TripletError
+from salmon.estimator.coding import codes_of, triplets_from
+from salmon.estimator.history import History, JudgedHistory
+from salmon.estimator.holding_out import choose_noise, held_out_split, noise_candidates
+from salmon.geometry import Coordinates, centre
+from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
+from salmon.noise import NoiseModel, PowerTSTE, noise_model
+from salmon.parallel import Executor
+
+#: What `noise=None` means: it predicted held-out answers best wherever people or simulated people were asked.
+RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
+#: The lapse of a noise model that is given by its name alone.
+DEFAULT_LAPSE = 0.05
+# Iterations from every start before early stopping follows the best of them.
+_SCOUTING = 10
+# A ridge of 0 leaves the position of the embedding free: its posterior needs some hold.
+_SMALLEST_RIDGE = 1e-6
+
+
+class OrdinalEmbedding(BaseEstimator):
+    """Positions for n targets such that answers of the kind "a is more like h than b is" come out right.
+
+    Parameters
+    ----------
+    n_components : int
+        Dimensions d.
+    noise : str, NoiseModel or None
+        How distances become answers: "TSTE", "STE", "CKL", "GNMDS", "SOE", "PowerTSTE" or "Logistic", or a model of
+        `salmon.noise` with parameters of its own. None is power t-STE with k = .85 and a lapse of 7 %.
+    random_state : int, RandomState or None
+        Draws random starts and held-out answers. It never shares numbers with a truth drawn from the same seed.
+    n_restarts : int or None
+        Starts besides the one that `partial_fit` continues from; None decides by the number of answers.
+    max_iter : int
+        L-BFGS iterations from each start.
+    tolerance : float
+        Stop where an iteration gains less than this share of the objective, or no slope is steeper.
+    lapse : float, "held-out" or None
+        Share of answers given without looking. "held-out" chooses it (and k of power t-STE) by the likelihood of
+        held-out answers in five folds. None keeps the lapse of a given model and takes 5 % for a model given by its name.
+    ridge : float
+        The penalty ridge/2 · |coordinates|² against a loss summed over answers.
+    n_targets : int or None
+        How many targets there are; None takes the largest index plus one. Give it for cross-validation, where a fold
+        may lack the last target.
+    early_stopping : bool
+        Keep back `validation_share` of the answers, stop when their log-loss has not fallen for `n_iter_no_change`
+        iterations, and return to the iteration where it was lowest.
+    validation_share : float
+        Share of the answers held out by early stopping, whole groups of the same three targets at a time.
+    n_iter_no_change : int
+        Patience of early stopping, in iterations.
+    executor : salmon.parallel.Executor or None
+        Where the work is done; None is this process.
+
+    Attributes
+    ----------
+    embedding_ : (n, d) float64, a new copy at every access
+    noise_ : the noise model that was fitted, `noise_losses_` the held-out log-loss of each one tried (empty if none)
+    history_ : list of dict, one an iteration: start, iteration, objective, and the held-out log-loss and accuracy where
+        answers were held out
+    uncertainty_ : (n, d, d) covariance of each target's position, worked out when first asked for
+    n_iter_, objective_, converged_, n_features_in_ (always 3), classes_ (how y writes "right won" and "left won")
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        noise: str | NoiseModel | None = None,
+        random_state: Any = None,
+        n_restarts: int | None = None,
+        max_iter: int = 500,
+        tolerance: float = 1e-6,
+        lapse: float | str | None = None,
+        ridge: float = 0.03,
+        n_targets: int | None = None,
+        early_stopping: bool = False,
+        validation_share: float = 0.1,
+        n_iter_no_change: int = 10,
+        executor: Executor | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.noise = noise
+        self.random_state = random_state
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+        self.lapse = lapse
+        self.ridge = ridge
+        self.n_targets = n_targets
+        self.early_stopping = early_stopping
+        self.validation_share = validation_share
+        self.n_iter_no_change = n_iter_no_change
+        self.executor = executor
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier fit."""
+        self._see(X, reset=True)
+        rows = triplets_from(X, y, self.n_targets)
+        self.classes_ = codes_of(y)
+        return self._fit(rows, start=None)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Add answers to all that were seen and go on from the embedding so far; new targets start at its centre."""
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y)
+        self._see(X, reset=False)
+        rows = np.concatenate([self._triplets, triplets_from(X, y, self.n_targets)])
+        known, n = self._coordinates, self._count(rows)
+        added = 1e-3 * np.random.default_rng(self._seed()).standard_normal((max(0, n - len(known)), known.shape[1]))
+        return self._fit(rows, start=np.concatenate([known, added]))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """(m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
+
+        Without y: 1 where the second column's target is nearer, 0 where the third column's is.
+        """
+        check_is_fitted(self)
+        return self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(int)]
+
+    def predict_proba(self, X: ArrayLike) -> Coordinates:
+        """(m, 2) chances that right and that left wins, in the order of `classes_`, for rows [head, left, right]."""
+        check_is_fitted(self)
+        self._see(X, reset=False)
+        rows = self._known(check_triplets(X))
+        heads, left, right = self._coordinates[rows.T]
+        chance = self.noise_.probability(((heads - left) ** 2).sum(axis=1), ((heads - right) ** 2).sum(axis=1))
+        return np.column_stack([1 - chance, chance]).astype(np.float64)
+
+    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
+        """The accuracy: the share of answers whose winner lies nearer the head. From 0 to 1, **larger is better**.
+
+        It is not a loss: keep the fit whose score is largest. A tie counts one half.
+        """
+        check_is_fitted(self)
+        self._see(X, reset=False)
+        return accuracy(self._coordinates, self._known(triplets_from(X, y)))
+
+    def log_loss(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
+        """Mean −log of the chance given to the answers that came, in nats: smaller is better, log 2 is guessing."""
+        check_is_fitted(self)
+        self._see(X, reset=False)
+        return log_loss(self._coordinates, self._known(triplets_from(X, y)), noise=self.noise_)
+
+    @property
+    def embedding_(self) -> Coordinates:
+        """(n, d) coordinates, centred; a copy, so that nothing done with it changes the estimator."""
+        check_is_fitted(self)
+        return self._coordinates.copy()
+
+    @property
+    def uncertainty_(self) -> Coordinates:
+        """(n, d, d) covariance of each target's position under the Laplace posterior.
+
+        The rigid motions of the whole embedding are projected out: answers cannot tell them, and with them every
+        ellipse would only show how freely the map turns.
+        """
+        check_is_fitted(self)
+        if self._uncertainty is None:
+            posterior = laplace(self._coordinates, self._triplets, self.noise_, ridge=max(self.ridge, _SMALLEST_RIDGE))
+            self._uncertainty = posterior.target_covariance()
+        return self._uncertainty.copy()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_coordinates")
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy of the parameters. The executor is shared: a cluster cannot be copied, and need not be."""
+        parameters = self.get_params(deep=False)
+        executor = parameters.pop("executor")
+        return type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, executor=executor)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.target_tags.required = False
+        tags.non_deterministic = False
+        return tags
+
+    def _fit(self, rows: Triplets, start: Coordinates | None) -> Self:
+        if not len(rows):
+            raise TripletError("There are no answers to fit.", hint="Give at least one row [head, winner, loser].")
+        if not 0 < self.validation_share < 1:
+            raise SalmonError(
+                f"A validation_share of {self.validation_share} holds out nothing or everything.",
+                hint="Give a number between 0 and 1.",
+            )
+        n, seed = self._count(rows), self._seed()
+        self.noise_losses_: dict[NoiseModel, float] = {}
+        self.noise_ = self._named_noise()
+        if isinstance(self.lapse, str):
+            self.noise_, self.noise_losses_ = choose_noise(
+                rows, n, self.n_components, noise_candidates(self.noise_),
+                ridge=self.ridge, seed=seed, max_iter=self.max_iter, executor=self.executor,
+            )  # fmt: skip
+        held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
+        if self.early_stopping and held_out.any():
+            found = self._stopped_fit(rows, n, held_out, start, seed)
+        else:
+            history = History()
+            found = self._descend(rows, n, start, self.n_restarts, seed, self.max_iter, history.record)
+            self.history_ = history.lines
+        self._coordinates = found
+        self._triplets = rows
+        self._uncertainty: Coordinates | None = None
+        self.n_iter_ = len(self.history_)
+        return self
+
+    def _descend(
+        self, rows: Triplets, n: int, start: Coordinates | None, n_starts: int | None, seed: int, max_iter: int,
+        callback: Any, stop: Any = None,
+    ) -> Coordinates:  # fmt: skip
+        found = fit(
+            rows, n, self.n_components, noise=self.noise_, ridge=self.ridge, start=start, n_starts=n_starts,
+            max_iter=max_iter, tolerance=self.tolerance, seed=seed, executor=self.executor, callback=callback,
+            stop=stop,
+        )  # fmt: skip
+        self.objective_, self.converged_ = found.objective, found.converged
+        return found.coordinates
+
+    def _stopped_fit(
+        self, rows: Triplets, n: int, held_out: NDArray[np.bool_], start: Coordinates | None, seed: int
+    ) -> Coordinates:
+        """Scout every start for a few iterations, then follow the best one while held-out answers get likelier."""
+        fitted = rows[~held_out]
+        scouted = self._descend(fitted, n, start, self.n_restarts, seed, min(_SCOUTING, self.max_iter), None)
+        history = JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
+        self._descend(fitted, n, scouted, 0, seed, self.max_iter, history.record, history.exhausted)
+        self.history_ = history.lines
+        return centre(history.best)
+
+    def _named_noise(self) -> NoiseModel:
+        if isinstance(self.lapse, str) and self.lapse != "held-out":
+            raise SalmonError(
+                f"There is no lapse {self.lapse!r}.", hint='Give a number from 0 to .5, "held-out" or None.'
+            )
+        lapse = None if isinstance(self.lapse, str) else self.lapse
+        if self.noise is None:
+            return noise_model(RECOMMENDED_NOISE, lapse=lapse)
+        if isinstance(self.noise, str) and lapse is None:
+            lapse = DEFAULT_LAPSE
+        return noise_model(self.noise, lapse=lapse)
+
+    def _count(self, rows: Triplets) -> int:
+        known = len(self._coordinates) if self.__sklearn_is_fitted__() else 0
+        return self.n_targets or max(known, int(rows.max()) + 1)
+
+    def _known(self, rows: Triplets) -> Triplets:
+        n = len(self._coordinates)
+        unknown = np.flatnonzero((rows >= n).any(axis=1))
+        if len(unknown):
+            raise TripletError(
+                f"Row {unknown[0]} {rows[unknown[0]].tolist()} names a target outside the {n} that were fitted.",
+                hint="Pass n_targets to the estimator when not every target occurs in what is fitted.",
+            )
+        return rows
+
+    def _see(self, X: ArrayLike, *, reset: bool) -> None:
+        """Let scikit-learn note (or compare) the number and names of the columns; `check_triplets` does the rest."""
+        if issparse(X):
+            raise TripletError(
+                "Sparse input is not supported.", hint="Give a dense (m, 3) array: triplets hold no gaps."
+            )
+        if np.iscomplexobj(X):
+            raise TripletError("Complex data not supported.", hint="Targets are whole numbers that count from 0.")
+        if np.ndim(cast("Any", X)) == 2:
+            validate_data(self, cast("Any", X), reset=reset, skip_check_array=True)
+
+    def _seed(self) -> int:
+        """A seed of its own: `default_rng(random_state)` may have drawn the truth that is to be found."""
+        state = self.random_state
+        if not isinstance(state, int | np.integer):
+            state = check_random_state(state).randint(2**31)
+        return int(np.random.SeedSequence(int(state), spawn_key=(1,)).generate_state(1)[0])
