@@ -1,0 +1,160 @@
+"""The samplers an experiment can name and the arguments that each takes.
+
+The names are closed: a spec never reaches for a class by its name. A test compares them with the tables of
+`salmon.samplers` and `salmon.noise`, so that neither side can know a name that the other does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from salmon.spec.values import Misfit, Reader, choice, every, flag, number, scalar_of, share, whole
+
+PassiveClass = Literal["Random", "RoundRobin", "Validation"]
+ActiveClass = Literal["Adaptive", "Greedy", "Uncertainty", "ARR", "SRR", "TSTE", "STE", "GNMDS", "CKL", "SOE"]
+SamplerClass = Literal[PassiveClass, ActiveClass]
+NoiseModel = Literal["TSTE", "STE", "CKL", "GNMDS", "SOE", "Logistic"]
+
+PASSIVE_CLASSES: tuple[PassiveClass, ...] = get_args(PassiveClass)
+ACTIVE_CLASSES: tuple[ActiveClass, ...] = get_args(ActiveClass)
+SAMPLER_CLASSES: tuple[SamplerClass, ...] = (*PASSIVE_CLASSES, *ACTIVE_CLASSES)
+NOISE_MODELS: tuple[NoiseModel, ...] = get_args(NoiseModel)
+
+#: Names that older files use -> today's.
+OLD_CLASSES: Mapping[str, SamplerClass] = MappingProxyType({"RandomSampling": "Random"})
+
+#: What an argument's value can be once it is read.
+Argument = str | int | float | bool | tuple[Any, ...]
+
+
+def indices(value: Any, n_targets: int | None) -> tuple[int, ...]:
+    """At least three different targets to choose from."""
+    if not isinstance(value, list | tuple) or len(items := list(value)) < 3:  # pyright: ignore[reportUnknownArgumentType]
+        raise Misfit("a list of at least three targets, counted from 0")
+    read = every(items, lambda item, place: index(item, n_targets, at=(place,)))
+    if len(set(read)) < len(read):
+        raise Misfit(sentence="{label} names a target twice.", hint="Name each target once.")
+    return read
+
+
+def queries(value: Any, n_targets: int | None) -> tuple[tuple[int, int, int], ...]:
+    """Fixed queries, each [head, foot, foot]."""
+    if not isinstance(value, list | tuple) or not value:
+        raise Misfit("a list of queries, each [head, left, right]")
+    return every(value, lambda item, place: query(item, n_targets, at=(place,)))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def query(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> tuple[int, int, int]:
+    """Three different targets: the head and two feet."""
+    if not isinstance(value, list | tuple) or len(items := list(value)) != 3:  # pyright: ignore[reportUnknownArgumentType]
+        raise Misfit("a query of three targets, [head, left, right]", at=at)
+    head, left, right = every(items, lambda item, place: index(item, n_targets, at=(*at, place)))
+    if len({head, left, right}) < 3:
+        raise Misfit(
+            sentence="{label} names one target twice; a query needs three different ones.",
+            hint="Change one of the three.",
+            at=at,
+        )
+    return head, left, right
+
+
+def index(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> int:
+    """A target by its number, counted from 0."""
+    high = None if n_targets is None else n_targets - 1
+    wanted = (
+        "the number of a target, counted from 0"
+        if high is None
+        else f"a target from 0 to {high:,} (there are {n_targets:,}, counted from 0)"
+    )
+    try:
+        return whole(0, high, wanted)(value)
+    except Misfit as misfit:
+        raise Misfit(wanted, at=at) from misfit
+
+
+def random_state(value: Any) -> int:
+    """A random state; nothing means 0."""
+    return 0 if scalar_of(value, "a whole number").empty else whole(0, 2**63 - 1)(value)
+
+
+_ACTIVE: dict[str, Reader[Any]] = {
+    "d": whole(1, 100),
+    "R": number(0),
+    "n_search": whole(1),
+    "initial_batch_size": whole(1),
+    "random_state": random_state,
+    "scorer": choice("infogain", "uncertainty"),
+    "optimizer": choice("Embedding", "PadaDampG", "GeoDamp"),
+    "optimizer__lr": number(above=0),
+    "optimizer__momentum": number(0, 1),
+    "optimizer__initial_batch_size": whole(1),
+    "optimizer__max_epochs": whole(1),
+    "optimizer__random_state": random_state,
+    "max_epochs": whole(1),
+}
+_NOISE: dict[str, Reader[Any]] = {
+    "alpha": number(above=0),
+    "mu": number(above=0),
+    "module__alpha": number(above=0),
+    "module__mu": number(above=0),
+}
+#: Fits with a prior: ridge is its weight, k the tail of the noise, lapse the share of answers that are guesses.
+_RIDGE: dict[str, Reader[Any]] = {"ridge": number(0), "k": number(above=0), "lapse": number(0, 0.499)}
+_BY_SCORE: dict[str, Reader[Any]] = {
+    **_ACTIVE,
+    **_NOISE,
+    **_RIDGE,
+    "module": choice(*NOISE_MODELS),
+    "n_top": whole(1),
+    "priority": choice("random", "scores", "approx"),
+    "fresh_posterior": flag,
+}
+_BY_MODEL: dict[str, Reader[Any]] = {**_ACTIVE, **_NOISE, **_RIDGE, "noise": choice(*NOISE_MODELS)}
+
+#: Sampler class -> argument -> reader. `targets` and `queries` are read apart: they need the number of targets.
+READERS: Mapping[SamplerClass, Mapping[str, Reader[Any]]] = MappingProxyType(
+    {
+        "Random": {},
+        "RoundRobin": {},
+        "Validation": {"n_queries": whole(1, 100_000)},
+        "Adaptive": {**_BY_MODEL, "random_share": share},
+        "Greedy": _BY_MODEL,
+        "Uncertainty": _BY_MODEL,
+        **dict.fromkeys(("ARR", "SRR", "TSTE", "STE", "GNMDS", "CKL", "SOE"), _BY_SCORE),
+    }
+)
+_TARGETED: Mapping[str, str] = MappingProxyType({"Random": "targets", "RoundRobin": "targets", "Validation": "queries"})
+#: The noise model has one name today and another in older files; each sampler keeps the one it was born with.
+_SYNONYMS = MappingProxyType({"module": "noise", "noise": "module"})
+
+
+def argument_names(sampler_class: SamplerClass) -> tuple[str, ...]:
+    """Every argument that the sampler takes."""
+    targeted = (_TARGETED[sampler_class],) if sampler_class in _TARGETED else ()
+    return (*READERS[sampler_class], *targeted)
+
+
+def argument_name(sampler_class: SamplerClass, written: str) -> str | None:
+    """The sampler's own name for an argument, or None if it takes no such argument."""
+    names = argument_names(sampler_class)
+    if written in names:
+        return written
+    synonym = _SYNONYMS.get(written)
+    return synonym if synonym in names else None
+
+
+def read_argument(sampler_class: SamplerClass, name: str, value: Any, n_targets: int | None) -> Argument:
+    """The typed value of one argument; a Misfit says what is wanted."""
+    if name == "targets":
+        return indices(value, n_targets)
+    if name == "queries":
+        return queries(value, n_targets)
+    return READERS[sampler_class][name](value)
+
+
+#: Everything that any sampler takes, for `sampling.common`: argument -> a class that can read it.
+COMMON_ARGUMENTS: Mapping[str, SamplerClass] = MappingProxyType(
+    {name: sampler_class for sampler_class in SAMPLER_CLASSES for name in argument_names(sampler_class)}
+)

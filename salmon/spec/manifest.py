@@ -1,0 +1,206 @@
+"""Which file is which target: the numbered list that is made of a ZIP once and never loses its order.
+
+Answers name targets by their index, so an index may never come to mean something else. When a ZIP is uploaded again,
+`merge_manifests` keeps the index of everything it recognises, puts what is new at the end, and leaves what is no longer
+there in its place; it says which is which, so that whoever asked can refuse.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections import defaultdict, deque
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, get_args
+
+from salmon.errors import MediaError, Problem
+
+TargetKind = Literal["text", "html", "image", "video", "audio"]
+MEDIA_TYPES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "gif": "image/gif",
+    "bmp": "image/bmp",
+    "svg": "image/svg+xml",
+    "webp": "image/webp",
+    "avif": "image/avif",
+    "mp4": "video/mp4",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "ogg": "audio/ogg",
+}
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """One target as a page shows it.
+
+    `filename` is the name in the ZIP, or the text where there is no file; exports carry it and pages must not, because
+    names tell the condition. `media` is the name under which the file is stored. An empty `alt` means the page's own
+    neutral name.
+    """
+
+    index: int
+    kind: TargetKind
+    html: str
+    filename: str
+    alt: str = ""
+    media: str = ""
+    width_px: int = 0
+    height_px: int = 0
+
+
+@dataclass(frozen=True)
+class ManifestEntry:
+    """A file of a ZIP, or a row of its CSV (then `html` holds it, and so does `name`). Sizes are 0 where unknown."""
+
+    index: int
+    name: str
+    kind: TargetKind
+    sha256: str
+    size_bytes: int
+    extension: str = ""
+    width_px: int = 0
+    height_px: int = 0
+    html: str = ""
+
+    @property
+    def media(self) -> str:
+        """The name under which the file is stored; empty for a row of a CSV."""
+        return f"{self.sha256}.{self.extension}" if self.extension else ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All targets of an experiment in the order of their index."""
+
+    entries: tuple[ManifestEntry, ...]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def targets(self) -> tuple[TargetSpec, ...]:
+        """What pages show: the old program's elements, around the stored files."""
+        return tuple(_target(entry) for entry in self.entries)
+
+    def dump(self) -> str:
+        """As JSON; `Manifest.load` reads it back."""
+        return json.dumps({"entries": [asdict(entry) for entry in self.entries]}, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, text: str | bytes) -> Manifest:
+        """A manifest from its JSON; MediaError if it is none."""
+        try:
+            return cls(
+                tuple(
+                    _checked(ManifestEntry(**entry), place) for place, entry in enumerate(json.loads(text)["entries"])
+                )
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            problem = Problem(f"This is not a manifest of targets: {error}.", hint="Upload the ZIP again.")
+            raise MediaError((problem,), name="manifest.json") from error
+
+
+@dataclass(frozen=True)
+class ManifestMerge:
+    """What a second upload did. `manifest` holds everything; the rest are names.
+
+    `changed`: same name, other content. `renamed`: same content under another name (old name, new name).
+    `missing`: in the old manifest only; such entries keep their place.
+    """
+
+    manifest: Manifest
+    kept: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def safe(self) -> bool:
+        """Whether every old target still shows what it showed, so that answers already given stay true."""
+        return not self.changed and not self.missing
+
+
+def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
+    """The old manifest with what the new one brings; no index of the old one changes.
+
+    A file is recognised by name and content, else by name, else by content. Each is recognised once: of two rows with the
+    same text the first is the first.
+    """
+    waiting = dict(enumerate(new.entries))
+    found: dict[int, ManifestEntry] = {}
+    for same in (_name_and_content, _name, _content):
+        places: defaultdict[object, deque[int]] = defaultdict(deque)
+        for place, entry in waiting.items():
+            places[same(entry)].append(place)
+        for entry in old.entries:
+            if entry.index not in found and places[same(entry)]:
+                found[entry.index] = waiting.pop(places[same(entry)].popleft())
+    pairs = [(entry, found[entry.index]) for entry in old.entries if entry.index in found]
+    merged = [replace(found.get(entry.index, entry), index=entry.index) for entry in old.entries]
+    merged += [replace(entry, index=len(merged) + place) for place, entry in enumerate(waiting.values())]
+    return ManifestMerge(
+        Manifest(tuple(merged)),
+        kept=tuple(was.name for was, now in pairs if _name_and_content(was) == _name_and_content(now)),
+        added=tuple(entry.name for entry in waiting.values()),
+        changed=tuple(was.name for was, now in pairs if was.sha256 != now.sha256),
+        renamed=tuple((was.name, now.name) for was, now in pairs if was.name != now.name),
+        missing=tuple(entry.name for entry in old.entries if entry.index not in found),
+    )
+
+
+def text_target(index: int, row: str) -> TargetSpec:
+    """One target written as text."""
+    if text_kind(row) == "html":
+        return TargetSpec(index, "html", row, row)
+    return TargetSpec(index, "text", row, row, alt=row)
+
+
+def text_kind(row: str) -> TargetKind:
+    """HTML where the text holds a tag or a character reference: what the browser would not show as it is written."""
+    return "html" if html.unescape(row) != row or "<" in row else "text"
+
+
+def _target(entry: ManifestEntry) -> TargetSpec:
+    source = f"/media/{entry.media}"
+    match entry.kind:
+        case "image":
+            element = f"<img src='{source}' alt='' />"
+        case "video":
+            # Browsers play by themselves only what is muted.
+            video = f"<source src='{source}' type='{MEDIA_TYPES[entry.extension]}' />"
+            element = f"<video autoplay muted loop playsinline controls>{video}</video>"
+        case "audio":
+            element = f"<audio controls src='{source}'></audio>"
+        case _:
+            return text_target(entry.index, entry.html)
+    return TargetSpec(
+        entry.index,
+        entry.kind,
+        element,
+        entry.name,
+        media=entry.media,
+        width_px=entry.width_px,
+        height_px=entry.height_px,
+    )
+
+
+def _checked(entry: ManifestEntry, place: int) -> ManifestEntry:
+    if entry.index != place or entry.kind not in get_args(TargetKind):
+        raise ValueError(f"entry {place} has index {entry.index} and kind {entry.kind}")
+    return entry
+
+
+def _name_and_content(entry: ManifestEntry) -> tuple[str, str]:
+    return entry.name, entry.sha256
+
+
+def _name(entry: ManifestEntry) -> str:
+    return entry.name
+
+
+def _content(entry: ManifestEntry) -> str:
+    return entry.sha256

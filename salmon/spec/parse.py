@@ -1,0 +1,230 @@
+"""From the text of an experiment's file to its Spec, with everything that is wrong in it found in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from salmon.errors import Problem, SpecError
+from salmon.spec.agreement import disagreements
+from salmon.spec.arguments import Argument
+from salmon.spec.frozen import FrozenMap
+from salmon.spec.kinds import MAX_TARGETS, MIN_TARGETS
+from salmon.spec.manifest import Manifest
+from salmon.spec.nodes import MappingNode, Node, Scalar, SequenceNode, UnreadableError, plain
+from salmon.spec.samplers import read_common, read_samplers, sampler_nodes
+from salmon.spec.schema import Html, SamplerSpec, Spec
+from salmon.spec.sentences import misfit_problems, problem_at, schema_problems, unknown_key
+from salmon.spec.source import read_source
+from salmon.spec.values import Misfit, whole
+
+DefaultSampler = Literal["Adaptive", "Random"]
+
+MAX_PROBLEMS = 200  # more than anybody reads; the rest is counted
+
+#: What a file gets that names no samplers: today's sampler, or what the old program gave it.
+_DEFAULT_SAMPLERS: dict[DefaultSampler, SamplerSpec] = {
+    "Adaptive": SamplerSpec(
+        name="Adaptive", sampler_class="Adaptive", arguments=FrozenMap({"d": 2, "noise": "TSTE", "random_share": 0.15})
+    ),
+    "Random": SamplerSpec(name="random", sampler_class="Random"),
+}
+
+
+@dataclass(frozen=True)
+class ParsedSpec:
+    """A spec that can be used, and what its experimenter should know all the same."""
+
+    spec: Spec
+    warnings: tuple[Problem, ...] = ()
+
+
+def parse_spec(
+    text: bytes | str,
+    *,
+    name: str = "experiment.yaml",
+    manifest: Manifest | None = None,
+    default_sampler: DefaultSampler = "Adaptive",
+) -> ParsedSpec:
+    """The Spec of a YAML text; SpecError lists everything that is wrong with it.
+
+    `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets.
+    `default_sampler` is what a file gets that names no samplers.
+    """
+    spec, problems = _examine(text, manifest, default_sampler)
+    if spec is None or any(not problem.warning for problem in problems):
+        raise SpecError(problems, name=name)
+    return ParsedSpec(spec, problems)
+
+
+def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest | None = None) -> tuple[Problem, ...]:
+    """Everything wrong or worth knowing about a file, in its order; never raises, whatever the file holds."""
+    del name  # the caller writes it in front of each sentence: Problem.sentence(name)
+    return _examine(text, manifest, "Adaptive")[1]
+
+
+def _examine(
+    text: bytes | str, manifest: Manifest | None, default_sampler: DefaultSampler
+) -> tuple[Spec | None, tuple[Problem, ...]]:
+    problems: list[Problem] = []
+    try:
+        root = read_source(text, problems)
+    except UnreadableError as error:
+        return None, _in_order([*problems, error.problem])
+    if root is None or (isinstance(root, Scalar) and root.empty):
+        if manifest is None:
+            problem = Problem(
+                "The file is empty.", 1, 1, hint="Write at least targets: with a list, or upload a ZIP of targets."
+            )
+            return None, _in_order([*problems, problem])
+        root = MappingNode(1, 1)
+    if not isinstance(root, MappingNode):
+        kind = "a list" if isinstance(root, SequenceNode) else "a text"
+        problem = Problem(
+            f"The file is {kind}; a spec is keys with values.",
+            root.line,
+            root.column,
+            hint="Begin with targets: and a list.",
+        )
+        return None, _in_order([*problems, problem])
+    spec = _read(root, manifest, default_sampler, problems)
+    return spec, _in_order(problems)
+
+
+def _read(
+    root: MappingNode, manifest: Manifest | None, default_sampler: DefaultSampler, problems: list[Problem]
+) -> Spec | None:
+    n_targets = _n_targets(root, manifest)
+    problems += _keys(root)
+    problems += _presence(root, manifest)
+    problems += _html_extras(root)
+    common = read_common(node_of(root, "sampling", "common"), root, n_targets, problems)
+    samplers = _samplers(root, common, default_sampler, n_targets, problems)
+    written = node_of(root, "samplers")
+    names = tuple(name for name, _, _ in sampler_nodes(written)) if written is not None else tuple(samplers)
+    tree = plain(root)
+    problems += disagreements(root, tree, names, manifest)
+    content = {key: value for key, value in tree.items() if key in Spec.model_fields and not _is_html(key, root)}
+    content["samplers"] = samplers
+    if manifest is not None:
+        content.pop("targets", None)
+    _with_title(root, tree, content, problems)
+    if isinstance(content.get("sampling"), dict):
+        content["sampling"] = {**content["sampling"], "common": common}
+    try:
+        return Spec.model_validate(content, context={"n_targets": n_targets})
+    except ValidationError as error:
+        problems += schema_problems(root, error)
+        return None
+
+
+def node_of(root: Node, *path: str) -> Node | None:
+    """The node at a path, or None where nothing is written."""
+    node: Node | None = root
+    for key in path:
+        entry = node.entries.get(key) if isinstance(node, MappingNode) else None
+        node = entry.node if entry is not None else None
+    return None if isinstance(node, Scalar) and node.empty else node
+
+
+def _n_targets(root: MappingNode, manifest: Manifest | None) -> int | None:
+    """How many targets there are; None where the file does not say it readably."""
+    if manifest is not None:
+        return len(manifest)
+    targets = node_of(root, "targets")
+    if isinstance(targets, SequenceNode):
+        return len(targets.items) or None
+    try:
+        return whole(MIN_TARGETS, MAX_TARGETS)(targets) if isinstance(targets, Scalar) else None
+    except Misfit:
+        return None
+
+
+def _keys(root: MappingNode) -> Iterator[Problem]:
+    known = (*Spec.model_fields, "title")
+    for key in root.entries:
+        if _is_html(key, root):
+            message = f"{key} belongs under html: in this file it stands at the top."
+            yield problem_at(root, (key,), message, hint=f"Move {key} under html.", at_key=True)
+        elif key not in known:
+            yield unknown_key(root, (key,), known)
+
+
+def _is_html(key: str, root: MappingNode) -> bool:
+    """Whether a key at the top is one of `html`. `title` is both; `instructions` is pages here and a text there."""
+    if key == "instructions":
+        return isinstance(node_of(root, key), Scalar)
+    return key in Html.model_fields and key != "title"
+
+
+def _presence(root: MappingNode, manifest: Manifest | None) -> Iterator[Problem]:
+    if manifest is not None and len(manifest) < MIN_TARGETS:
+        yield Problem(
+            f"The ZIP holds {len(manifest)} targets; a triplet needs at least three.",
+            1,
+            1,
+            hint="Add targets to the ZIP.",
+        )
+    targets = node_of(root, "targets")
+    if manifest is None and (targets is None or (isinstance(targets, SequenceNode) and not targets.items)):
+        at = ("targets",) if "targets" in root.entries else ()
+        yield problem_at(
+            root, at, "There are no targets.", hint="Write targets: with a list, or upload a ZIP.", at_key=True
+        )
+
+
+def _html_extras(root: MappingNode) -> Iterator[Problem]:
+    html = node_of(root, "html")
+    for key in html.entries if isinstance(html, MappingNode) else ():
+        if key not in Html.model_fields:
+            yield unknown_key(root, ("html", key), tuple(Html.model_fields), warning=True)
+
+
+def _samplers(
+    root: MappingNode,
+    common: dict[str, Argument],
+    default_sampler: DefaultSampler,
+    n_targets: int | None,
+    problems: list[Problem],
+) -> dict[str, SamplerSpec]:
+    node = node_of(root, "samplers")
+    if node is not None:
+        return read_samplers(node, common, root, n_targets, problems)
+    default = _DEFAULT_SAMPLERS[default_sampler]
+    own = {**default.arguments, **{key: common[key] for key in ("d",) if default_sampler == "Adaptive"}}
+    return {default.name: default.model_copy(update={"arguments": FrozenMap(own)})}
+
+
+def _with_title(root: MappingNode, tree: dict[str, Any], content: dict[str, Any], problems: list[Problem]) -> None:
+    """`title` at the top is `html.title`."""
+    title = tree.get("title")
+    if title is None or (isinstance(title, Scalar) and title.empty):
+        return
+    html = content.get("html", {})
+    html = {} if isinstance(html, Scalar) and html.empty else html
+    if not isinstance(html, dict):
+        return
+    if not isinstance(title, Scalar):
+        problems += misfit_problems(root, ("title",), Misfit("a text"))
+        return
+    own = html.get("title")  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(own, Scalar) and not own.empty and own.text != title.text:
+        message = f"There is another title under html, in line {own.line}."
+        problems.append(problem_at(root, ("title",), message, hint="Keep one of them.", at_key=True))
+    content["html"] = {**html, "title": title}
+
+
+def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
+    """By place; one at a place where two rules say the same; at most MAX_PROBLEMS."""
+    ordered = sorted(dict.fromkeys(problems), key=lambda problem: (problem.line, problem.column, problem.warning))
+    if len(ordered) <= MAX_PROBLEMS:
+        return tuple(ordered)
+    wrong = [problem for problem in ordered if not problem.warning] or ordered
+    kept = wrong[:MAX_PROBLEMS]
+    rest = Problem(
+        f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
+    )
+    return (*kept, rest)

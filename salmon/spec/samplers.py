@@ -1,0 +1,153 @@
+"""The samplers of a file, read with their arguments: `samplers` and `sampling.common` become SamplerSpecs."""
+
+from __future__ import annotations
+
+import re
+
+from salmon.errors import Problem
+from salmon.spec import values
+from salmon.spec.arguments import (
+    COMMON_ARGUMENTS,
+    OLD_CLASSES,
+    SAMPLER_CLASSES,
+    Argument,
+    SamplerClass,
+    argument_name,
+    argument_names,
+    read_argument,
+)
+from salmon.spec.frozen import FrozenMap
+from salmon.spec.kinds import SAMPLER_NAME
+from salmon.spec.nodes import MappingNode, Node, Path, Scalar, SequenceNode, plain
+from salmon.spec.schema import SamplerSpec
+from salmon.spec.sentences import misfit_problems, problem_at, unknown_key
+from salmon.spec.suggestions import did_you_mean, listed, shown
+from salmon.spec.values import Misfit
+
+_RESERVED = ("class", "test")
+
+
+def sampler_nodes(node: Node) -> list[tuple[str, Path, Node | None]]:
+    """(name, path in the file, arguments) of each sampler, written as a mapping or as a list of names or small mappings."""
+    if isinstance(node, MappingNode):
+        return [(name, ("samplers", name), entry.node) for name, entry in node.entries.items()]
+    written: list[tuple[str, Path, Node | None]] = []
+    for place, item in enumerate(node.items if isinstance(node, SequenceNode) else ()):
+        if isinstance(item, Scalar):
+            written.append((item.text, ("samplers", place), None))
+        elif isinstance(item, MappingNode):
+            written += [(name, ("samplers", place, name), entry.node) for name, entry in item.entries.items()]
+    return written
+
+
+def read_common(node: Node | None, root: Node, n_targets: int | None, problems: list[Problem]) -> dict[str, Argument]:
+    """`sampling.common` over its default."""
+    common: dict[str, Argument] = {"d": 2}
+    if node is None or (isinstance(node, Scalar) and node.empty):
+        return common
+    path: Path = ("sampling", "common")
+    if not isinstance(node, MappingNode):
+        problems += misfit_problems(root, path, Misfit("arguments with values, such as {d: 2}"))
+        return common
+    for name, value in plain(node).items():
+        if isinstance(value, Scalar) and value.empty and name in COMMON_ARGUMENTS:
+            continue
+        if name not in COMMON_ARGUMENTS:
+            problems.append(unknown_key(root, (*path, name), tuple(COMMON_ARGUMENTS)))
+            continue
+        try:
+            common[name] = read_argument(COMMON_ARGUMENTS[name], name, value, n_targets)
+        except Misfit as misfit:
+            problems += misfit_problems(root, (*path, name), misfit)
+    return common
+
+
+def read_samplers(
+    node: Node, common: dict[str, Argument], root: Node, n_targets: int | None, problems: list[Problem]
+) -> dict[str, SamplerSpec]:
+    """Every sampler that can be read; the rest is in `problems`."""
+    samplers: dict[str, SamplerSpec] = {}
+    written = sampler_nodes(node)
+    if not written:
+        problems += misfit_problems(root, ("samplers",), Misfit("samplers by name, such as {Adaptive: {d: 2}}"))
+    for name, path, arguments in written:
+        if not re.fullmatch(SAMPLER_NAME, name):
+            message = f"{shown(name)} cannot be the name of a sampler."
+            problems.append(
+                problem_at(root, path, message, hint="Use at most 40 letters, digits, - and _.", at_key=True)
+            )
+        elif name in samplers:
+            problems.append(
+                problem_at(
+                    root,
+                    path,
+                    f"The sampler {name} is written twice.",
+                    hint="Give one another name and a class.",
+                    at_key=True,
+                )
+            )
+        sampler = _read_sampler(name, path, arguments, common, root, n_targets, problems)
+        if sampler is not None:
+            samplers[name] = sampler
+    return samplers
+
+
+def _read_sampler(
+    name: str,
+    path: Path,
+    node: Node | None,
+    common: dict[str, Argument],
+    root: Node,
+    n_targets: int | None,
+    problems: list[Problem],
+) -> SamplerSpec | None:
+    if node is None or (isinstance(node, Scalar) and node.empty):
+        node = MappingNode(0, 0)
+    if not isinstance(node, MappingNode):
+        problems += misfit_problems(root, path, Misfit("arguments with values, such as {d: 2}"))
+        return None
+    written = plain(node)
+    sampler_class = _read_class(name, path, written.get("class"), root, problems)
+    test = False
+    try:
+        test = values.flag(written.get("test", False))
+    except Misfit as misfit:
+        problems += misfit_problems(root, (*path, "test"), misfit)
+    if sampler_class is None:
+        return None
+    arguments = {own: common[key] for key in common if (own := argument_name(sampler_class, key)) is not None}
+    for key, value in written.items():
+        own = argument_name(sampler_class, key)
+        if key in _RESERVED or (own is not None and isinstance(value, Scalar) and value.empty):
+            continue
+        if own is None:
+            problems.append(unknown_key(root, (*path, key), (*argument_names(sampler_class), *_RESERVED)))
+            continue
+        try:
+            arguments[own] = read_argument(sampler_class, own, value, n_targets)
+        except Misfit as misfit:
+            problems += misfit_problems(root, (*path, key), misfit)
+    return SamplerSpec(name=name, sampler_class=sampler_class, arguments=FrozenMap(arguments), test=test)
+
+
+def _read_class(name: str, path: Path, written: object, root: Node, problems: list[Problem]) -> SamplerClass | None:
+    """The class that is written, or else the one that the sampler is named after."""
+    place = path if written is None else (*path, "class")
+    called = written.text if isinstance(written, Scalar) else name if written is None else ""
+    if called in OLD_CLASSES:
+        message = f"{called} is now called {OLD_CLASSES[called]}."
+        problems.append(
+            problem_at(root, place, message, hint="It is read as that.", warning=True, at_key=written is None)
+        )
+        return OLD_CLASSES[called]
+    folded: dict[str, SamplerClass] = {known.casefold(): known for known in SAMPLER_CLASSES}
+    if called.casefold() in folded:
+        return folded[called.casefold()]
+    hint = did_you_mean(called, SAMPLER_CLASSES)
+    if written is None:
+        message = f"There is no sampler {shown(name)}."
+        hint = hint or f"Add class: with one of {listed(SAMPLER_CLASSES)}."
+        problems.append(problem_at(root, place, message, hint=hint, at_key=True))
+    else:
+        problems += misfit_problems(root, place, Misfit(listed(SAMPLER_CLASSES), hint=hint))
+    return None

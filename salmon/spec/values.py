@@ -1,0 +1,244 @@
+"""What each single value of a spec may be: one reader per kind of value, with the words that say what is wanted.
+
+A reader takes a value (a Scalar of a file, or a plain value that was stored as JSON) and returns the typed one. What it
+cannot read it refuses with a Misfit, which is turned into a sentence where the place of the value is known.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from salmon.spec.nodes import Scalar
+from salmon.spec.suggestions import did_you_mean, listed
+
+T = TypeVar("T")
+Reader = Callable[[Any], T]
+
+_TRUE = frozenset({"true", "yes", "on", "y"})
+_FALSE = frozenset({"false", "no", "off", "n"})
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?")
+_DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*([a-z]+)\s*")
+_UNITS_MS = {
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    "ms": 1,
+}
+_LONGEST = timedelta(days=366)
+
+
+class Misfit(ValueError):  # noqa: N818 - a verdict on one value, not an error of the program
+    """A value that is not what is wanted. `sentence` replaces "… must be {wanted}, not …"; `at` leads to a part of it."""
+
+    def __init__(self, wanted: str = "", *, sentence: str = "", hint: str = "", at: tuple[str | int, ...] = ()) -> None:
+        super().__init__(sentence or wanted)
+        self.wanted = wanted
+        self.sentence = sentence
+        self.hint = hint
+        self.at = at
+        self.parts: tuple[Misfit, ...] = (self,)
+
+
+def every(items: Iterable[Any], read: Callable[[Any, int], T]) -> tuple[T, ...]:
+    """Read each item with its place; all that do not fit are refused together, as the `parts` of one Misfit."""
+    results: list[T] = []
+    misfits: list[Misfit] = []
+    for place, item in enumerate(items):
+        try:
+            results.append(read(item, place))
+        except Misfit as misfit:
+            misfits.extend(misfit.parts)
+    if misfits:
+        together = Misfit(sentence=misfits[0].sentence or misfits[0].wanted)
+        together.parts = tuple(misfits)
+        raise together
+    return tuple(results)
+
+
+def scalar_of(value: Any, wanted: str) -> Scalar:
+    """The value as a Scalar; a list or a mapping is a Misfit."""
+    if isinstance(value, Scalar):
+        return value
+    if value is None:
+        return Scalar("", quoted=False)
+    if isinstance(value, bool):
+        return Scalar("true" if value else "false", quoted=False)
+    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= 64):
+        return Scalar(repr(value), quoted=False)
+    if isinstance(value, str):
+        return Scalar(value)
+    raise Misfit(wanted)
+
+
+def text(value: Any) -> str:
+    """Any text, exactly as it was written: `no`, `1.0` and `2026-01-01` stay what they are."""
+    scalar = scalar_of(value, wanted := "a text")
+    if scalar.empty and not scalar.text:
+        raise Misfit(wanted, hint="Write '' where nothing is meant.")
+    return scalar.text
+
+
+def word(pattern: str, wanted: str) -> Reader[str]:
+    """A text of a certain form."""
+    compiled = re.compile(pattern)
+
+    def read(value: Any) -> str:
+        scalar = scalar_of(value, wanted)
+        if not compiled.fullmatch(scalar.text):
+            raise Misfit(wanted)
+        return scalar.text
+
+    return read
+
+
+def flag(value: Any) -> bool:
+    """Yes or no."""
+    word = scalar_of(value, wanted := "true or false").text.lower()
+    if word in _TRUE | _FALSE:
+        return word in _TRUE
+    raise Misfit(wanted)
+
+
+def whole(low: int | None = None, high: int | None = None, wanted: str = "") -> Reader[int]:
+    """A whole number within bounds."""
+    wanted = wanted or f"a whole number{_bounds(low, high)}"
+
+    def read(value: Any) -> int:
+        written = scalar_of(value, wanted).text.strip()
+        if not _WHOLE.fullmatch(written):
+            raise Misfit(wanted)
+        number = int(written)
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise Misfit(wanted)
+        return number
+
+    return read
+
+
+def number(low: float | None = None, high: float | None = None, *, above: float | None = None) -> Reader[float]:
+    """A finite number within bounds."""
+    wanted = f"a number above {above:g}" if above is not None else f"a number{_bounds(low, high)}"
+
+    def read(value: Any) -> float:
+        written = scalar_of(value, wanted).text.strip()
+        result = float(written) if _NUMBER.fullmatch(written) else math.nan
+        low_enough = (low is None or result >= low) and (above is None or result > above)
+        if not math.isfinite(result) or not low_enough or (high is not None and result > high):
+            raise Misfit(wanted)
+        return result
+
+    return read
+
+
+def choice(*names: str) -> Reader[str]:
+    """One of a few words; case does not matter."""
+    wanted = listed(names)
+    folded = {name.casefold(): name for name in names}
+
+    def read(value: Any) -> str:
+        written = scalar_of(value, wanted).text
+        if written.casefold() not in folded:
+            raise Misfit(wanted, hint=did_you_mean(written, names))
+        return folded[written.casefold()]
+
+    return read
+
+
+def share(value: Any) -> float:
+    """A part of the whole, in [0, 1], written as 15%, 15 or .15."""
+    wanted = "a percentage from 0% to 100%, such as 15%"
+    written = scalar_of(value, wanted).text.strip()
+    digits = written.removesuffix("%").strip()
+    if not _NUMBER.fullmatch(digits):
+        raise Misfit(wanted)
+    amount = Decimal(digits)
+    if amount == 1 and not written.endswith("%"):
+        raise Misfit(sentence="{label} is 1, which could mean 1% or 100%.", hint="Write 1% or 100%.")
+    if written.endswith("%") or amount > 1:
+        amount /= 100
+    if not 0 <= amount <= 1:
+        raise Misfit(wanted)
+    return float(amount)
+
+
+def percent(share_of_whole: float) -> str:
+    """The text that `share` reads back as exactly this number."""
+    amount = Decimal(repr(share_of_whole)) * 100
+    return f"{amount.normalize():f}%"
+
+
+def duration(value: Any) -> timedelta:
+    """A length of time with its unit: 2h, 30s, 15min, 1h 30min."""
+    wanted = "a length of time with its unit, such as 30s, 15min or 2h"
+    if isinstance(value, timedelta):
+        return value
+    written = scalar_of(value, wanted).text.strip().lower()
+    if written == "0":
+        return timedelta(0)
+    parts = list(_DURATION_PART.finditer(written))
+    if not parts or "".join(part[0] for part in parts) != written or any(part[2] not in _UNITS_MS for part in parts):
+        raise Misfit(wanted)
+    total_ms = sum((Decimal(part[1]) * _UNITS_MS[part[2]] for part in parts), Decimal(0))
+    if total_ms > Decimal(_LONGEST.total_seconds() * 1000):
+        raise Misfit("at most a year")
+    return timedelta(milliseconds=round(total_ms))
+
+
+def duration_text(length: timedelta) -> str:
+    """The shortest text that `duration` reads back as this length, to the millisecond."""
+    total_ms = round(length / timedelta(milliseconds=1))
+    for unit in ("d", "h", "min", "s"):
+        if total_ms and total_ms % _UNITS_MS[unit] == 0:
+            return f"{total_ms // _UNITS_MS[unit]}{unit}"
+    return f"{total_ms}ms" if total_ms else "0"
+
+
+def moment(value: Any) -> datetime:
+    """A date, or a date and a time, in UTC unless it says otherwise."""
+    wanted = "a date and time such as 2027-01-31 18:00 (UTC)"
+    written = scalar_of(value, wanted).text.strip()
+    try:
+        result = datetime.fromisoformat(written)
+    except ValueError:
+        raise Misfit(wanted) from None
+    result = result if result.tzinfo else result.replace(tzinfo=UTC)
+    try:
+        return result.astimezone(UTC)
+    except OverflowError:
+        raise Misfit(wanted) from None
+
+
+def loose(value: Any) -> Any:
+    """A value nobody has rules for: yes, no, numbers and nothing as YAML means them, else text; lists and mappings of these."""
+    if isinstance(value, dict):
+        return {str(key): loose(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return [loose(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return _as_yaml_means(value) if isinstance(value, Scalar) and not value.quoted else getattr(value, "text", value)
+
+
+def _as_yaml_means(scalar: Scalar) -> str | bool | float | None:
+    if scalar.empty:
+        return None
+    if scalar.text.lower() in (_TRUE | _FALSE) - {"y", "n"}:
+        return scalar.text.lower() in _TRUE
+    if _WHOLE.fullmatch(scalar.text):
+        return int(scalar.text)
+    if _NUMBER.fullmatch(scalar.text) and math.isfinite(float(scalar.text)):
+        return float(scalar.text)
+    return scalar.text
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f" from {low:,} to {high:,}"
+    if low is not None:
+        return f" of at least {low:,}"
+    return f" of at most {high:,}" if high is not None else ""
