@@ -15,7 +15,7 @@ from salmon.spec.values import Misfit, Reader, choice, every, flag, number, scal
 PassiveClass = Literal["Random", "RoundRobin", "Validation"]
 ActiveClass = Literal["Adaptive", "Greedy", "Uncertainty", "ARR", "SRR", "TSTE", "STE", "GNMDS", "CKL", "SOE"]
 SamplerClass = Literal[PassiveClass, ActiveClass]
-NoiseModel = Literal["TSTE", "STE", "CKL", "GNMDS", "SOE", "Logistic"]
+NoiseModel = Literal["TSTE", "STE", "CKL", "GNMDS", "SOE", "PowerTSTE", "Logistic"]
 
 PASSIVE_CLASSES: tuple[PassiveClass, ...] = get_args(PassiveClass)
 ACTIVE_CLASSES: tuple[ActiveClass, ...] = get_args(ActiveClass)

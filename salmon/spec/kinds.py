@@ -50,6 +50,10 @@ def target_list(value: Any) -> Any:
     return tuple(str(number) for number in range(count(value)))
 
 
+def _counted(count: int) -> str:
+    return "There is one target" if count == 1 else f"There are {count} targets"
+
+
 def _query(value: Any, info: ValidationInfo) -> tuple[int, int, int]:
     return arguments.query(value, _n_targets(info))
 

@@ -48,13 +48,15 @@ def parse_spec(
     name: str = "experiment.yaml",
     manifest: Manifest | None = None,
     default_sampler: DefaultSampler = "Adaptive",
+    zip_follows: bool = False,
 ) -> ParsedSpec:
     """The Spec of a YAML text; SpecError lists everything that is wrong with it.
 
     `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets.
-    `default_sampler` is what a file gets that names no samplers.
+    `default_sampler` is what a file gets that names no samplers. `zip_follows` says that the ZIP has not been read yet: the
+    file need not have targets.
     """
-    spec, problems = _examine(text, manifest, default_sampler)
+    spec, problems = _examine(text, _Setting(manifest, default_sampler, zip_follows))
     if spec is None or any(not problem.warning for problem in problems):
         raise SpecError(problems, name=name)
     return ParsedSpec(spec, problems)
@@ -63,19 +65,30 @@ def parse_spec(
 def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest | None = None) -> tuple[Problem, ...]:
     """Everything wrong or worth knowing about a file, in its order; never raises, whatever the file holds."""
     del name  # the caller writes it in front of each sentence: Problem.sentence(name)
-    return _examine(text, manifest, "Adaptive")[1]
+    return _examine(text, _Setting(manifest))[1]
 
 
-def _examine(
-    text: bytes | str, manifest: Manifest | None, default_sampler: DefaultSampler
-) -> tuple[Spec | None, tuple[Problem, ...]]:
+@dataclass(frozen=True)
+class _Setting:
+    """What a file is read with."""
+
+    manifest: Manifest | None
+    default_sampler: DefaultSampler = "Adaptive"
+    zip_follows: bool = False
+
+    @property
+    def has_zip(self) -> bool:
+        return self.zip_follows or self.manifest is not None
+
+
+def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[Problem, ...]]:
     problems: list[Problem] = []
     try:
         root = read_source(text, problems)
     except UnreadableError as error:
         return None, _in_order([*problems, error.problem])
     if root is None or (isinstance(root, Scalar) and root.empty):
-        if manifest is None:
+        if not setting.has_zip:
             problem = Problem(
                 "The file is empty.", 1, 1, hint="Write at least targets: with a list, or upload a ZIP of targets."
             )
@@ -90,26 +103,24 @@ def _examine(
             hint="Begin with targets: and a list.",
         )
         return None, _in_order([*problems, problem])
-    spec = _read(root, manifest, default_sampler, problems)
+    spec = _read(root, setting, problems)
     return spec, _in_order(problems)
 
 
-def _read(
-    root: MappingNode, manifest: Manifest | None, default_sampler: DefaultSampler, problems: list[Problem]
-) -> Spec | None:
-    n_targets = _n_targets(root, manifest)
+def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec | None:
+    n_targets = _n_targets(root, setting)
     problems += _keys(root)
-    problems += _presence(root, manifest)
+    problems += _presence(root, setting)
     problems += _html_extras(root)
     common = read_common(node_of(root, "sampling", "common"), root, n_targets, problems)
-    samplers = _samplers(root, common, default_sampler, n_targets, problems)
+    samplers = _samplers(root, common, setting.default_sampler, n_targets, problems)
     written = node_of(root, "samplers")
     names = tuple(name for name, _, _ in sampler_nodes(written)) if written is not None else tuple(samplers)
     tree = plain(root)
-    problems += disagreements(root, tree, names, manifest)
+    problems += disagreements(root, tree, names, setting.manifest)
     content = {key: value for key, value in tree.items() if key in Spec.model_fields and not _is_html(key, root)}
     content["samplers"] = samplers
-    if manifest is not None:
+    if setting.has_zip:
         content.pop("targets", None)
     _with_title(root, tree, content, problems)
     if isinstance(content.get("sampling"), dict):
@@ -130,10 +141,10 @@ def node_of(root: Node, *path: str) -> Node | None:
     return None if isinstance(node, Scalar) and node.empty else node
 
 
-def _n_targets(root: MappingNode, manifest: Manifest | None) -> int | None:
-    """How many targets there are; None where the file does not say it readably."""
-    if manifest is not None:
-        return len(manifest)
+def _n_targets(root: MappingNode, setting: _Setting) -> int | None:
+    """How many targets there are; None where nobody knows yet or the file does not say it readably."""
+    if setting.has_zip:
+        return None if setting.manifest is None else len(setting.manifest)
     targets = node_of(root, "targets")
     if isinstance(targets, SequenceNode):
         return len(targets.items) or None
@@ -160,20 +171,15 @@ def _is_html(key: str, root: MappingNode) -> bool:
     return key in Html.model_fields and key != "title"
 
 
-def _presence(root: MappingNode, manifest: Manifest | None) -> Iterator[Problem]:
-    if manifest is not None and len(manifest) < MIN_TARGETS:
-        yield Problem(
-            f"The ZIP holds {len(manifest)} targets; a triplet needs at least three.",
-            1,
-            1,
-            hint="Add targets to the ZIP.",
-        )
+def _presence(root: MappingNode, setting: _Setting) -> Iterator[Problem]:
     targets = node_of(root, "targets")
-    if manifest is None and (targets is None or (isinstance(targets, SequenceNode) and not targets.items)):
+    if setting.manifest is not None and len(setting.manifest) < MIN_TARGETS:
+        found = "one target" if len(setting.manifest) == 1 else f"{len(setting.manifest)} targets"
+        yield Problem(f"The ZIP holds {found}; a triplet needs at least three.", 1, 1, hint="Add targets to the ZIP.")
+    if not setting.has_zip and (targets is None or (isinstance(targets, SequenceNode) and not targets.items)):
         at = ("targets",) if "targets" in root.entries else ()
-        yield problem_at(
-            root, at, "There are no targets.", hint="Write targets: with a list, or upload a ZIP.", at_key=True
-        )
+        hint = "Write targets: with a list, or upload a ZIP."
+        yield problem_at(root, at, "There are no targets.", hint=hint, at_key=True)
 
 
 def _html_extras(root: MappingNode) -> Iterator[Problem]:
