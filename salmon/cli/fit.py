@@ -1,0 +1,169 @@
+"""`salmon fit`: a file of answers becomes an embedding, a report and a map."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from salmon.errors import SalmonError
+
+if TYPE_CHECKING:
+    from salmon.analysis import FitReport, Progress
+    from salmon.formats import AnswerTable
+
+#: Dimensions compared by `--cv` where `--dim` is not given.
+COMPARED_DIMENSIONS = (1, 2, 3, 4, 5)
+_DEFAULT_DIMENSION = 2
+
+EXAMPLE = "Example: salmon fit responses.csv -o embedding.csv --cv"
+
+
+def fit(
+    responses: Annotated[Path, typer.Argument(help="The answers: CSV, JSON or JSON lines, plain, .gz or .zip.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the embedding goes.")] = Path("embedding.csv"),
+    dim: Annotated[int | None, typer.Option("--dim", "-d", min=1, help="Dimensions; 2 unless --cv chooses.")] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(help="PowerTSTE (unless --cv chooses), TSTE, STE, CKL, GNMDS, SOE or Logistic."),
+    ] = None,
+    lapse: Annotated[
+        float | None, typer.Option(min=0, max=0.49, help="Share of answers given without looking.")
+    ] = None,
+    cv: Annotated[
+        bool, typer.Option("--cv", help="Choose dimension, noise model and lapse on held-out answers.")
+    ] = False,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of cross-validation.")] = 10,
+    repeats: Annotated[int, typer.Option(min=1, help="Times that cross-validation is repeated on new folds.")] = 1,
+    random: Annotated[
+        list[str] | None, typer.Option(help="A sampler whose queries were random; may be repeated.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(help="A sampler whose answers are only judged; may be repeated.")
+    ] = None,
+    ridge: Annotated[float, typer.Option(min=0, help="Penalty on large coordinates.")] = 0.03,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of folds and starts.")] = 0,
+) -> None:
+    """Fit an embedding to a file of answers; writes it with a report (JSON and text) and the map (PNG and SVG).
+
+    Example: salmon fit responses.csv -o embedding.csv --cv
+    """
+    from salmon.analysis import FitOptions, analyse
+    from salmon.analysis.figure import map_figure
+    from salmon.analysis.report import RECOMMENDED
+    from salmon.formats import AnswersFileError, read_bytes
+    from salmon.noise import noise_model
+
+    if noise is not None:
+        noise_model(noise)
+    try:
+        table = read_bytes(_read(responses), name=str(responses))
+    except AnswersFileError as error:
+        # The sentences stand for themselves: each begins with its file and line.
+        print(error, file=sys.stderr)
+        raise typer.Exit(1) from None
+    table = table.with_samplers(random=tuple(random or ()), test=tuple(test or ()))
+    options = FitOptions(
+        dimensions=(dim,) if dim is not None else COMPARED_DIMENSIONS if cv else (_DEFAULT_DIMENSION,),
+        noise=noise or ("choose" if cv else RECOMMENDED),
+        lapse=lapse,
+        choose_lapse=cv and lapse is None,
+        ridge=ridge,
+        folds=folds,
+        repeats=repeats,
+        seed=seed,
+    )
+    with _progress() as progress:
+        report = analyse(table, options, progress)
+        progress("drawing the map", 1, 0)
+        pictures = map_figure(report.coordinates, table.labels, report.covariance)
+        progress("drawing the map", 1, 1)
+    files = {
+        output: embedding_csv(report, table).encode(),
+        _beside(output, "report.json"): (json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n").encode(),
+        _beside(output, "report.txt"): report.as_text().encode(),
+        _beside(output, "map.png"): pictures["png"],
+        _beside(output, "map.svg"): pictures["svg"],
+    }
+    _write(files)
+    print(report.as_text(), end="")
+    print("Written: " + ", ".join(str(path) for path in files))
+
+
+def embedding_csv(report: FitReport, table: AnswerTable) -> str:
+    """One row a target: the old program's columns first, then the label, and the coordinates under names that R keeps.
+
+    `sd_k` is the standard deviation of the position along axis k.
+    """
+    n, d = report.coordinates.shape
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\r\n")
+    axes = [str(axis) for axis in range(d)]
+    writer.writerow(
+        ["target_html", "target_id", "alg", *axes, "target", *(f"dim_{axis}" for axis in axes)]
+        + [f"sd_{axis}" for axis in axes]
+    )
+    name = type(report.noise).__name__
+    for target in range(n):
+        place = [repr(float(value)) for value in report.coordinates[target]]
+        spread = [f"{max(0.0, report.covariance[target, axis, axis]) ** 0.5:.6g}" for axis in range(d)]
+        writer.writerow([table.html[target], target, name, *place, table.labels[target], *place, *spread])
+    return stream.getvalue()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = "is a folder" if path.is_dir() else "does not exist" if not path.exists() else "cannot be read"
+        raise SalmonError(f"{path} {reason}.", hint=f"Give the file with the answers. {EXAMPLE}") from error
+
+
+def _write(files: dict[Path, bytes]) -> None:
+    for path, content in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as error:
+            raise SalmonError(
+                f"{path} cannot be written ({error.strerror}).", hint="Give another place with --output."
+            ) from error
+
+
+def _beside(output: Path, ending: str) -> Path:
+    """embedding.csv → embedding-report.json."""
+    return output.with_name(f"{output.stem}-{ending}")
+
+
+class _progress:  # noqa: N801 - used like a function, in a with statement
+    """A progress bar on standard error: one line a piece of work, gone where nobody watches."""
+
+    def __enter__(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._bar.start()
+        tasks = {}
+
+        def progress(what: str, total: int, done: int) -> None:
+            if what not in tasks:
+                tasks[what] = self._bar.add_task(what, total=total)
+            self._bar.update(tasks[what], completed=done, total=total)
+
+        return progress
+
+    def __exit__(self, *reason: object) -> None:
+        self._bar.stop()
