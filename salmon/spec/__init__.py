@@ -1,5 +1,6 @@
 """What an experiment is: its file, read with every mistake found at its place, and the targets that came with it."""
 
+from salmon.spec.archive import Sink, check_archive, read_archive
 from salmon.spec.dump import dump_spec
 from salmon.spec.manifest import Manifest, ManifestEntry, ManifestMerge, TargetKind, TargetSpec, merge_manifests
 from salmon.spec.parse import DefaultSampler, ParsedSpec, check, parse_spec
@@ -13,12 +14,15 @@ __all__ = [
     "ManifestMerge",
     "ParsedSpec",
     "SamplerSpec",
+    "Sink",
     "Spec",
     "TargetKind",
     "TargetSpec",
     "check",
+    "check_archive",
     "dump_spec",
     "merge_manifests",
     "parse_spec",
+    "read_archive",
     "targets_of",
 ]

@@ -38,9 +38,7 @@ def target_list(value: Any) -> Any:
     if isinstance(value, list | tuple):
         items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
         if 0 < len(items) < MIN_TARGETS:
-            raise Misfit(
-                sentence=f"There are {len(items)} targets; a triplet needs at least three.", hint="Add targets."
-            )
+            raise Misfit(sentence=f"{_counted(len(items))}; a triplet needs at least three.", hint="Add targets.")
         if len(items) > MAX_TARGETS:
             raise Misfit(f"at most {MAX_TARGETS:,} targets")
         return items

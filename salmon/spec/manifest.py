@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import json
 from collections import defaultdict, deque
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, get_args
 
 from salmon.errors import MediaError, Problem
@@ -74,9 +74,13 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All targets of an experiment in the order of their index."""
+    """All targets of an experiment in the order of their index.
+
+    `warnings` is what was odd about the ZIP though it could be used; it is not stored.
+    """
 
     entries: tuple[ManifestEntry, ...]
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -32,7 +32,7 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
     if len(source) > MAX_BYTES:
         raise UnreadableError(
             Problem(
-                f"The file has {len(source) / 1e6:,.1f} MB; a spec may have {MAX_BYTES / 1e6:.0f} MB.",
+                f"The file has more than {MAX_BYTES / 1e6:.0f} MB, the most that a spec may have.",
                 hint="Put the targets into a ZIP and upload it beside the spec.",
             )
         )

@@ -1,0 +1,141 @@
+"""Keeps the files behind targets, in any place that fsspec can reach, each under the hash of its content.
+
+A file is written under a passing name and renamed when all of it is on the disk, so there is never half a file under a
+final name; a file that is there already is kept as it is. If the process is killed between the two, the passing file
+stays behind and the next upload removes it after a day. If the disk is full nothing is kept and the upload is refused
+with a sentence.
+
+The functions block: callers in the event loop run them in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fsspec
+import fsspec.implementations.local
+
+from salmon.errors import StoreError
+from salmon.spec import Manifest, Sink, read_archive
+
+_MEDIUM = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{2,4}")
+_INCOMING = ".incoming-"
+_STALE_SECONDS = 86_400
+
+
+class MediaStore:
+    """The media of all experiments, at a local path or any other location of fsspec (`s3://bucket/media`)."""
+
+    def __init__(self, location: str, *, clock: Callable[[], float] = time.time) -> None:
+        filesystem, root = fsspec.core.url_to_fs(location)
+        self._filesystem: Any = filesystem
+        self._root: str = root.rstrip("/")
+        self._clock = clock
+
+    def unpack(self, archive_path: str | os.PathLike[str], *, trusted: bool = False) -> Manifest:
+        """Store every target of a ZIP; MediaError lists what is wrong with it, and then nothing is stored."""
+        try:
+            self._filesystem.makedirs(self._root, exist_ok=True)
+            self._remove_stale()
+            manifest = read_archive(Path(archive_path), trusted=trusted, begin=self._begin)
+            self._settle()
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise StoreError(
+                    "There is no room left for the files of the ZIP; none of them was stored.",
+                    hint="Make room on the disk and upload the ZIP again.",
+                    where=self._root,
+                ) from error
+            raise
+        return manifest
+
+    def open(self, name: str) -> BinaryIO:
+        """The bytes of a medium; FileNotFoundError if there is none of this name."""
+        return self._filesystem.open(self._place(name), "rb")
+
+    def path(self, name: str) -> Path | None:
+        """Where a medium lies on this machine; None if media are kept elsewhere. FileNotFoundError if there is none."""
+        place = self._place(name)
+        if not self._is_local:
+            return None
+        if not Path(place).is_file():
+            raise FileNotFoundError(name)
+        return Path(place)
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self._filesystem, fsspec.implementations.local.LocalFileSystem)
+
+    def _place(self, name: str) -> str:
+        if not _MEDIUM.fullmatch(name):
+            raise FileNotFoundError(name)
+        return f"{self._root}/{name}"
+
+    def _begin(self) -> Sink:
+        return _Incoming(self._filesystem, self._root, is_local=self._is_local)
+
+    def _settle(self) -> None:
+        """Make the new names as durable as the files."""
+        if self._is_local:
+            directory = os.open(self._root, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+    def _remove_stale(self) -> None:
+        """What an upload left behind that was killed; other uploads may be writing theirs right now."""
+        if self._is_local:
+            for left in Path(self._root).glob(f"{_INCOMING}*"):
+                if left.stat().st_mtime < self._clock() - _STALE_SECONDS:
+                    left.unlink(missing_ok=True)
+
+
+class _Incoming:
+    """One file on its way into the store."""
+
+    def __init__(self, filesystem: Any, root: str, *, is_local: bool) -> None:
+        self._filesystem = filesystem
+        self._root = root
+        self._is_local = is_local
+        self._passing = f"{root}/{_INCOMING}{uuid.uuid4().hex}"
+        self._file: Any = filesystem.open(self._passing, "wb")
+
+    def write(self, piece: bytes, /) -> object:
+        """The next bytes."""
+        return self._file.write(piece)
+
+    def finish(self) -> None:
+        """All bytes are on the disk; thousands of files are not kept open until the last one is read."""
+        if self._file is not None:
+            if self._is_local:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def keep(self, name: str) -> None:
+        """Give the file its name, unless the same content is there already."""
+        place = f"{self._root}/{name}"
+        if not self._filesystem.exists(place):
+            if self._is_local:
+                Path(self._passing).replace(place)
+            else:
+                self._filesystem.mv(self._passing, place)
+
+    def discard(self) -> None:
+        """Remove the passing file where it was not kept."""
+        if self._file is not None:
+            with suppress(OSError):  # closing writes what is buffered, and the disk may be full
+                self._file.close()
+            self._file = None
+        if self._filesystem.exists(self._passing):
+            self._filesystem.rm(self._passing)

@@ -1,0 +1,73 @@
+"""`salmon check`: everything wrong with an experiment's files, before anybody uploads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from salmon.errors import Problem, SpecError
+from salmon.spec import check as check_spec
+from salmon.spec import check_archive, parse_spec, targets_of
+from salmon.spec.source import MAX_BYTES
+
+
+def check(
+    spec: Annotated[Path, typer.Argument(help="The experiment's YAML file.", exists=True, dir_okay=False)],
+    targets: Annotated[
+        Path | None, typer.Argument(help="The ZIP of targets, if there is one.", exists=True, dir_okay=False)
+    ] = None,
+) -> None:
+    """Check an experiment's files without starting anything.
+
+    Each mistake is one line, `file:line:column: sentence`; the exit code is 1 if there is any.
+
+    Example: salmon check experiment.yaml targets.zip
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    with spec.open("rb") as file:
+        text = file.read(MAX_BYTES + 1)
+    manifest = None
+    found: list[Problem] = []
+    if targets is not None:
+        manifest, found_in_zip = check_archive(targets, trusted=_is_trusted(text))
+        _show(console, found_in_zip, targets.name)
+        found += found_in_zip
+    if targets is None or manifest is not None:
+        found_in_spec = check_spec(text, spec.name, manifest)
+    else:
+        found_in_spec = _without_targets(text)
+    _show(console, found_in_spec, spec.name)
+    found += found_in_spec
+    wrong = sum(not problem.warning for problem in found)
+    if wrong:
+        console.print(f"{wrong} {'mistake' if wrong == 1 else 'mistakes'}.", style="bold red")
+        raise typer.Exit(1)
+    parsed = parse_spec(text, name=spec.name, manifest=manifest).spec
+    samplers = ", ".join(f"{name} {share}%" for name, share in parsed.probabilities.items())
+    console.print(f"{spec.name} is ready: {len(targets_of(parsed, manifest)):,} targets; {samplers}.", style="green")
+
+
+def _is_trusted(text: bytes) -> bool:
+    """Whether the spec lets targets hold anything; what else is wrong with it is said later."""
+    try:
+        return parse_spec(text, zip_follows=True).spec.page.trusted
+    except SpecError:
+        return False
+
+
+def _without_targets(text: bytes) -> tuple[Problem, ...]:
+    """What is wrong with a spec whose ZIP cannot be read: everything but the numbers of its targets."""
+    try:
+        return parse_spec(text, zip_follows=True).warnings
+    except SpecError as error:
+        return error.problems
+
+
+def _show(console: Console, problems: Iterable[Problem], name: str) -> None:
+    for problem in problems:
+        console.print(Text(problem.sentence(name), style="yellow" if problem.warning else ""))
