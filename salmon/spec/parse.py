@@ -185,7 +185,12 @@ def _presence(root: MappingNode, setting: _Setting) -> Iterator[Problem]:
 def _html_extras(root: MappingNode) -> Iterator[Problem]:
     html = node_of(root, "html")
     for key in html.entries if isinstance(html, MappingNode) else ():
-        if key not in Html.model_fields:
+        if key in Spec.model_fields and key not in Html.model_fields:
+            message = f"{key} stands under html, where it means nothing."
+            yield problem_at(
+                root, ("html", key), message, hint=f"Move {key} to the left margin.", warning=True, at_key=True
+            )
+        elif key not in Html.model_fields:
             yield unknown_key(root, ("html", key), tuple(Html.model_fields), warning=True)
 
 

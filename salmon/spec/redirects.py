@@ -43,7 +43,7 @@ def redirect(value: Any) -> str:
     for field in fields:
         if field not in FIELDS:
             raise Misfit(
-                sentence=f"{{label}} has the field {{{{{field}}}}}, which nothing fills in.",
+                sentence=f"{{label}} has the field {{{field}}}, which nothing fills in.",
                 hint=did_you_mean(field, FIELDS) or f"Known are {listed(FIELDS, 'and')}.",
             )
     if "{" in bare or "}" in bare:

@@ -120,6 +120,6 @@ def _capital(sentence: str) -> str:
     first = sentence.split(" ", 1)[0]
     return (
         sentence
-        if "." in first or "_" in first or first.rstrip(",:") in Spec.model_fields
+        if "." in first or "_" in first or first.rstrip(",:") in {*Spec.model_fields, "title"}
         else sentence[:1].upper() + sentence[1:]
     )

@@ -114,7 +114,7 @@ class _Builder:
                     hint="Put text that begins with * in quotes.",
                 )
             )
-            self._attach(Scalar("", quoted=True, line=place[0], column=place[1]))
+            self._attach(Scalar("", quoted=False, line=place[0], column=place[1]))
             return
         self._grow(anchor.size, anchor.depth, place)
         self._attach(anchor.node)
@@ -225,7 +225,7 @@ class _Builder:
         if event.tag and event.tag != "!" and event.tag not in _TAGS:
             self._problems.append(
                 Problem(
-                    f"The tag {shown(event.tag)} means nothing in a spec.",
+                    f"The tag {shown(event.tag.replace('tag:yaml.org,2002:', '!!'))} means nothing in a spec.",
                     *place,
                     hint="Remove it; put text that begins with ! in quotes.",
                 )

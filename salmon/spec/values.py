@@ -19,8 +19,8 @@ from salmon.spec.suggestions import did_you_mean, listed
 T = TypeVar("T")
 Reader = Callable[[Any], T]
 
-_TRUE = frozenset({"true", "yes", "on", "y"})
-_FALSE = frozenset({"false", "no", "off", "n"})
+_TRUE = frozenset({"true", "yes", "on", "y", "1"})
+_FALSE = frozenset({"false", "no", "off", "n", "0"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?")
 _DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*([a-z]+)\s*")
@@ -170,8 +170,8 @@ def share(value: Any) -> float:
 
 def percent(share_of_whole: float) -> str:
     """The text that `share` reads back as exactly this number."""
-    amount = Decimal(repr(share_of_whole)) * 100
-    return f"{amount.normalize():f}%"
+    amount = (Decimal(repr(share_of_whole)) * 100).normalize()
+    return f"{amount:f}%" if amount > Decimal("1e-9") or not amount else f"{amount}%"
 
 
 def duration(value: Any) -> timedelta:
@@ -227,7 +227,7 @@ def loose(value: Any) -> Any:
 def _as_yaml_means(scalar: Scalar) -> str | bool | float | None:
     if scalar.empty:
         return None
-    if scalar.text.lower() in (_TRUE | _FALSE) - {"y", "n"}:
+    if scalar.text.lower() in (_TRUE | _FALSE) - {"y", "n", "1", "0"}:
         return scalar.text.lower() in _TRUE
     if _WHOLE.fullmatch(scalar.text):
         return int(scalar.text)

@@ -1,0 +1,183 @@
+"""Everything wrong with a file is said at once, at its place, in words that its author uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from salmon.spec import check
+from salmon.spec.parse import MAX_PROBLEMS
+
+THREE = "targets: [red, green, blue]\n"
+
+TEN_MISTAKES = """\
+targets: [red, green, blue, no]
+titel: Colours
+max_queries: 20
+html:
+  skip_button: perhaps
+samplers:
+  ARR: {R: 1, modul: STE}
+  Random: {targets: [0, 1, 4]}
+sampling:
+  probs: {ARR: 50, Random: 30}
+page:
+  background: whit
+  background: red
+checks: {catch: 1e999}
+resume: {max_gap: 2}
+"""
+
+
+def _said(text: str | bytes) -> list[str]:
+    return [problem.sentence() for problem in check(text)]
+
+
+def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
+    assert [(problem.line, problem.column, problem.path, problem.warning) for problem in check(TEN_MISTAKES)] == [
+        (2, 1, "titel", False),
+        (3, 1, "max_queries", False),
+        (5, 16, "html.skip_button", False),
+        (7, 15, "samplers.ARR.modul", False),
+        (8, 28, "samplers.Random.targets.2", False),
+        (10, 10, "sampling.probs", False),
+        (12, 15, "page.background", False),
+        (13, 3, "background", False),
+        (14, 17, "checks.catch", False),
+        (15, 19, "resume.max_gap", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("sampler: {}", "2:1: There is no key 'sampler'. Did you mean samplers?"),
+        ("samplers: {ARR: {rr: 1}}", "2:18: samplers.ARR has no key 'rr'. Known there are"),
+        ("arrow_keys: false", "2:1: arrow_keys belongs under html: in this file it stands at the top. Move arrow_keys under html."),
+        ("instructions: Choose", "2:1: instructions belongs under html: in this file it stands at the top. Move instructions under html."),
+        ("html: {debreif: x}", "2:8: warning: html has no key 'debreif'. Did you mean debrief?"),
+        ("html: {seed: 1}", "2:8: warning: seed stands under html, where it means nothing. Move seed to the left margin."),
+        ("html: {max_queries: fifty}", "2:21: html.max_queries must be a whole number, not 'fifty'."),
+        ("html: 5", "2:7: html must be keys with values, not '5'."),
+        ("samplers: {x: {class: Rando}}", "2:23: samplers.x.class must be Random, RoundRobin,"),
+        ("samplers: {Rando: {}}", "2:12: There is no sampler 'Rando'. Did you mean Random?"),
+        ("samplers: {my sampler: {class: ARR}}", "2:12: 'my sampler' cannot be the name of a sampler. Use at most 40 letters, digits, - and _."),
+        ("samplers: []", "2:11: samplers must be samplers by name, such as {Adaptive: {d: 2}}, not an empty list."),
+        ("samplers: {Adaptive: {noise: TSTEE}}", "2:30: samplers.Adaptive.noise must be TSTE, STE, CKL, GNMDS, SOE, PowerTSTE or Logistic, not 'TSTEE'. Did you mean TSTE?"),
+        ("samplers: {Validation: {queries: [[0, 1, 1]]}}", "2:35: samplers.Validation.queries, item 1 names one target twice; a query needs three different ones. Change one of the three."),
+        ("samplers: {Random: {targets: [0, 1]}}", "2:30: samplers.Random.targets must be a list of at least three targets, counted from 0, not a list."),
+        ("sampling: {common: {dd: 3}}", "2:21: sampling.common has no key 'dd'."),
+        ("sampling: {probs: {Adaptive: 99.5}}", "2:30: The probability of Adaptive must be a whole percentage from 0 to 100, not '99.5'."),
+        ("sampling: {probs: {Adaptive: 80}}", "2:19: The values in sampling.probs should add up to 100; here they add up to 80. Change them so that their sum is 100."),
+        ("sampling: {probs: {Adaptiv: 100}}", "2:20: There is no sampler 'Adaptiv'. Did you mean Adaptive?"),
+        ("sampling: {samplers_per_user: 2}", "2:31: sampling.samplers_per_user must be 0 (drawn for every query) or 1 (one for each participant), not '2'."),
+        ("sampling: {details: {1: {query: [0, 1, 2]}}}", "2:25: sampling.details.1 needs sampler."),
+        ("sampling: {details: {0: {sampler: Adaptive}}}", "2:22: sampling.details: a key must be a whole number of at least 1, not '0'."),
+        ("sampling: {details: {1: {sampler: Adaptive, query: [0, 1, 3]}}}", "2:59: sampling.details.1.query, item 3 must be a target from 0 to 2 (there are 3, counted from 0), not '3'."),
+        ("page: {background: #fff\n}", "2:8: warning: Nothing is written after background:, so it is white."),
+        ("page: {fullscreen: always}", "2:20: page.fullscreen must be off or optional, not 'always'."),
+        ("page: {stimulus_size: 0px}", "2:23: page.stimulus_size must be a size such as 320px, not '0px'."),
+        ("page: {keys: [f, F]}", "2:14: page.keys names the same key for left and right. Choose two different keys."),
+        ("page: {keys: [f]}", "2:14: page.keys must be two keys, for left and right, such as [ArrowLeft, ArrowRight], not a list."),
+        ("page: {language: english language}", "2:18: page.language must be a language code such as en, de or pt-BR, not 'english language'."),
+        ("page: {min_rt_ms: 50}", "2:19: page.min_rt_ms must be a whole number of milliseconds from 100 to 60,000, not '50'."),
+        ("page: {devices: []}", "2:17: page.devices must be a list of at least 1, not an empty list."),
+        ("consent: {decline_url: https://x.org}", "2:10: consent needs text."),
+        ("practice: {queries: [[0, 1, 2, 0]]}", "2:22: practice.queries, item 1 says that neither of its two comparisons is nearer. Write 1 or 2 last."),
+        ("comprehension: {questions: [{text: a, options: [b, c], answer: d}]}", "2:64: comprehension.questions, item 1.answer must be one of the options, not 'd'."),
+        ("questions: [{name: a, text: b, type: choice}]", "2:13: questions, item 1 is a choice without options. Add options: [first, second]."),
+        ("questions: [{name: a, text: b}, {name: a, text: c}]", "2:40: Two questions have the name 'a'. Each becomes a column: give it its own."),
+        ("checks: {catch: 1}", "2:17: checks.catch is 1, which could mean 1% or 100%. Write 1% or 100%."),
+        ("checks: {catch: 60%, repeat: 50%}", "2:9: checks.catch and checks.repeat are 110% of the trials together. Together they can be at most 100%."),
+        ("stopping: {at: tomorrow}", "2:16: stopping.at must be a date and time such as 2027-01-31 18:00 (UTC), not 'tomorrow'."),
+        ("recruitment: {platform: mechanical}", "2:25: recruitment.platform must be link, prolific, connect, sona or mturk, not 'mechanical'."),
+        ("recruitment: {platform: sona}", "2:25: Recruitment from SONA needs its study's settings."),
+        ("recruitment: {platform: connect}", "2:25: Recruitment from Connect needs its project."),
+        ("recruitment: {platform: prolific}", "2:25: warning: Participants from Prolific get no completion code."),
+        ("recruitment: {sona: {school: a, experiment_id: 1, credit_token: a1b2c3d4}}", "2:15: warning: recruitment.sona is not used: the platform is link."),
+        ("recruitment: {completion_code: YOUR_CODE}", "2:32: recruitment.completion_code is still the example 'YOUR_CODE'. Copy the code from the platform."),
+        ("recruitment: {redirect: 'https://a.org/?p={{%PROLIFIC_PID%}}'}", "2:25: recruitment.redirect still holds a placeholder: "),
+        ("recruitment: {redirect: 'https://a.org/?p=%SURVEY_CODE%'}", "2:25: recruitment.redirect still holds a placeholder: "),
+        ("recruitment: {redirect: 'https://a.org/?p={puidd}'}", "2:25: recruitment.redirect has the field {puidd}, which nothing fills in. Did you mean puid?"),
+        ("recruitment: {redirect: 'javascript:alert(1)'}", "2:25: recruitment.redirect must be a web address that begins with https://, not 'javascript:alert(1)'."),
+        ("recruitment: {redirect: 'https://app.prolific.co/x'}", "2:25: warning: Links to app.prolific.co do not work any more. Write app.prolific.com."),
+        ("seed: " + "9" * 5000, "2:7: seed must be a whole number from 0 to 9,007,199,254,740,991, not '999"),
+        ("seed: .nan", "2:7: seed must be a whole number from 0 to 9,007,199,254,740,991, not '.nan'."),
+        ("seed: 1\nseed: 2", "3:1: 'seed' is written twice here; the first time in line 2. Keep one of them."),
+        ("title: a\nhtml: {title: b}", "2:1: There is another title under html, in line 3. Keep one of them."),
+        ("seed: !!python/name:os.system 5", "2:7: The tag '!!python/name:os.system' means nothing in a spec."),
+        ("seed: *nowhere", "2:7: *nowhere refers to something that is not written above it."),
+        ("? [a, b]\n: c", "2:3: A key must be a word, not a list. Put text with brackets or braces in quotes."),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_at_its_place(text: str, sentence: str):
+    said = _said(THREE + text)
+    assert [one[: len(sentence)] for one in said] == [sentence] or sentence in said, said
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "1:1: The file is empty."),
+        ("# only a comment\n", "1:1: The file is empty."),
+        ("- a\n- b", "1:1: The file is a list; a spec is keys with values."),
+        ("just words", "1:1: The file is a text; a spec is keys with values."),
+        ("targets: []", "1:1: There are no targets."),
+        ("targets: 2", "1:10: targets must be a list of targets, or their number from 3 to 100,000, not '2'."),
+        ("targets: 1000000000", "1:10: targets must be a list of targets, or their number from 3 to 100,000, not '1000000000'."),
+        ("targets: [a, b]", "1:10: There are 2 targets; a triplet needs at least three."),
+        ("targets: [a, b: c, d]", "1:14: targets, item 2 reads as a key and a value. Put quotes around text that contains a colon and a space."),
+        ("targets:\n- a\n-\n- c", "3:2: targets, item 2 is empty."),
+        ("targets: [a, b, a]", "1:17: warning: The target 'a' is written twice: as number 0 and 2, counted from 0."),
+        ("targets: [a, b, <script>x</script>]", "1:17: warning: The target '<script>x</script>' holds HTML that does something; it is removed."),
+        ("targets: [a, b, c", "2:1: The bracket opened in line 1 is not closed here."),
+        ("title: a: b", "1:9: There is a second colon here. Put quotes around text that contains a colon and a space."),
+        ("title: 'a", "1:10: A quotation mark opened in line 1 is not closed, or holds an unknown \\ code."),
+        ("title: @a", "1:8: Text cannot begin with '@'. Put quotes around it."),
+        ("a: 1\n---\nb: 2", "2:1: A second document begins here; a spec is one document."),
+        ("title: a\x00b", "1:9: There is a character here that no text holds (code 0)."),
+        (b"title: caf\xe9", "1:11: The byte 0xe9 here is not UTF-8; the file may be saved as Latin-1 or Windows-1252. Save it as UTF-8."),
+        ("title: a".encode("utf-16"), "1:1: The file is saved as UTF-16. Save it as UTF-8."),
+        ("title: a\ntargets: [a, b, c]\nseed: 1".encode("utf-16-le"), "1:1: The file is saved as UTF-16. Save it as UTF-8."),
+        (b"PK\x03\x04....", "1:1: This is a ZIP (or a Word or Excel file), not a spec. Upload the YAML file here."),
+        ("%A\n" * 9, "1:1: The file has lines that begin with %."),
+    ],
+)  # fmt: skip
+def test_what_is_no_spec_at_all_is_said_in_a_sentence(text: str | bytes, sentence: str):
+    assert any(one.startswith(sentence) for one in _said(text)), _said(text)
+
+
+def test_tabs_are_all_found_and_do_not_hide_other_mistakes():
+    text = "targets: [a, b, c]\nhtml:\n\tmax_queries: many\n\ttitle: x\npage:\n\tlanguage: en\n"
+    tab = "The line is indented with a tab. YAML wants spaces: replace it by two."
+    assert _said(text) == [
+        f"3:1: {tab}",
+        "3:16: html.max_queries must be a whole number, not 'many'.",
+        f"4:1: {tab}",
+        f"6:1: {tab}",
+    ]
+
+
+def test_every_wrong_item_of_a_list_is_named():
+    said = _said("targets: 5\nsamplers: {Validation: {queries: [[0, 1, 9], [8, 1, 2], [0, 1]]}}")
+    assert [one.split(" must")[0] for one in said] == [
+        "2:42: samplers.Validation.queries, item 1, item 3",
+        "2:47: samplers.Validation.queries, item 2, item 1",
+        "2:57: samplers.Validation.queries, item 3",
+    ]
+
+
+def test_a_thousand_mistakes_are_counted_and_the_first_are_shown():
+    problems = check("targets: [" + "[], " * 1000 + "a, b, c]")
+    assert len(problems) == MAX_PROBLEMS + 1
+    assert problems[-1].message == f"There are {1000 - MAX_PROBLEMS} more problems."
+
+
+def test_warnings_never_hide_a_mistake():
+    text = "targets: [" + "a, " * 1000 + "b, c]\nseed: x"
+    assert "seed must be" in "".join(_said(text))
+
+
+def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyPatch):
+    fast = check(TEN_MISTAKES)
+    monkeypatch.delattr("yaml.CSafeLoader")
+    assert check(TEN_MISTAKES) == fast
