@@ -1,0 +1,133 @@
+"""Active samplers: what to ask next, judged by an embedding of the answers so far.
+
+`ACTIVE` is the table of names that a spec may use. Each sampler is a frozen dataclass of its arguments with
+
+    start(n, seed) -> State
+    refit(state, triplets, executor, stop) -> State
+    search(state, triplets, pending, count, executor, stop) -> Round
+    report(state, triplets, executor) -> (n, d) coordinates
+
+all of them pure: the same answers and the same seed give the same queries.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Protocol
+
+from numpy.typing import ArrayLike
+
+from salmon.errors import SalmonError
+from salmon.geometry import Coordinates
+from salmon.noise import noise_model
+from salmon.parallel import Executor
+from salmon.samplers.active.adaptive import Adaptive
+from salmon.samplers.active.ranked import ARR, SRR, Greedy, Uncertainty
+from salmon.samplers.active.ranking_sampler import RankingSampler
+from salmon.samplers.active.state import Round, State
+
+__all__ = [
+    "ACTIVE",
+    "ARR",
+    "SRR",
+    "ActiveSampler",
+    "Adaptive",
+    "Greedy",
+    "Round",
+    "State",
+    "Uncertainty",
+    "active_sampler",
+]
+
+
+class ActiveSampler(Protocol):
+    """What every active sampler can do."""
+
+    def start(self, n: int, seed: int) -> State:
+        """Before any answer."""
+        ...
+
+    def refit(
+        self,
+        state: State,
+        triplets: ArrayLike,
+        executor: Executor | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> State:
+        """The state after these answers."""
+        ...
+
+    def search(
+        self,
+        state: State,
+        triplets: ArrayLike,
+        pending: ArrayLike,
+        count: int,
+        executor: Executor | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Round:
+        """`count` queries in the order of asking."""
+        ...
+
+    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
+        """The embedding to be shown and judged."""
+        ...
+
+
+#: Name -> sampler. The names of noise models are older samplers: `ARR` with that noise model and R = 10.
+ACTIVE: dict[str, type[Adaptive | RankingSampler]] = {
+    "Adaptive": Adaptive,
+    "ARR": ARR,
+    "SRR": SRR,
+    "Greedy": Greedy,
+    "Uncertainty": Uncertainty,
+    "TSTE": ARR,
+    "STE": ARR,
+    "CKL": ARR,
+    "GNMDS": ARR,
+    "SOE": ARR,
+}
+_NAMED_AFTER_NOISE = ("TSTE", "STE", "CKL", "GNMDS", "SOE")
+# Published experiments set these; they have no meaning where the optimiser needs no tuning.
+_WITHOUT_MEANING = ("random_state", "initial_batch_size", "max_epochs", "n_search")
+# Where a noise model inside a sampler has another default than the model on its own.
+_SAMPLER_DEFAULTS = {"CKL": {"mu": 1.0}}
+
+
+def active_sampler(name: str, arguments: Mapping[str, Any] | None = None) -> ActiveSampler:
+    """The sampler of this name with the arguments of a spec, in their present or older spelling.
+
+    `module` is `noise`; `module__alpha`, `module__mu`, `alpha`, `mu` and `k` are parameters of the noise model,
+    and t-STE with a `k` is its power form. `optimizer`, `optimizer__…`, `random_state`, `initial_batch_size`,
+    `max_epochs` and an `n_search` outside SRR are taken and have no effect.
+    """
+    if name not in ACTIVE:
+        raise SalmonError(f"There is no active sampler {name!r}.", hint=f"Use one of {', '.join(ACTIVE)}.")
+    sampler = ACTIVE[name]
+    given = dict(arguments or {})
+    noise = given.pop("noise", given.pop("module", None))
+    if noise is None:
+        noise = name if name in _NAMED_AFTER_NOISE else "TSTE"
+    if name in _NAMED_AFTER_NOISE:
+        given.setdefault("R", 10)
+    parameters = {key: given.pop(spelling) for spelling, key in _noise_parameters(given).items()}
+    known = {field.name for field in fields(sampler)}
+    for key in [key for key in given if key not in known]:
+        if key in _WITHOUT_MEANING or key.startswith("optimizer"):
+            del given[key]
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise SalmonError(
+            f"The sampler {name} has no argument {', '.join(unknown)}.", hint=f"It takes {', '.join(sorted(known))}."
+        )
+    if noise == "TSTE" and "k" in parameters:
+        noise = "PowerTSTE"
+    if isinstance(noise, str):
+        parameters = _SAMPLER_DEFAULTS.get(noise.upper(), {}) | parameters
+    return sampler(noise=noise_model(noise, **parameters), **given)
+
+
+def _noise_parameters(given: Mapping[str, Any]) -> dict[str, str]:
+    """Spelling in the spec -> name of the noise model's parameter."""
+    return {
+        key: key.removeprefix("module__") for key in given if key.startswith("module__") or key in {"alpha", "mu", "k"}
+    }

@@ -1,0 +1,127 @@
+"""What an active sampler knows, and what it proposes: plain values that travel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from salmon.geometry import Coordinates
+from salmon.records import TrialType
+
+
+@dataclass(frozen=True)
+class State:
+    """A sampler's embedding between two refits.
+
+    `coordinates` (n, d); `generation` counts the refits; `absorbed` the answers that the last one saw; `loss` is its
+    mean loss. `log_posterior` (n, n) is only there where a sampler keeps the places of heads from refit to refit.
+    """
+
+    coordinates: Coordinates
+    seed: int
+    generation: int = 0
+    absorbed: int = 0
+    loss: float = float("nan")
+    converged: bool = True
+    log_posterior: Coordinates | None = None
+
+    @property
+    def n(self) -> int:
+        """How many targets there are."""
+        return self.coordinates.shape[0]
+
+    @property
+    def d(self) -> int:
+        """How many dimensions the embedding has."""
+        return self.coordinates.shape[1]
+
+    def generator(self, *purpose: int) -> np.random.Generator:
+        """Random numbers that depend on the seed, the generation and the answers absorbed, and on nothing else."""
+        return np.random.default_rng([self.seed, self.generation, self.absorbed, *purpose])
+
+
+@dataclass(frozen=True)
+class Round:
+    """Queries to be asked, in this order.
+
+    `queries` (k, 3) int32 [head, foot, foot]; `scores` (k,); `trial_types` says of each whether it was chosen
+    ("active") or drawn ("random"); `probabilities` (k,) are the chances with which a turn draws exactly this query, 0
+    where it was chosen. `exact` is False where only a part of all queries was scored, `complete` where the search was
+    cut short.
+    """
+
+    queries: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    trial_types: tuple[TrialType, ...]
+    probabilities: NDArray[np.float64]
+    generation: int
+    exact: bool = True
+    complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+
+def start_state(n: int, d: int, seed: int) -> State:
+    """Before any answer: N(0, .1²) coordinates."""
+    return State(0.1 * np.random.default_rng([seed, n, d]).standard_normal((n, d)), seed)
+
+
+def number_of_queries(n: int) -> int:
+    """All queries about n targets: each head with each unordered pair of the others."""
+    return n * (n - 1) * (n - 2) // 2
+
+
+def random_queries(n: int, count: int, generator: np.random.Generator, head: int | None = None) -> NDArray[np.int32]:
+    """(count, 3) queries drawn independently, each of all queries (of this head, if it is given) equally likely."""
+    heads = generator.integers(0, n, count) if head is None else np.full(count, head)
+    first = generator.integers(0, n - 1, count)
+    second = generator.integers(0, n - 2, count)
+    # The k-th target that is not the head; then the k-th that is neither the head nor the first foot.
+    first += first >= heads
+    low, high = np.minimum(heads, first), np.maximum(heads, first)
+    second += second >= low
+    second += second >= high
+    feet = np.sort(np.stack([first, second], axis=1), axis=1)
+    return np.concatenate([heads[:, None], feet], axis=1).astype(np.int32)
+
+
+def round_robin(n: int, count: int, generator: np.random.Generator) -> NDArray[np.int32]:
+    """(count,) heads: all n in random order, then all again in another."""
+    rounds = -(-count // n)
+    return np.concatenate([generator.permutation(n) for _ in range(rounds)] or [np.zeros(0, int)])[:count].astype(
+        np.int32
+    )
+
+
+def random_round(state: State, count: int) -> Round:
+    """A round of random queries only, flagged as such."""
+    queries = random_queries(state.n, count, state.generator(0))
+    return Round(
+        queries=queries,
+        scores=np.zeros(count),
+        trial_types=("random",) * count,
+        probabilities=np.full(count, 1 / number_of_queries(state.n)),
+        generation=state.generation,
+    )
+
+
+def chosen_round(
+    state: State,
+    queries: NDArray[np.int32],
+    scores: Sequence[float] | NDArray[np.float64],
+    *,
+    exact: bool,
+    complete: bool,
+) -> Round:
+    """A round of queries that were chosen by their scores."""
+    return Round(
+        queries=queries,
+        scores=np.asarray(scores, dtype=np.float64),
+        trial_types=("active",) * len(queries),
+        probabilities=np.zeros(len(queries)),
+        generation=state.generation,
+        exact=exact,
+        complete=complete,
+    )

@@ -1,0 +1,205 @@
+"""I-optimal design: which answer would make the predictions of all answers surest.
+
+About a fitted embedding the log-odds f of a query (head h, feet b and c) are Gaussian, with variance v = gᵀΣg where Σ is
+the posterior covariance of all coordinates and g = a_b − a_c the gradient of f. a_b has −y_b in the block of the head
+and +y_b in the block of foot b, y_b = 2 u'(d2_hb)(x_h − x_b). The target of the design is
+
+    M = Σ over all queries of exp(−f²/2v)/√v · g gᵀ,
+
+so that tr(MΣ) adds up the variance of every f, most where an answer hangs in the balance. One more answer, of Fisher
+information w, lowers tr(MΣ) by exactly
+
+    score = w · gᵀKg / (1 + w·v),    K = ΣMΣ.
+
+Both need the quadratic forms y_bᵀ(A_hh − A_hc − A_bh + A_bc)y_c of a symmetric (n·d, n·d) matrix A for every head and
+every pair of feet. Since y_b = s_b (x_h − x_b), they are polynomials of x_h: for all heads one matrix product of
+d(d+1)/2 + d + 1 monomials with as many (n, n) planes. That is what this module computes, in float32, a few heads at
+a time. After Atkinson, Donev and Tobias (2007), "Optimum experimental designs", and MacKay (1992).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from salmon.geometry import Coordinates, centre, squared_distances
+from salmon.learning.laplace import fisher_weight
+from salmon.noise import NoiseModel
+
+Single = NDArray[np.float32]
+
+# Entries of one work array of a few heads: it stays in a core's cache.
+_CHUNK = 1 << 17
+# The variance of a query whose feet lie on one spot is 0; float32 rounding can make it less.
+_SMALLEST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """An embedding and the noise model around it, as the quadratic forms need them.
+
+    `coordinates` (n, d) centred; `felt` (n, n) remoteness and `pull` (n, n) twice its slope, by head and foot, with
+    y_b = pull[h, b] · (x_h − x_b); `monomials` (n, r) of each head's coordinates.
+    """
+
+    coordinates: Single
+    felt: Single
+    pull: Single
+    monomials: Single
+    lapse: float
+
+    @property
+    def n(self) -> int:
+        """How many targets there are."""
+        return self.coordinates.shape[0]
+
+    def chunks(self, heads: NDArray[Any]) -> Iterator[NDArray[Any]]:
+        """The heads, a few at a time."""
+        step = max(1, _CHUNK // self.n**2)
+        for start in range(0, len(heads), step):
+            yield heads[start : start + step]
+
+    def pulls(self, heads: NDArray[Any]) -> Single:
+        """(k, n, d) gradients y of the remoteness of each foot by each of these heads."""
+        y = self.coordinates[heads][:, None, :] - self.coordinates[None, :, :]
+        y *= self.pull[heads][:, :, None]
+        return y
+
+
+def linearise(coordinates: Coordinates, model: NoiseModel) -> Linearised:
+    """The embedding made ready for quadratic forms; centred, which costs the least precision in float32."""
+    centred = centre(coordinates)
+    d2 = squared_distances(centred)
+    d = centred.shape[1]
+    squares = [centred[:, i] * centred[:, j] for i in range(d) for j in range(i, d)]
+    monomials = np.stack([*squares, *(-centred.T), np.ones(len(centred))], axis=1)
+    return Linearised(
+        coordinates=centred.astype(np.float32),
+        felt=np.asarray(model.remoteness(d2), dtype=np.float32),
+        pull=(2 * model.remoteness_slope(d2)).astype(np.float32),
+        monomials=monomials.astype(np.float32),
+        lapse=model.lapse,
+    )
+
+
+@dataclass(frozen=True)
+class Forms:
+    """A symmetric matrix (n·d, n·d), ready for its quadratic forms: `blocks` (n, d, n, d) and `planes` (r, n·n)."""
+
+    blocks: Single
+    planes: Single
+
+
+def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
+    """The planes of a matrix A whose product with a head's monomials is (x_h − x_b)ᵀ A_bc (x_h − x_c), for all b, c."""
+    n, d = linear.coordinates.shape
+    x = linear.coordinates
+    blocks = matrix.astype(np.float32).reshape(n, d, n, d)
+    parts = np.ascontiguousarray(blocks.transpose(1, 3, 0, 2))
+    # A_bc x_c by rows; its transpose is x_bᵀ A_bc, because A is symmetric.
+    applied = np.einsum("ijbc,cj->ibc", parts, x)
+    squares = [parts[i, i] if i == j else parts[i, j] + parts[j, i] for i in range(d) for j in range(i, d)]
+    mixed = [plane + plane.T for plane in applied]
+    constant = np.einsum("ibc,bi->bc", applied, x)
+    planes = np.stack([*squares, *mixed, constant]).reshape(-1, n * n)
+    return Forms(blocks, planes)
+
+
+def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single) -> Single:
+    """(k, n, n) forms a_bᵀ A a_c for each of these heads, with y (k, n, d) their pulls.
+
+    The terms of the head's own block are y_bᵀz_c + z_bᵀy_c with z_c = ½ A_hh y_c − A_hc y_c.
+    """
+    n = linear.n
+    out = (linear.monomials[heads] @ forms.planes).reshape(len(heads), n, n)
+    pull = linear.pull[heads]
+    out *= pull[:, :, None]
+    out *= pull[:, None, :]
+    own = forms.blocks[heads]
+    at_head = own[np.arange(len(heads)), :, heads, :]
+    z = 0.5 * (y @ at_head.transpose(0, 2, 1)) - np.einsum("kicj,kcj->kci", own, y, optimize=False)
+    out += np.concatenate([y, z], axis=2) @ np.concatenate([z, y], axis=2).transpose(0, 2, 1)
+    return out
+
+
+def variances(forms: Single) -> Single:
+    """(k, n, n) variances of the queries' log-odds, U_bb + U_cc − 2 U_bc, from their quadratic forms U; never negative."""
+    diagonal = np.einsum("kbb->kb", forms).copy()
+    out = forms * np.float32(-2)
+    out += diagonal[:, :, None]
+    out += diagonal[:, None, :]
+    return np.maximum(out, _SMALLEST_VARIANCE, out=out)
+
+
+def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[Any] | None = None) -> Coordinates:
+    """M (n·d, n·d) = Σ c g gᵀ over all queries of the heads given (of all, if none are), c = exp(−f²/2v)/√v.
+
+    For one head this is Aᵀ L A with L = diag(C·1) − C, so its blocks are polynomials of x_h too, and the heads add up
+    in matrix products: O(d² n³) in all.
+    """
+    n, d = linear.coordinates.shape
+    x = linear.coordinates
+    forms = forms_of(linear, covariance)
+    moments = np.zeros((linear.monomials.shape[1], n * n), dtype=np.float32)
+    target = np.zeros((n, d, n, d))
+    for part in linear.chunks(np.arange(n) if heads is None else heads):
+        y = linear.pulls(part)
+        weights = balance(linear, variances(quadratic_forms(linear, forms, part, y)), part)
+        sums = weights.sum(axis=2)
+        # E_c = Σ_b L_bc y_b: what the head's own blocks are made of.
+        gathered = sums[:, :, None] * y - weights @ y
+        own = np.einsum("kci,kcj->kicj", gathered, y)
+        target[part] -= own
+        target[:, :, part] -= own.transpose(2, 3, 0, 1)
+        target[part, :, part, :] += own.sum(axis=2)
+        feet = np.arange(n)
+        target[feet, :, feet, :] += np.einsum("kb,kbi,kbj->bij", sums, y, y)
+        pull = linear.pull[part]
+        weights *= pull[:, :, None]
+        weights *= pull[:, None, :]
+        moments += linear.monomials[part].T @ weights.reshape(len(part), n * n)
+    planes = moments.astype(np.float64).reshape(-1, n, n)
+    count = d * (d + 1) // 2
+    # The monomials of d axes carry a minus sign: planes[count + i] is −Σ_h x_hi N.
+    first, zeroth = planes[count : count + d], planes[-1]
+    pairs = iter(planes[:count])
+    for i in range(d):
+        for j in range(i, d):
+            square = next(pairs)
+            plane = square + first[i] * x[None, :, j] + x[:, None, i] * first[j] + np.outer(x[:, i], x[:, j]) * zeroth
+            target[:, i, :, j] -= plane
+            if j > i:
+                target[:, j, :, i] -= plane.T
+    return target.reshape(n * d, n * d)
+
+
+def balance(linear: Linearised, variance: Single, heads: NDArray[Any]) -> Single:
+    """(k, n, n) weights c = exp(−f²/2v)/√v of the queries, 0 where the head is a foot or the feet are one; in place.
+
+    Up to a factor √(2π) this is the density of a log-odds of 0: how likely the answer hangs in the balance.
+    """
+    f = linear.felt[heads][:, None, :] - linear.felt[heads][:, :, None]
+    f *= f
+    f /= variance
+    f *= -0.5
+    np.exp(f, out=f)
+    np.sqrt(variance, out=variance)
+    f /= variance
+    rows = np.arange(len(heads))
+    f[rows, heads, :] = 0
+    f[rows, :, heads] = 0
+    np.einsum("kbb->kb", f)[...] = 0
+    return f
+
+
+def information_weights(linear: Linearised, heads: NDArray[Any]) -> Single:
+    """(k, n, n) Fisher information w of one answer about f, 0 where the head is a foot or the feet are one."""
+    felt = linear.felt[heads]
+    w = np.asarray(fisher_weight(felt[:, None, :] - felt[:, :, None], linear.lapse), dtype=np.float32)
+    rows = np.arange(len(heads))
+    w[rows, heads, :] = 0
+    w[rows, :, heads] = 0
+    np.einsum("kbb->kb", w)[...] = 0
+    return w

@@ -1,0 +1,161 @@
+"""How much the answer to a query is expected to tell about where its head sits.
+
+The gain is the mutual information of the answer and the head's place, given the current embedding:
+
+    IG(h, b, c) = H₂( Σ_x τ[h, x] P[x, b, c] ) − Σ_x τ[h, x] H₂(P[x, b, c])
+
+τ is the head's posterior over the n current places, P the chance that b beats c for a head at x, H₂ the entropy of a
+coin (Lindley 1956; MacKay 1992; for triplets Tamuz et al. 2011, section 4). P and H₂(P) do not depend on the head, so
+all heads share them: two matrix products score every query of every head.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from salmon.geometry import Reals
+from salmon.learning import check_triplets
+from salmon.noise import NoiseModel, noise_model
+from salmon.search.heads import head_posterior, remoteness_table
+
+# Queries scored at a time by `information_gain`; about the size at which the direct form is quickest.
+_BATCH = 1024
+# Entries of each work array of `gains_of_pairs`: 1 MB in float32, near a core's own cache.
+_CHUNK = 1 << 18
+# Beyond these log-odds an answer is certain to twelve digits, and the float32 entropy would be rounding alone.
+_CERTAIN = 30.0
+# A float32 chance nearer 0 or 1 than this is rounding alone.
+_SMALLEST_CHANCE = 1e-7
+
+
+def information_gain(
+    queries: ArrayLike,
+    coordinates: ArrayLike,
+    triplets: ArrayLike,
+    noise: str | NoiseModel = "TSTE",
+    *,
+    lapse: float | None = None,
+) -> NDArray[np.float64]:
+    """The information gain (q,) in nats, from 0 to log 2, of queries (q, 3) [head, foot, foot], in float64.
+
+    Each query is scored directly from its head's posterior row: the right form for some queries. `exact_search`
+    ranks all of them.
+    """
+    placed = np.array(coordinates, dtype=np.float64)
+    asked = check_triplets(queries, len(placed))
+    model = noise_model(noise, lapse=lapse)
+    posterior = head_posterior(check_triplets(triplets, len(placed)), placed, model)
+    felt = remoteness_table(placed, model)
+    gains = np.empty(len(asked))
+    for start in range(0, len(asked), _BATCH):
+        heads, first, second = asked[start : start + _BATCH].T
+        chance = model.choice(felt[second] - felt[first])
+        tau = posterior[heads]
+        mean = (tau * chance).sum(axis=1)
+        gains[start : start + _BATCH] = binary_entropy(mean) - (tau * binary_entropy(chance)).sum(axis=1)
+    # Rounding can leave a query that tells nothing a hair below 0.
+    return np.clip(gains, 0, np.log(2))
+
+
+def binary_entropy(p: Reals) -> Reals:
+    """H₂(p) = −p log p − (1 − p) log(1 − p) in nats, elementwise; 0 at both ends."""
+    inside = np.clip(p, np.finfo(p.dtype).tiny, 1 - np.finfo(p.dtype).epsneg)
+    return -inside * np.log(inside) - (1 - inside) * np.log(1 - inside)
+
+
+@dataclass(frozen=True)
+class HeadTables:
+    """What scoring pairs of feet needs, once per embedding.
+
+    `felt` (n, x) float32: remoteness of each foot for a head at each place; `posterior` (n, x) float32: where each
+    head sits; `lapse`: of the noise model.
+    """
+
+    felt: NDArray[np.float32]
+    posterior: NDArray[np.float32]
+    lapse: float
+
+
+def gains_of_pairs(
+    tables: HeadTables,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    *,
+    memory: int,
+    stop: Callable[[], bool] | None = None,
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Information gains (n, q) of all heads over the pairs of feet first < second, a block of pairs at a time.
+
+    Yields where the block starts and its gains, −inf where the head is one of the feet; the array is reused. `stop`
+    is asked before each block. `memory` bounds the work arrays, in bytes.
+
+    With g = u_first − u_second and z = exp(g): P = 1/(1 + z) and H₂(P) = log(1 + z) − g (1 − P), one exponential, one
+    logarithm and one division a number for every noise model. (log1p would be the same number and is not vectorised.)
+    """
+    n, places = tables.felt.shape
+    largest = max(n, places)
+    size = max(1, min(_CHUNK // largest, memory // (5 * 4 * largest), len(first)))
+    work = np.empty((3, size, places), dtype=np.float32)
+    products = np.empty((2, n, size), dtype=np.float32)
+    clip = bool(np.ptp(tables.felt, axis=0).max(initial=0) > _CERTAIN)
+    for start in range(0, len(first), size):
+        if stop is not None and stop():
+            return
+        b, c = first[start : start + size], second[start : start + size]
+        count = len(b)
+        chance, entropy, scratch = work[:, :count]
+        np.take(tables.felt, b, axis=0, out=entropy)
+        np.take(tables.felt, c, axis=0, out=scratch)
+        np.subtract(entropy, scratch, out=scratch)
+        if clip:
+            np.clip(scratch, -_CERTAIN, _CERTAIN, out=scratch)
+        _chance_and_entropy(scratch, tables.lapse, chance, entropy)
+        gain, expected = (np.ndarray((n, count), np.float32, product) for product in products)
+        np.matmul(tables.posterior, entropy.T, out=expected)
+        np.matmul(tables.posterior, chance.T, out=gain)
+        _entropy_less(gain, expected)
+        columns = np.arange(count)
+        gain[b, columns] = -np.inf
+        gain[c, columns] = -np.inf
+        yield start, gain
+
+
+def _chance_and_entropy(
+    odds: NDArray[np.float32], lapse: float, chance: NDArray[np.float32], entropy: NDArray[np.float32]
+) -> None:
+    """Write P = σ(−odds), with lapses if there are any, and H₂(P); `odds` is used up."""
+    np.exp(odds, out=chance)
+    chance += 1
+    if lapse == 0:
+        np.log(chance, out=entropy)
+        np.reciprocal(chance, out=chance)
+        entropy -= odds
+        odds *= chance
+        entropy += odds
+        return
+    np.divide(1 - 2 * lapse, chance, out=chance)
+    chance += lapse
+    np.log(chance, out=entropy)
+    entropy *= chance
+    np.subtract(1, chance, out=odds)
+    # (1 − p) log(1 − p) in the space of `odds` needs its own factor: 1 − p is taken twice.
+    np.log(odds, out=odds)
+    odds *= 1 - chance
+    entropy += odds
+    np.negative(entropy, out=entropy)
+
+
+def _entropy_less(chance: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
+    """Turn `chance` into H₂(chance) − expected, in place; `expected` is used up."""
+    np.clip(chance, _SMALLEST_CHANCE, 1 - _SMALLEST_CHANCE, out=chance)
+    logarithm = np.log(chance)
+    logarithm *= chance
+    expected += logarithm
+    np.subtract(1, chance, out=chance)
+    np.log(chance, out=logarithm)
+    chance *= logarithm
+    chance += expected
+    np.negative(chance, out=chance)

@@ -1,0 +1,183 @@
+"""The best queries of every head, over all queries there are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from salmon.errors import SalmonError
+from salmon.geometry import Coordinates
+from salmon.learning import Triplets, check_triplets
+from salmon.noise import NoiseModel, noise_model
+from salmon.parallel import Executor
+from salmon.search.heads import head_posterior, normalised, remoteness_table
+from salmon.search.information import HeadTables, gains_of_pairs
+
+# Above this many targets a full pass takes longer than anybody waits for a question.
+LARGEST_EXACT = 1_000
+# Operations of a full pass at that size: what the cheaper mode may spend as well.
+_BUDGET = 2 * LARGEST_EXACT**4
+# Pieces a worker: some end early, and a newer answer cuts short what has not begun.
+_PIECES = 4
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Queries, best first.
+
+    `queries` (k, 3) int32 [head, foot, foot] and their `scores` (k,). `exact` is False where only a sample of the
+    queries was scored; `complete` is False where the search was cut short.
+    """
+
+    queries: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    exact: bool
+    complete: bool
+
+
+def exact_search(
+    coordinates: ArrayLike,
+    triplets: ArrayLike,
+    noise: str | NoiseModel = "TSTE",
+    keep: int = 1,
+    executor: Executor | None = None,
+    *,
+    lapse: float | None = None,
+    memory: int = 256_000_000,
+    stop: Callable[[], bool] | None = None,
+    seed: int = 0,
+    log_posterior: ArrayLike | None = None,
+) -> Ranked:
+    """The `keep` queries of each head with the highest information gain, over all queries, best first.
+
+    Up to 1,000 targets every query of every head is scored. Above, the heads' posteriors are spread over 1,000 places
+    drawn with `seed`, and as many pairs of feet are drawn as the work of 1,000 targets allows: each head gets the best
+    of its share, and `exact` says False. `memory` bounds the work arrays of each worker, in bytes. `stop` is asked
+    between blocks (with an executor: as pieces come in); what was found until then is returned, `complete` False. A
+    `log_posterior` (n, n) takes the place of what the triplets say about where heads sit.
+    """
+    placed = np.array(coordinates, dtype=np.float64)
+    if keep < 1:
+        raise SalmonError(f"{keep} queries a head are none.", hint="Keep 1 or more.", where="keep")
+    rows = check_triplets(triplets, len(placed))
+    model = noise_model(noise, lapse=lapse)
+    tables, first, second, exact = _prepare(placed, rows, model, seed, log_posterior)
+    if executor is None or executor.workers == 1:
+        best, done = _best_of_pairs(tables, first, second, keep, memory, stop)
+    else:
+        best, done = _spread(executor, tables, first, second, keep, memory, stop)
+    scores, pairs = best
+    heads = np.broadcast_to(np.arange(len(placed))[:, None], scores.shape)
+    queries = np.stack([heads, first[np.maximum(pairs, 0)], second[np.maximum(pairs, 0)]], axis=2).reshape(-1, 3)
+    flat = scores.ravel()
+    order = np.argsort(-flat, kind="stable")[: int(np.isfinite(flat).sum())]
+    return Ranked(
+        queries=queries[order].astype(np.int32),
+        scores=np.clip(flat[order].astype(np.float64), 0, np.log(2)),
+        exact=exact,
+        complete=done,
+    )
+
+
+def _prepare(
+    placed: Coordinates, rows: Triplets, model: NoiseModel, seed: int, log_posterior: ArrayLike | None
+) -> tuple[HeadTables, NDArray[np.int32], NDArray[np.int32], bool]:
+    n = len(placed)
+    exact = n <= LARGEST_EXACT
+    if exact:
+        places = None
+        first, second = (side.astype(np.int32) for side in np.triu_indices(n, 1))
+    else:
+        generator = np.random.default_rng(seed)
+        places = np.sort(generator.choice(n, LARGEST_EXACT, replace=False))
+        count = max(n, _BUDGET // (4 * n * LARGEST_EXACT))
+        drawn = np.sort(generator.integers(0, n, (count, 2), dtype=np.int32), axis=1)
+        drawn = np.unique(drawn[drawn[:, 0] != drawn[:, 1]], axis=0)
+        first, second = drawn[:, 0].copy(), drawn[:, 1].copy()
+    if log_posterior is None:
+        posterior = head_posterior(rows, placed, model, places)
+    else:
+        known = np.asarray(log_posterior, dtype=np.float64)
+        posterior = normalised(known if places is None else known[:, places])
+    tables = HeadTables(
+        felt=remoteness_table(placed, model, places).astype(np.float32),
+        posterior=posterior.astype(np.float32),
+        lapse=model.lapse,
+    )
+    return tables, first, second, exact
+
+
+Best = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+def _best_of_pairs(
+    tables: HeadTables,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    keep: int,
+    memory: int,
+    stop: Callable[[], bool] | None = None,
+    offset: int = 0,
+) -> tuple[Best, bool]:
+    """Scores and pair numbers (n, keep) of the best pairs, −inf and −1 where there are fewer, and whether all were seen."""
+    n = len(tables.felt)
+    best = np.full((n, keep), -np.inf, dtype=np.float32), np.full((n, keep), -1, dtype=np.int64)
+    seen = 0
+    for start, gains in gains_of_pairs(tables, first, second, memory=memory, stop=stop):
+        best = _better(best, gains, start + offset)
+        seen = start + gains.shape[1]
+    return best, seen == len(first)
+
+
+def _better(best: Best, gains: NDArray[np.float32], start: int) -> Best:
+    """The best so far together with a block of gains (n, q) whose pairs are numbered from `start`."""
+    n, keep = best[0].shape
+    if keep == 1:
+        column = gains.argmax(axis=1)
+        score = gains[np.arange(n), column]
+        # Strictly better only: of equal queries the first stays, whatever the size of the blocks.
+        wins = score > best[0][:, 0]
+        return np.where(wins, score, best[0][:, 0])[:, None], np.where(wins, column + start, best[1][:, 0])[:, None]
+    numbers = np.arange(start, start + gains.shape[1])
+    if gains.shape[1] > keep:
+        chosen = np.argpartition(-gains, keep - 1, axis=1)[:, :keep]
+        gains, numbers = np.take_along_axis(gains, chosen, axis=1), numbers[chosen]
+    return _merge(best, (gains, np.broadcast_to(numbers, gains.shape)))
+
+
+def _merge(one: Best, other: Best) -> Best:
+    scores = np.concatenate([one[0], other[0]], axis=1)
+    pairs = np.concatenate([one[1], other[1]], axis=1)
+    chosen = np.lexsort((pairs, -scores), axis=1)[:, : one[0].shape[1]]
+    return np.take_along_axis(scores, chosen, axis=1), np.take_along_axis(pairs, chosen, axis=1)
+
+
+def _spread(
+    executor: Executor,
+    tables: HeadTables,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    keep: int,
+    memory: int,
+    stop: Callable[[], bool] | None,
+) -> tuple[Best, bool]:
+    placed = executor.scatter(tables)
+    n, pieces = len(tables.felt), min(_PIECES * executor.workers, len(first))
+    edges = np.linspace(0, len(first), pieces + 1).astype(int)
+    tasks = [
+        executor.submit(_best_of_pairs, placed, first[start:end], second[start:end], keep, memory, None, int(start))
+        for start, end in pairwise(edges)
+    ]
+    best = np.full((n, keep), -np.inf, dtype=np.float32), np.full((n, keep), -1, dtype=np.int64)
+    seen = 0
+    for task in executor.as_completed(tasks):
+        best = _merge(best, task.result()[0])
+        seen += 1
+        if seen < pieces and stop is not None and stop():
+            for waiting in tasks:
+                waiting.cancel()
+            break
+    return best, seen == pieces

@@ -1,0 +1,252 @@
+"""Active samplers tell one story: random at first, then every head in turn, and the same from the same answers."""
+
+import numpy as np
+import pytest
+
+from salmon.errors import SalmonError
+from salmon.learning import accuracy
+from salmon.noise import CKL, STE, TSTE, PowerTSTE
+from salmon.samplers.active import ACTIVE, ARR, SRR, Adaptive, Greedy, Uncertainty, active_sampler
+from salmon.samplers.active import adaptive as adaptive_module
+from salmon.samplers.active.state import number_of_queries, random_queries
+from tests.oracles import all_queries
+from tests.unit.learning.test_refit import world
+from tests.unit.search.test_ranking import ThreeWorkers
+
+N = 12
+NOTHING = np.zeros((0, 3), dtype=np.int32)
+every_sampler = pytest.mark.parametrize("name", sorted(ACTIVE))
+
+
+def learned(sampler, m=200, seed=0):
+    _, rows = world(N, 2, m, seed)
+    return sampler.refit(sampler.start(N, seed), rows), rows
+
+
+@every_sampler
+def test_before_enough_answers_queries_are_random_and_flagged_with_their_probability(name):
+    sampler = active_sampler(name)
+    _, rows = world(N, 2, N - 1, 0)
+    asked = sampler.search(sampler.refit(sampler.start(N, 0), rows), rows, NOTHING, 30)
+    assert set(asked.trial_types) == {"random"}
+    np.testing.assert_allclose(asked.probabilities, 1 / number_of_queries(N))
+    assert len(asked) == 30
+
+
+@every_sampler
+def test_the_same_answers_and_seed_give_the_same_queries(name):
+    sampler = active_sampler(name)
+    rounds = []
+    for _ in range(2):
+        state, rows = learned(sampler)
+        rounds.append(sampler.search(state, rows, rows[:3], 20))
+    np.testing.assert_array_equal(rounds[0].queries, rounds[1].queries)
+    np.testing.assert_array_equal(rounds[0].scores, rounds[1].scores)
+    assert rounds[0].trial_types == rounds[1].trial_types
+
+
+@every_sampler
+def test_every_query_can_be_asked_and_carries_its_generation(name):
+    sampler = active_sampler(name)
+    state, rows = learned(sampler)
+    state = sampler.refit(state, rows)
+    asked = sampler.search(state, rows, NOTHING, 30)
+    known = set(all_queries(N))
+    assert all(tuple(query) in known for query in asked.queries.tolist())
+    assert state.generation == asked.generation == 2
+    assert state.absorbed == len(rows)
+    assert np.isfinite(asked.scores).all()
+
+
+@every_sampler
+def test_its_embedding_learns_what_the_answers_say(name):
+    sampler = active_sampler(name)
+    truth, rows = world(N, 2, 600, 0)
+    state = sampler.refit(sampler.start(N, 0), rows)
+    assert accuracy(sampler.report(state, rows), rows) > accuracy(truth, rows) - 0.05
+
+
+@pytest.mark.parametrize("sampler", [ARR(), Uncertainty(), Adaptive(random_share=0)], ids=repr)
+def test_heads_go_round_and_round(sampler):
+    state, rows = learned(sampler)
+    asked = sampler.search(state, rows, NOTHING, 2 * N + 3)
+    heads = asked.queries[:, 0]
+    assert sorted(heads[:N].tolist()) == sorted(heads[N : 2 * N].tolist()) == list(range(N))
+    assert len(asked) == 2 * N + 3
+
+
+@pytest.mark.parametrize("sampler", [ARR(), ARR(n_top=3), Uncertainty(), Greedy()], ids=repr)
+def test_what_is_pending_is_not_asked_again_nor_twice_in_a_round(sampler):
+    state, rows = learned(sampler)
+    first = sampler.search(state, rows, NOTHING, N)
+    second = sampler.search(state, rows, first.queries[:, [0, 2, 1]], 2 * N)
+    keys = [tuple(query) for query in second.queries.tolist()]
+    assert not set(keys) & {tuple(query) for query in first.queries.tolist()}
+    assert len(set(keys)) == len(keys) == 2 * N
+
+
+def test_arr_asks_each_head_its_best_query():
+    sampler = ARR(ridge=1, fresh_posterior=True)
+    state, rows = learned(sampler)
+    best = sampler.ranked(state, rows, 1, None, None)
+    asked = sampler.search(state, rows, NOTHING, N)
+    assert {tuple(query) for query in asked.queries.tolist()} == {tuple(query) for query in best.queries.tolist()}
+
+
+def test_arr_orders_a_round_by_score_if_told_so():
+    state, rows = learned(ARR())
+    scores = ARR(priority="scores").search(state, rows, NOTHING, N).scores
+    assert (np.diff(scores) <= 0).all()
+    blurred = ARR(priority="approx").search(state, rows, NOTHING, N).scores
+    assert sorted(blurred) == sorted(scores)
+    # A tenth of the range of noise disturbs the order without losing it.
+    assert (np.diff(blurred) > 0).any()
+    assert np.corrcoef(np.arange(N), blurred)[0, 1] < -0.3
+
+
+def test_arr_as_published_judges_each_answer_under_the_embedding_of_its_time():
+    sampler = ARR()
+    _, rows = world(N, 2, 120, 0)
+    state = sampler.refit(sampler.start(N, 0), rows[:60])
+    early = state.log_posterior.copy()
+    state = sampler.refit(state, rows)
+    late = sampler.refit(sampler.start(N, 0), rows[60:])
+    heads = np.setdiff1d(np.arange(N), rows[60:, 0])
+    np.testing.assert_array_equal(state.log_posterior[heads], early[heads])
+    assert late.log_posterior.shape == (N, N)
+    assert ARR(fresh_posterior=True).refit(sampler.start(N, 0), rows).log_posterior is None
+
+
+def test_arr_can_rank_by_uncertainty():
+    state, rows = learned(ARR(scorer="uncertainty"))
+    asked = ARR(scorer="uncertainty", priority="scores").search(state, rows, NOTHING, N)
+    same = Uncertainty(fresh_posterior=False).search(state, rows, NOTHING, N)
+    np.testing.assert_allclose(np.sort(asked.scores), np.sort(same.scores))
+
+
+def test_greedy_asks_the_best_of_all_whatever_the_heads():
+    sampler = Greedy()
+    state, rows = learned(sampler)
+    asked = sampler.search(state, rows, NOTHING, 10)
+    best = sampler.ranked(state, rows, 10, None, None)
+    np.testing.assert_array_equal(asked.queries, best.queries[:10])
+
+
+def test_srr_takes_the_best_of_the_feet_that_it_looked_at():
+    state, rows = learned(SRR())
+    few, many = (SRR(n_search=k).search(state, rows, NOTHING, 60).scores.mean() for k in (1, 200))
+    assert many > few
+    short = SRR().search(state, rows, NOTHING, 60, stop=lambda: True)
+    assert len(short) == 0
+    assert not short.complete
+
+
+def test_adaptive_gives_its_random_share_to_random_queries_and_says_how_likely_each_was():
+    sampler = Adaptive(random_share=0.3)
+    state, rows = learned(sampler)
+    asked = sampler.search(state, rows, NOTHING, 600)
+    drawn = np.array([trial == "random" for trial in asked.trial_types])
+    assert 0.22 < drawn.mean() < 0.38
+    np.testing.assert_allclose(asked.probabilities[drawn], 0.3 / number_of_queries(N))
+    assert not asked.probabilities[~drawn].any()
+    assert (asked.scores > 0).all()
+
+
+def test_adaptive_turns_elsewhere_when_a_query_is_pending():
+    sampler = Adaptive(random_share=0)
+    state, rows = learned(sampler)
+    free = sampler.search(state, rows, NOTHING, N)
+    crowded = sampler.search(state, rows, np.repeat(free.queries, 8, axis=0), N)
+    before = {tuple(query) for query in free.queries.tolist()}
+    assert len(before & {tuple(query) for query in crowded.queries.tolist()}) < N / 2
+    assert crowded.scores.sum() < free.scores.sum()
+
+
+def test_adaptive_can_be_cut_short_and_spread_over_workers(monkeypatch):
+    sampler = Adaptive(random_share=0)
+    state, rows = learned(sampler)
+    looks = []
+
+    def stop():
+        looks.append(1)
+        return len(looks) > 3
+
+    short = sampler.search(state, rows, NOTHING, N, stop=stop)
+    assert not short.complete
+    assert len(short) == len(short.trial_types) == len(short.probabilities) == 3
+    monkeypatch.setattr(adaptive_module, "_WORTH_SENDING", 5)
+    here, there = (sampler.search(state, rows, NOTHING, N, executor) for executor in (None, ThreeWorkers()))
+    np.testing.assert_array_equal(here.queries, there.queries)
+    np.testing.assert_allclose(here.scores, there.scores, rtol=1e-4)
+
+
+def test_adaptive_above_two_thousand_coordinates_says_that_it_did_not_see_everything():
+    n = 1100
+    generator = np.random.default_rng(0)
+    sampler = Adaptive(random_share=0.2)
+    state = sampler.start(n, 0)
+    rows = random_queries(n, 2 * n, generator)
+    asked = sampler.search(state, rows, NOTHING, 150)
+    assert not asked.exact
+    assert len(asked) == 150
+    assert asked.trial_types.count("random") > 10
+
+
+def test_adaptive_reports_another_embedding_than_it_searches_with():
+    sampler = Adaptive()
+    state, rows = learned(sampler)
+    shown = sampler.report(state, rows)
+    assert shown.shape == state.coordinates.shape
+    assert (shown**2).sum() > (state.coordinates**2).sum()
+    assert Adaptive(noise="CKL").report(state, rows).shape == (N, 2)
+
+
+def test_random_queries_reach_every_query_as_often_as_any_other():
+    drawn = random_queries(4, 24_000, np.random.default_rng(0))
+    counts = dict.fromkeys(all_queries(4), 0)
+    for query in drawn.tolist():
+        counts[tuple(query)] += 1
+    assert number_of_queries(4) == len(counts) == 12
+    # Standard deviation of a count: √(24,000 · 1/12 · 11/12) ≈ 43.
+    assert all(abs(count - 2000) < 220 for count in counts.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("ARR", {"module": "CKL"}, ARR(noise=CKL(mu=1.0))),
+        ("ARR", {"module": "CKL", "module__mu": 0.05}, ARR(noise=CKL(mu=0.05))),
+        (
+            "ARR",
+            {"R": 10, "n_top": 2, "priority": "scores", "optimizer": "GeoDamp"},
+            ARR(noise=TSTE(), R=10, n_top=2, priority="scores"),
+        ),
+        ("TSTE", {"alpha": 2.0, "optimizer__lr": 0.1}, ARR(noise=TSTE(alpha=2.0), R=10)),
+        ("STE", {}, ARR(noise=STE(), R=10)),
+        ("SRR", {"n_search": 7}, SRR(noise=TSTE(), n_search=7)),
+        ("Adaptive", {"k": 0.9, "n_search": 7, "random_state": 3}, Adaptive(noise=PowerTSTE(k=0.9))),
+        ("Adaptive", {"noise": "STE", "d": 3}, Adaptive(noise=STE(), d=3)),
+    ],
+)
+def test_present_and_older_spellings_build_the_same_samplers(name, arguments, expected):
+    assert active_sampler(name, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: active_sampler("ARRR"), "no active sampler 'ARRR'"),
+        (lambda: active_sampler("Adaptive", {"randomshare": 1}), "no argument randomshare"),
+        (lambda: active_sampler("ARR", {"module": "STE", "alpha": 1}), "STE has no parameter alpha"),
+        (lambda: ARR(priority="original"), "priority is 'original'"),
+        (lambda: ARR(scorer="entropy"), "scorer is 'entropy'"),
+        (lambda: ARR(n_top=0), "n_top is 0"),
+        (lambda: SRR(n_search=0), "n_search is 0"),
+        (lambda: Adaptive(random_share=15), "random share of 15"),
+        (lambda: Adaptive(ridge=0), "ridge of 0"),
+        (lambda: Adaptive(noise="nothing"), "no noise model"),
+    ],
+)
+def test_a_wrong_name_or_argument_is_refused_in_a_sentence(make, words):
+    with pytest.raises(SalmonError, match=words):
+        make()
