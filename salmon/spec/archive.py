@@ -144,7 +144,8 @@ def _refusal(path: Path) -> Problem | None:
         tail = file.read()
     end = tail.rfind(b"PK\x05\x06")
     is_zip64 = end >= 20 and tail[end - 20 : end - 16] == b"PK\x06\x07"
-    if is_zip64 or int.from_bytes(tail[end + 12 : end + 16], "little") > _MAX_DIRECTORY_BYTES:
+    directory_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
+    if is_zip64 or directory_bytes > _MAX_DIRECTORY_BYTES:
         return Problem(
             "The ZIP's directory is made for more files than can be targets.", hint="Write texts into one CSV file."
         )

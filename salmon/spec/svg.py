@@ -14,7 +14,7 @@ _FORBIDDEN = frozenset(
 )
 _DATA_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 _STYLE_ADDRESS = re.compile(
-    r"url\(\s*['\"]?\s*(?!#|data:image/(?:png|jpeg|gif|webp|svg\+xml)[;,])([^)]{1,60})", re.IGNORECASE
+    r"url\(\s*+['\"]?+\s*+(?!#|data:image/(?:png|jpeg|gif|webp)[;,])([^)]{1,60})", re.IGNORECASE
 )
 _STYLE_IMPORT = re.compile(r"@import|expression\(|\\", re.IGNORECASE)
 _LENGTH = re.compile(r"\s*([0-9]{1,6}(?:\.[0-9]+)?)(?:px)?\s*")

@@ -1,0 +1,28 @@
+"""Small files and ZIPs of targets, made on the spot."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from PIL import Image
+
+WAV = b"RIFF" + struct.pack("<I", 36) + b"WAVEfmt " + bytes(28)
+
+
+def picture(colour: int = 0, kind: str = "PNG", size: tuple[int, int] = (4, 3)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, (colour, 0, 0)).save(file, kind)
+    return file.getvalue()
+
+
+def write_zip(
+    path: Path, files: Iterable[tuple[str | zipfile.ZipInfo, bytes]], method: int = zipfile.ZIP_DEFLATED
+) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return path

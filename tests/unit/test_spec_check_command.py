@@ -1,0 +1,60 @@
+"""`salmon check` says in the terminal what the console would say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from salmon.cli.check import check
+from tests.archives import picture, write_zip
+from tests.strategies import EXAMPLES
+
+
+def _run(*arguments: Path) -> tuple[int, list[str]]:
+    app = typer.Typer()
+    app.command()(check)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output.splitlines()
+
+
+def test_a_right_file_is_said_to_be_ready():
+    texts = next(path for path in EXAMPLES if path.parent.name == "texts")
+    assert _run(texts) == (0, ["experiment.yaml is ready: 10 targets; Adaptive 85%, Validation 15%."])
+
+
+def test_targets_from_a_zip_are_counted():
+    shapes = next(path for path in EXAMPLES if path.parent.name == "shapes")
+    assert _run(shapes, shapes.with_name("targets.zip")) == (
+        0,
+        ["experiment.yaml is ready: 12 targets; Adaptive 100%."],
+    )
+
+
+def test_each_mistake_is_a_line_that_editors_understand(tmp_path: Path):
+    spec = tmp_path / "eggs.yaml"
+    spec.write_text("targets: [a, b, c]\nhtml: {max_queries: many, other: [bold]}\n")
+    code, lines = _run(spec)
+    assert code == 1
+    assert lines[0] == "eggs.yaml:2:21: html.max_queries must be a whole number, not 'many'."
+    assert lines[1].startswith("eggs.yaml:2:27: warning: html has no key 'other'.")
+    assert lines[2:] == ["1 mistake."]
+
+
+def test_mistakes_of_both_files_are_said_together(tmp_path: Path):
+    spec = tmp_path / "eggs.yaml"
+    spec.write_text("seed: -1\n")
+    code, lines = _run(spec, write_zip(tmp_path / "eggs.zip", [("a.png", picture()), ("b.txt", b"x")]))
+    assert code == 1
+    assert [line.split(" ")[0] for line in lines] == ["eggs.zip:", "eggs.yaml:1:7:", "2"]
+
+
+def test_a_spec_that_trusts_its_targets_lets_active_drawings_pass(tmp_path: Path):
+    drawings = [(f"{k}.svg", b"<svg onload='go()'></svg>") for k in range(3)]
+    archive = write_zip(tmp_path / "t.zip", drawings)
+    spec = tmp_path / "s.yaml"
+    spec.write_text("page: {trusted: true}")
+    assert _run(spec, archive)[0] == 0
+    spec.write_text("page: {trusted: false}")
+    assert _run(spec, archive)[0] == 1
