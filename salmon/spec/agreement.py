@@ -24,7 +24,7 @@ def disagreements(
     """Every disagreement between parts of the file, `tree` being its dicts and lists with Scalars as leaves."""
     yield from _probabilities(root, tree, sampler_names)
     yield from _fixed_queries(root, tree, sampler_names)
-    yield from _targets(root, tree)
+    yield from _targets(root, tree, manifest)
     yield from _checks(root, tree)
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
@@ -64,21 +64,22 @@ def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
             yield problem_at(root, path, f"There is no sampler {shown(sampler.text)}.", hint=hint)
 
 
-def _targets(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    targets = tree.get("targets")
-    if not isinstance(targets, list):
-        return
+def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Iterator[Problem]:
+    """What is odd about targets that are text: those of the file, or the rows of the CSV in the ZIP."""
+    if manifest is not None:
+        rows = [entry.html for entry in manifest.entries if not entry.media]
+    else:
+        written: list[Any] = tree["targets"] if isinstance(tree.get("targets"), list) else []
+        rows = [target.text if isinstance(target, Scalar) else "" for target in written]
     trusted = _is_true(_part(tree, "page", "trusted"))
     first: dict[str, int] = {}
-    for place, target in enumerate(targets):  # pyright: ignore[reportUnknownArgumentType]
-        if not isinstance(target, Scalar):
-            continue
+    for place, row in enumerate(rows):
         path = ("targets", place)
-        if first.setdefault(target.text, place) != place and target.text:
-            message = f"The target {shown(target.text)} is written twice: as number {first[target.text]} and {place}, counted from 0."
+        if first.setdefault(row, place) != place and row:
+            message = f"The target {shown(row)} is written twice: as number {first[row]} and {place}, counted from 0."
             yield problem_at(root, path, message, hint="Participants cannot tell them apart.", warning=True)
-        if not trusted and _ACTIVE_HTML.search(target.text):
-            message = f"The target {shown(target.text)} holds HTML that does something; it is removed."
+        if not trusted and _ACTIVE_HTML.search(row):
+            message = f"The target {shown(row)} holds HTML that does something; it is removed."
             yield problem_at(
                 root, path, message, hint="Write trusted: true under page if it is your own.", warning=True
             )
@@ -145,7 +146,7 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:
-    names = {entry.name for entry in manifest.entries}
+    names = dict.fromkeys(entry.name for entry in manifest.entries)
     if not _is_nothing(tree.get("targets")):
         message = f"The {len(manifest):,} targets of the ZIP replace the targets written here."
         yield problem_at(root, ("targets",), message, hint="Remove targets: from the file.", warning=True, at_key=True)

@@ -123,6 +123,10 @@ def _read_sampler(
         if own is None:
             problems.append(unknown_key(root, (*path, key), (*argument_names(sampler_class), *_RESERVED)))
             continue
+        if own != key and own in written:
+            message = f"{key} and {own} are two names of one argument."
+            problems.append(problem_at(root, (*path, key), message, hint=f"Keep {own}.", at_key=True))
+            continue
         try:
             arguments[own] = read_argument(sampler_class, own, value, n_targets)
         except Misfit as misfit:

@@ -7,11 +7,11 @@ All values are frozen. Lengths of time are timedeltas and shares are numbers in 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from salmon.spec import redirects, values
+from salmon.spec import values
 from salmon.spec.arguments import SamplerClass
 from salmon.spec.frozen import FrozenMap
 from salmon.spec.kinds import (
@@ -40,38 +40,16 @@ from salmon.spec.kinds import (
     one_of,
     target_list,
 )
-from salmon.spec.nodes import Scalar
+from salmon.spec.part import Part
+from salmon.spec.recruitment import Recruitment
 from salmon.spec.suggestions import did_you_mean
 from salmon.spec.values import Misfit
 
 Device = Literal["desktop", "mobile"]
 Fullscreen = Literal["off", "optional"]
-Platform = Literal["link", "prolific", "connect", "sona", "mturk"]
 OnFailure = Literal["nothing", "flag", "end"]
 QuestionType = Literal["text", "number", "choice"]
 ResumePolicy = Literal["continue", "restart", "block"]
-MturkHost = Literal["sandbox", "live"]
-
-
-def _is_nothing(value: Any) -> bool:
-    return isinstance(value, Scalar) and value.empty
-
-
-def _has_default(part: type[BaseModel], key: Any) -> bool:
-    return key in part.model_fields and not part.model_fields[key].is_required()
-
-
-class Part(BaseModel):
-    """A part of a spec: frozen, and nothing in it that is not declared. A key with nothing after it means its default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_for_nothing(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {key: value for key, value in data.items() if not (_is_nothing(value) and _has_default(cls, key))}  # pyright: ignore[reportUnknownVariableType]
 
 
 class Html(Part):
@@ -218,50 +196,6 @@ class Checks(Part):
     repeat: Share = 0.0
     shared: Count = 0  # how many queries every participant is asked
     on_failure: Annotated[OnFailure, one_of(OnFailure)] = "nothing"
-
-
-class Sona(Part):
-    """Credit at a SONA system, https://<school>.sona-systems.com."""
-
-    school: Annotated[
-        str,
-        BeforeValidator(
-            values.word(
-                r"[a-z0-9-]{1,63}(\.sona-systems\.(com|net))?",
-                "the school's name in its SONA address, such as psych-uni",
-            )
-        ),
-    ]
-    experiment_id: Positive
-    credit_token: Annotated[
-        str, BeforeValidator(values.word(r"[A-Za-z0-9-]{8,64}", "the credit token that SONA shows for the study"))
-    ]
-
-
-class Connect(Part):
-    """A project at CloudResearch Connect."""
-
-    project: Annotated[
-        str, BeforeValidator(values.word(r"[A-Za-z0-9]{4,64}", "the project id in the address of the Connect project"))
-    ]
-
-
-class Mturk(Part):
-    """Where the form of an external question is sent."""
-
-    host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
-
-
-class Recruitment(Part):
-    """Where participants come from and where they go."""
-
-    platform: Annotated[Platform, one_of(Platform)] = "link"
-    completion_code: Annotated[str, BeforeValidator(redirects.completion_code)] | None = None
-    redirect: Annotated[str, BeforeValidator(redirects.redirect)] | None = None
-    repeats: Count = 0  # how often the same person may come again
-    sona: Sona | None = None
-    connect: Connect | None = None
-    mturk: Mturk | None = None
 
 
 class Stopping(Part):

@@ -114,3 +114,12 @@ def test_an_empty_file_is_enough_beside_a_zip_but_two_targets_are_not():
     assert targets_of(parse_spec("", manifest=manifest_of(("a", "a"), ("b", "b"), ("c", "c"))).spec, None) == ()
     with pytest.raises(SpecError, match="The ZIP holds 2 targets; a triplet needs at least three"):
         parse_spec("", manifest=manifest_of(("a", "a"), ("b", "b")))
+
+
+def test_rows_of_a_csv_are_looked_at_like_targets_of_the_file():
+    rows = ("red", "blue", "red", "<script>x</script>")
+    manifest = Manifest(tuple(ManifestEntry(index, row, "html", "", 3, html=row) for index, row in enumerate(rows)))
+    assert [problem.message for problem in check("title: x", manifest=manifest)] == [
+        "The target 'red' is written twice: as number 0 and 2, counted from 0.",
+        "The target '<script>x</script>' holds HTML that does something; it is removed.",
+    ]

@@ -63,6 +63,7 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("samplers: {my sampler: {class: ARR}}", "2:12: 'my sampler' cannot be the name of a sampler. Use at most 40 letters, digits, - and _."),
         ("samplers: []", "2:11: samplers must be samplers by name, such as {Adaptive: {d: 2}}, not an empty list."),
         ("samplers: {Adaptive: {noise: TSTEE}}", "2:30: samplers.Adaptive.noise must be TSTE, STE, CKL, GNMDS, SOE, PowerTSTE or Logistic, not 'TSTEE'. Did you mean TSTE?"),
+        ("samplers: {ARR: {module: STE, noise: CKL}}", "2:31: noise and module are two names of one argument. Keep module."),
         ("samplers: {Validation: {queries: [[0, 1, 1]]}}", "2:35: samplers.Validation.queries, item 1 names one target twice; a query needs three different ones. Change one of the three."),
         ("samplers: {Random: {targets: [0, 1]}}", "2:30: samplers.Random.targets must be a list of at least three targets, counted from 0, not a list."),
         ("sampling: {common: {dd: 3}}", "2:21: sampling.common has no key 'dd'."),

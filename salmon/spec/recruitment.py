@@ -1,11 +1,20 @@
-"""Where participants go when they have finished: a web address with fields, such as https://lab.org/back?id={puid}."""
+"""Where participants come from, and where they go when they have finished."""
+
+from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from salmon.spec.appearance import web_address
+from salmon.spec.kinds import Count, Positive, one_of
+from salmon.spec.part import Part
 from salmon.spec.suggestions import did_you_mean, listed
-from salmon.spec.values import Misfit, scalar_of
+from salmon.spec.values import Misfit, scalar_of, word
+
+Platform = Literal["link", "prolific", "connect", "sona", "mturk"]
+MturkHost = Literal["sandbox", "live"]
 
 #: What may stand in braces: our participant code, the completion code, and what platforms send in the link.
 FIELDS = (
@@ -34,7 +43,7 @@ _EXAMPLES = frozenset(
 )
 
 
-def redirect(value: Any) -> str:
+def redirect_template(value: Any) -> str:
     """An address template whose fields we know; a placeholder that nobody filled in is refused."""
     written = scalar_of(value, "a web address that begins with https://").text.strip()
     refuse_placeholder(written)
@@ -51,7 +60,7 @@ def redirect(value: Any) -> str:
     return written
 
 
-def completion_code(value: Any) -> str:
+def completion_code_text(value: Any) -> str:
     """The code that a platform gave for a study, in the form that platforms use."""
     wanted = "a completion code of letters, digits, - and _"
     written = scalar_of(value, wanted).text.strip()
@@ -70,3 +79,47 @@ def refuse_placeholder(written: str) -> None:
             sentence="{label} still holds a placeholder: {found}.",
             hint="The platform fills placeholders into the link it shows, never into this file; write the real value.",
         )
+
+
+class Sona(Part):
+    """Credit at a SONA system, https://<school>.sona-systems.com."""
+
+    school: Annotated[
+        str,
+        BeforeValidator(
+            word(
+                r"[a-z0-9-]{1,63}(\.sona-systems\.(com|net))?",
+                "the school's name in its SONA address, such as psych-uni",
+            )
+        ),
+    ]
+    experiment_id: Positive
+    credit_token: Annotated[
+        str, BeforeValidator(word(r"[A-Za-z0-9-]{8,64}", "the credit token that SONA shows for the study"))
+    ]
+
+
+class Connect(Part):
+    """A project at CloudResearch Connect."""
+
+    project: Annotated[
+        str, BeforeValidator(word(r"[A-Za-z0-9]{4,64}", "the project id in the address of the Connect project"))
+    ]
+
+
+class Mturk(Part):
+    """Where the form of an external question is sent."""
+
+    host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
+
+
+class Recruitment(Part):
+    """Where participants come from and where they go."""
+
+    platform: Annotated[Platform, one_of(Platform)] = "link"
+    completion_code: Annotated[str, BeforeValidator(completion_code_text)] | None = None
+    redirect: Annotated[str, BeforeValidator(redirect_template)] | None = None
+    repeats: Count = 0  # how often the same person may come again
+    sona: Sona | None = None
+    connect: Connect | None = None
+    mturk: Mturk | None = None
