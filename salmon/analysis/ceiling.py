@@ -29,6 +29,8 @@ def noise_ceiling(triplets: Triplets) -> NoiseCeiling | None:
     p = (1 + √(2a − 1)) / 2. That is concave in a: with the mean of a in its place the result is an upper bound of the
     mean of p, never a promise. Each query's a is estimated without bias from the pairs of its answers.
     """
+    if not len(triplets):
+        return None
     counts, wins = _answers_by_query(triplets)
     repeated = counts > 1
     if repeated.sum() < 2:

@@ -65,7 +65,7 @@ class FitReport:
             "n_targets": len(self.coordinates),
             "n_components": self.coordinates.shape[1],
             "noise": {"name": type(self.noise).__name__, **asdict(self.noise)},
-            "options": asdict(self.options),
+            "options": {**asdict(self.options), "dimensions": list(self.options.dimensions)},
             "answers": {"fitted": self.answers, "random": self.random_answers},
             "fitted": {"accuracy": self.fitted_accuracy, "log_loss": self.fitted_log_loss},
             "starts": self.starts,
