@@ -13,6 +13,7 @@ from scipy.special import expit
 
 from salmon.errors import SalmonError
 from salmon.noise import TSTE, NoiseModel
+from salmon.samplers.active.state import random_queries
 from salmon.simulate.streams import stream
 
 Floats = NDArray[np.float64]
@@ -113,16 +114,8 @@ class World:
         return np.where(first[:, None], rows, rows[:, [0, 2, 1]]).astype(np.int32)
 
     def random_queries(self, count: int, rng: np.random.Generator) -> Ints:
-        """(count, 3) queries [head, first, second], each with three different targets, uniform over all of them."""
-        heads = rng.integers(self.n, size=count)
-        first = rng.integers(self.n - 1, size=count)
-        second = rng.integers(self.n - 2, size=count)
-        # Draw from what is left and step over what is taken: no query is ever drawn and thrown away.
-        first += first >= heads
-        low, high = np.minimum(heads, first), np.maximum(heads, first)
-        second += second >= low
-        second += second >= high
-        return np.column_stack([heads, first, second]).astype(np.int32)
+        """(count, 3) queries [head, foot, foot], uniform over all of them; the feet have no sides yet."""
+        return random_queries(self.n, count, rng)
 
 
 def egg_world(n: int = 30) -> World:
