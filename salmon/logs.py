@@ -37,6 +37,7 @@ class EventFormatter(logging.Formatter):
         self._json = style == "json"
 
     def format(self, record: logging.LogRecord) -> str:
+        """The line of one event, without what may not be shown at its level."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         level = record.levelname.lower()
         shown = _shown(getattr(record, "fields", {}), record.levelno)
@@ -56,7 +57,7 @@ def configure(process: str, *, level: str = "INFO", style: Style = "text") -> No
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in ("httpx", "httpcore", "asyncio", "distributed", "urllib3", "matplotlib"):
+    for name in ("httpx", "httpcore", "asyncio", "distributed", "urllib3", "matplotlib", "uvicorn"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

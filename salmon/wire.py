@@ -166,8 +166,10 @@ def encode_answer(answer: Answer) -> dict[str, str]:
 
 def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
     """The answer of one stream entry; fields that an older version did not write keep their defaults."""
-    served = {attribute: _value(name, entry[name]) for name, attribute in _SERVED.items() if name in entry}
-    timing = {name: _value(name, entry[name]) for name in _TIMING if name in entry}
+    served: dict[str, Any] = {
+        attribute: _value(name, entry[name]) for name, attribute in _SERVED.items() if name in entry
+    }
+    timing: dict[str, Any] = {name: _value(name, entry[name]) for name in _TIMING if name in entry}
     return Answer(
         served=Served(experiment=experiment, **served),
         winner=int(entry["winner"]),
@@ -177,15 +179,16 @@ def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
     )
 
 
-def encode_served(served: Served) -> dict[str, Any]:
+def encode_served(served: Served) -> list[Any]:
     """The payload of a token: short to send, complete enough to need no look-up when the answer comes."""
-    return {"e": served.experiment, **{name: getattr(served, attribute) for name, attribute in _SERVED.items()}}
+    return [1, served.experiment, *(getattr(served, attribute) for attribute in _SERVED.values())]
 
 
-def decode_served(payload: Mapping[str, Any]) -> Served:
+def decode_served(payload: Sequence[Any]) -> Served:
     """The served query inside a token whose signature was checked."""
-    values = {attribute: payload[name] for name, attribute in _SERVED.items()}
-    return Served(experiment=payload["e"], **values)
+    _version, experiment, *values = payload
+    attributes: dict[str, Any] = dict(zip(_SERVED.values(), values, strict=False))
+    return Served(experiment=experiment, **attributes)
 
 
 def encode_json(value: Any) -> str:
@@ -217,8 +220,9 @@ class Heartbeat:
     def decode(value: str | bytes) -> Heartbeat:
         """The heartbeat of that JSON; fields of newer versions are passed over."""
         known = {field.name for field in fields(Heartbeat)}
-        content = {name: item for name, item in decode_json(value).items() if name in known}
-        return Heartbeat(**{**content, "errors": tuple(content.get("errors", ()))})
+        content: dict[str, Any] = {name: item for name, item in decode_json(value).items() if name in known}
+        content["errors"] = tuple(content.get("errors", ()))
+        return Heartbeat(**content)
 
 
 def _text(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import entry_points
 
@@ -15,6 +16,7 @@ COMMANDS = "salmon.commands"
 
 def build() -> typer.Typer:
     """The whole command line as a value."""
+    from salmon.cli.backend import backend
     from salmon.cli.check import check
     from salmon.cli.fit import fit
     from salmon.cli.serve import serve
@@ -26,7 +28,7 @@ def build() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (serve, check, fit):
+    for command in (serve, check, fit, backend):
         app.command()(command)
     for entry in entry_points(group=COMMANDS):
         entry.load()(app)
@@ -46,3 +48,12 @@ def run() -> None:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except Exception as error:  # the outermost place: what nobody foresaw still ends in a sentence
+        if os.environ.get("SALMON_LOG_LEVEL") == "DEBUG":
+            raise
+        print(
+            f"salmon: Something unforeseen went wrong ({type(error).__name__}: {error})."
+            " Set SALMON_LOG_LEVEL=DEBUG and run the command again to see where.",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None

@@ -38,13 +38,13 @@ def serve(
         supervisor = Supervisor(directory.running)
         supervisor.stop_orphans()
         for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: supervisor.stop())
+            signal.signal(name, lambda _number, _frame: supervisor.stop())
         try:
             for program in programs(directory, host=host, port=port):
                 supervisor.start(program)
                 if supervisor.stopping:
                     return
-            _say_where(supervisor.announced("frontend") or "")
+            _say_where(directory, supervisor.announced("frontend") or "")
             supervisor.watch()
         finally:
             supervisor.shut_down()
@@ -83,8 +83,9 @@ def _log_style() -> logs.Style:
     return "json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text"
 
 
-def _say_where(announced: str) -> None:
+def _say_where(directory: DataDirectory, announced: str) -> None:
     address, _, invitation = announced.partition(" ")
+    (directory.running / "address").write_text(address)
     lines = [f"Salmon is running at {address} (Ctrl-C stops it)."]
     if invitation:
         lines += [

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ log = logging.getLogger("salmon.supervisor")
 PROVED_SECONDS = 60.0
 #: The longest pause between two starts.
 LONGEST_PAUSE_SECONDS = 30.0
+#: The last lines of a program's standard output, shown if it dies.
+LINES_KEPT = 20
 #: How long a program may take to stop before it is ended at once.
 STOP_SECONDS = 10.0
 
@@ -50,6 +53,7 @@ class _Child:
     deaths: int = 0
     announced: str | None = None
     restart_at: float | None = None
+    said: deque[str] = field(default_factory=lambda: deque[str](maxlen=LINES_KEPT))
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Supervisor:
 
     running: Path
     _children: dict[str, _Child] = field(default_factory=dict[str, _Child])
-    _events: queue.SimpleQueue[_Event | None] = field(default_factory=lambda: queue.SimpleQueue[_Event | None]())
+    _events: queue.SimpleQueue[_Event | None] = field(default_factory=queue.SimpleQueue[_Event | None])
     _stopping: bool = False
 
     def stop_orphans(self) -> None:
@@ -169,14 +173,15 @@ class Supervisor:
                 "program ready",
                 extra=fields(program=event.child, seconds=round(time.monotonic() - child.started, 3)),
             )
-        elif " # " in event.line or "error" in event.line.lower():
-            log.warning("program says", extra=fields(program=event.child, line=event.line))
         else:
+            child.said.append(event.line)
             log.debug("program says", extra=fields(program=event.child, line=event.line))
 
     def _note_death(self, child: _Child) -> None:
         if self._stopping:
             return
+        for line in child.said:
+            log.error("last words", extra=fields(program=child.program.name, line=line))
         lived = time.monotonic() - child.started
         child.deaths, pause = pause_before(child.deaths, lived)
         child.restart_at = time.monotonic() + pause

@@ -1,0 +1,44 @@
+# make serve   everything on this machine: http://localhost:8421
+# make test    everything the tests need, then all of them
+# make check   formatting, lint, types, layers, templates
+# make bench   measurements (minutes to hours): figures and JSON in benchmarks/results
+
+PYTHON ?= python3
+PORT ?= 8421
+DATA ?= salmon-data
+export PYTHON
+
+.PHONY: serve test check bench lock clean
+
+serve:
+	@requirements/install serve
+	@exec .venv/bin/salmon serve --port $(PORT) --data $(DATA)
+
+test:
+	@requirements/install test
+	@requirements/install-chromium
+	@$(MAKE) --no-print-directory check
+	@.venv/bin/python -m pytest
+
+check:
+	@requirements/install test
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+	.venv/bin/djlint --check --lint --quiet templates
+
+bench:
+	@requirements/install test
+	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/search.py
+	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/refit.py
+	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/round.py
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.efficiency --quick
+
+lock:
+	@requirements/install test
+	.venv/bin/python -m pip install --quiet pip-tools
+	.venv/bin/python requirements/lock.py
+
+clean:
+	rm -rf .venv build dist *.egg-info

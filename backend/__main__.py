@@ -1,0 +1,41 @@
+"""Starts the learning process: `python -m backend`, with its settings in the environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from pydantic import ValidationError
+
+from backend.heartbeat import Pulse
+from backend.service import Service
+from backend.settings import Settings
+from backend.store import Store
+from salmon import logs
+from salmon.cli import leash
+
+
+def main() -> int:
+    """Follow the experiments until told to stop."""
+    try:
+        settings = Settings()  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        for problem in error.errors():
+            print(f"salmon backend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
+        return 1
+    logs.configure("backend", level=settings.log_level, style=settings.log_format)
+    leash.hold(os.environ)
+    service = Service(Store(settings.redis_url))
+    pulse = Pulse(Store(settings.redis_url), service.report)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda _number, _frame: service.stop())
+    pulse.start()
+    leash.announce("")
+    service.run()
+    pulse.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,168 @@
+"""Logging in: the owner's first link, sessions for people, HTTP Basic for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Form, Request
+from pydantic import ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from frontend.context import Context, WithContext
+from frontend.errors import ForbiddenError, LoginError, TooManyError
+from frontend.pages import LoginPage
+from frontend.schemas import LoginBody
+from frontend.security import LOGIN_SECONDS, hash_password, password_fits
+from frontend.store.accounts import Account
+from salmon.errors import SalmonError
+
+COOKIE = "salmon_login"
+
+router = APIRouter(prefix="/console")
+
+
+@dataclass(frozen=True)
+class Experimenter:
+    """Who is logged in. `csrf` is what forms of this session carry; scripts have none and need none."""
+
+    name: str
+    csrf: str
+
+
+@router.get("/welcome", response_class=Response)
+async def welcome(context: WithContext, invitation: str = "") -> Response:
+    """The first link: whoever holds it makes the owner's account, once."""
+    if await context.store.accounts.exist():
+        return RedirectResponse("/console/login", status_code=303)
+    if not context.signer.is_first_invitation(invitation):
+        raise ForbiddenError(
+            "This link does not make an account.",
+            hint="Use the link that `salmon serve` printed, or run `salmon user add NAME` on the server.",
+        )
+    return context.pages.show(LoginPage(first=True, invitation=invitation, message="", name=""))
+
+
+@router.get("/login", response_class=Response)
+async def login_page(context: WithContext) -> Response:
+    """Asks for name and password."""
+    return context.pages.show(LoginPage(first=False, invitation="", message="", name=""))
+
+
+@router.post("/login", response_class=Response)
+async def log_in(
+    request: Request,
+    context: WithContext,
+    name: Annotated[str, Form()] = "",
+    password: Annotated[str, Form()] = "",
+    invitation: Annotated[str, Form()] = "",
+) -> Response:
+    """Check a name and password, or make the owner's account, and begin a session."""
+    _check_origin(request)
+    first = bool(invitation)
+    try:
+        body = LoginBody(name=name, password=password, invitation=invitation)
+    except ValidationError:
+        sentence = (
+            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters."
+            if first
+            else "This name and password do not belong together."
+        )
+        return context.pages.show(LoginPage(first, invitation, sentence, name[:64]), status=422)
+    try:
+        if first:
+            await _make_owner(context, body)
+        else:
+            await check_password(context, body.name, body.password)
+    except SalmonError as error:
+        return context.pages.show(LoginPage(first, invitation, str(error), body.name), status=403)
+    response = RedirectResponse("/console/", status_code=303)
+    response.set_cookie(
+        COOKIE,
+        context.signer.login(body.name),
+        max_age=LOGIN_SECONDS,
+        httponly=True,
+        samesite="lax",
+        secure=context.address(request).startswith("https://"),
+    )
+    return response
+
+
+@router.post("/logout", response_class=Response)
+async def log_out(request: Request) -> Response:
+    """End the session on this browser."""
+    _check_origin(request)
+    response = RedirectResponse("/console/login", status_code=303)
+    response.delete_cookie(COOKIE)
+    return response
+
+
+async def check_password(context: Context, name: str, password: str) -> None:
+    """Refuse a wrong password, and refuse to try at all after too many wrong ones within a minute."""
+    wait_seconds = context.attempts.wait_seconds(name, context.now_ms())
+    if wait_seconds > 0:
+        raise TooManyError(
+            "There were too many wrong passwords for this name.", hint=f"Try again in {wait_seconds:.0f} seconds."
+        )
+    account = await context.store.accounts.read(name)
+    # An unknown name is checked against a hash that nothing fits: names cannot be told apart by the time it takes.
+    known = account.password_hash if account else context.attempts.nobodys_hash
+    fits = await asyncio.to_thread(password_fits, password, known)
+    if not fits or account is None:
+        context.attempts.note_failure(name, context.now_ms())
+        raise LoginError("This name and password do not belong together.")
+
+
+async def make_account(context: Context, name: str, password: str, *, owner: bool) -> None:
+    """Make an account; the password is hashed in a thread, because hashing is slow on purpose."""
+    password_hash = await asyncio.to_thread(hash_password, password)
+    role = "owner" if owner else "experimenter"
+    await context.store.accounts.create(Account(name, password_hash, role, context.now_ms()))
+
+
+async def logged_in(request: Request, context: WithContext) -> Experimenter:
+    """Who sends this request, by cookie or by HTTP Basic; a change by cookie must carry the session's CSRF token."""
+    authorization = request.headers.get("authorization", "")
+    if authorization.lower().startswith("basic "):
+        name, password = _basic(authorization)
+        await check_password(context, name, password)
+        return Experimenter(name, "")
+    known = context.signer.read_login(request.cookies.get(COOKIE, ""))
+    if known is None or await context.store.accounts.read(known[0]) is None:
+        raise LoginError("Please log in first.", hint="Scripts send name and password by HTTP Basic.")
+    name, csrf = known
+    if request.method not in {"GET", "HEAD"}:
+        sent = request.headers.get("x-csrf-token") or str((await request.form()).get("csrf", ""))
+        if not secrets.compare_digest(sent.encode(), csrf.encode()):
+            raise ForbiddenError("This form is out of date.", hint="Load the page again and repeat what you did.")
+    return Experimenter(name, csrf)
+
+
+WithExperimenter = Annotated[Experimenter, Depends(logged_in)]
+
+
+async def _make_owner(context: Context, body: LoginBody) -> None:
+    if await context.store.accounts.exist() or not context.signer.is_first_invitation(body.invitation):
+        raise ForbiddenError("The first link has been used already.", hint="Log in with the account it made.")
+    await make_account(context, body.name, body.password, owner=True)
+
+
+def _basic(authorization: str) -> tuple[str, str]:
+    try:
+        text = base64.b64decode(authorization[6:].strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise LoginError("The Authorization header cannot be read.") from None
+    name, _, password = text.partition(":")
+    return name[:64], password[:1024]
+
+
+def _check_origin(request: Request) -> None:
+    """Forms that need no session are taken from our own pages only."""
+    origin = request.headers.get("origin")
+    if origin and origin != "null" and urlsplit(origin).netloc != request.headers.get("host", ""):
+        raise ForbiddenError("This form was sent from another site.")

@@ -1,0 +1,65 @@
+"""The web application, as a value made of settings and a store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from frontend import accounts, errors, experimenters, exports, health, participants
+from frontend.context import Context, WithContext
+from frontend.measures import MeasuredApp
+from frontend.settings import Settings
+from frontend.store import Store
+from salmon import __version__
+from salmon.errors import SalmonError
+
+#: Files are stored under the hash of their content, so what an address shows never changes.
+_IMMUTABLE = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+}
+
+
+def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
+    """The application; it owns the store and closes it at the end."""
+    own = store or Store.open(settings.redis_url)
+    context = Context.build(settings, own)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        await own.close()
+
+    app = FastAPI(title="Salmon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.context = context
+    app.add_middleware(MeasuredApp, measures=context.measures)
+    app.add_exception_handler(SalmonError, errors.answer_salmon_error)
+    app.add_exception_handler(HTTPException, errors.answer_http_error)
+    app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
+    app.add_exception_handler(Exception, errors.answer_unexpected)
+    for module in (health, accounts, experimenters, exports, participants):
+        app.include_router(module.router)
+    app.add_api_route("/media/{name}", _media, response_class=Response)
+    app.add_api_route("/", _front_door, include_in_schema=False, response_class=Response)
+    app.mount("/static", StaticFiles(directory=context.pages.static), name="static")
+    return app
+
+
+async def _media(name: str, context: WithContext) -> Response:
+    """A target's file."""
+    path = context.media.path(name)
+    if path is None:
+        raise errors.NotFoundError(f"There is no file {name!r} here.", hint="Reload the page.")
+    return FileResponse(path, headers=_IMMUTABLE)
+
+
+async def _front_door() -> Response:
+    """The way in for experimenters; participants have links of their own."""
+    return RedirectResponse("/console/", status_code=303)

@@ -1,0 +1,102 @@
+"""Experiments ready to be served: read and parsed once a revision, then kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from frontend.errors import NotFoundError
+from frontend.serving import Plan
+from frontend.store import Store
+from frontend.store.experiments import ExperimentState, Revision
+from salmon.errors import SpecError
+from salmon.samplers.passive import PASSIVE, PassiveSampler
+from salmon.spec import Manifest, Spec, TargetSpec, dump_spec, parse_spec, targets_of
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One revision of an experiment, parsed. `state` is as it was when the experiment was looked up."""
+
+    state: ExperimentState
+    spec: Spec
+    targets: tuple[TargetSpec, ...]
+    plan: Plan
+    passive: dict[str, PassiveSampler]
+
+    @property
+    def id(self) -> str:
+        """The id of the experiment, E in the names of its keys."""
+        return self.state.experiment
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One revision, parsed: what of an experiment never changes."""
+
+    spec: Spec
+    targets: tuple[TargetSpec, ...]
+    plan: Plan
+    passive: dict[str, PassiveSampler]
+
+
+class Catalogue:
+    """Looks experiments up; a revision never changes, so what was parsed stays valid."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._parsed: dict[tuple[str, int], Parsed] = {}
+
+    async def find(self, slug: str) -> Experiment:
+        """The experiment of this name, with its newest revision."""
+        experiment = await self._store.experiments.find(slug)
+        if experiment is None:
+            raise NotFoundError(
+                f"There is no experiment called {slug!r} here.",
+                hint="Check the link, or ask the people who sent it to you.",
+            )
+        return await self.read(experiment)
+
+    async def read(self, experiment: str) -> Experiment:
+        """The experiment of this id, with its newest revision."""
+        state = await self._store.experiments.read(experiment)
+        parsed = await self.revision(experiment, state.revision)
+        return Experiment(state, parsed.spec, parsed.targets, parsed.plan, parsed.passive)
+
+    async def revision(self, experiment: str, revision: int) -> Parsed:
+        """One revision, parsed; read from the store the first time only."""
+        known = self._parsed.get((experiment, revision))
+        if known is None:
+            known = _parse(await self._store.experiments.read_revision(experiment, revision))
+            self._parsed[experiment, revision] = known
+        return known
+
+
+def make_revision(source: str, spec: Spec, manifest: str | None, *, now_ms: int) -> Revision:
+    """What is stored of a description: as written, and with every default, so that later defaults change nothing."""
+    return Revision(source=source, spec=dump_spec(spec), manifest=manifest, created_ms=now_ms)
+
+
+def _parse(revision: Revision) -> Parsed:
+    manifest = Manifest.load(revision.manifest) if revision.manifest else None
+    try:
+        spec = parse_spec(revision.spec, manifest=manifest).spec
+    except SpecError as error:
+        raise NotFoundError(
+            f"This experiment was stored by a version of Salmon whose description cannot be read any more: {error}",
+            hint="Export it with the version that made it.",
+        ) from error
+    probabilities = spec.probabilities
+    plan = Plan(
+        samplers=tuple(probabilities),
+        probabilities=tuple(probabilities.values()),
+        samplers_per_user=spec.sampling.samplers_per_user,
+        details=tuple((k, detail.sampler, detail.query) for k, detail in spec.sampling.details.items()),
+        seed=spec.seed,
+    )
+    passive = {
+        name: PASSIVE[sampler.sampler_class](**cast("dict[str, Any]", dict(sampler.arguments)))
+        for name, sampler in spec.samplers.items()
+        if sampler.sampler_class in PASSIVE
+    }
+    return Parsed(spec, targets_of(spec, manifest), plan, passive)

@@ -1,0 +1,137 @@
+"""Commands that need the store: they speak to a running Salmon through its data directory or SALMON_REDIS_URL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from frontend.accounts import make_account
+from frontend.context import Context
+from frontend.errors import ConflictError
+from frontend.experimenters import launch as launch_experiment
+from frontend.settings import Settings
+from frontend.store import Store
+from salmon.cli.data_directory import DataDirectory
+from salmon.cli.serve import DEFAULT_DATA, DataOption
+from salmon.errors import StartError
+
+Result = TypeVar("Result")
+
+#: Who owns what is launched on the server itself.
+_LOCAL = "local"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of the web process to the command line."""
+    app.command()(launch)
+    app.command()(frontend)
+    users = typer.Typer(help="Accounts of experimenters.", no_args_is_help=True)
+    users.command(name="add")(add_user)
+    app.add_typer(users, name="user")
+
+
+def launch(
+    spec: Annotated[Path, typer.Argument(help="The experiment's YAML file.", exists=True, dir_okay=False)],
+    targets: Annotated[
+        Path | None, typer.Option(help="A ZIP of targets; a targets.zip beside the YAML is taken by itself.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="The name in the link; without one it follows the file.")] = "",
+    draft: Annotated[bool, typer.Option("--draft", help="Do not open it yet.")] = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Put an experiment on the running server and print the link for participants.
+
+    Example: salmon launch examples/colors/experiment.yaml
+    """
+    beside = spec.parent / "targets.zip"
+    archive = targets or (beside if beside.exists() else None)
+    path = spec.expanduser().resolve()
+
+    async def put(context: Context) -> tuple[str, list[str]]:
+        made, warnings = await launch_experiment(
+            context,
+            path.read_bytes(),
+            spec_name=path,
+            archive=archive,
+            name=name,
+            owner=_LOCAL,
+            state="draft" if draft else "open",
+        )
+        return made.slug, warnings
+
+    slug, warnings = _with_store(data, put)
+    for warning in warnings:
+        print(warning, file=sys.stderr)
+    print(f"{_address(data)}/e/{slug}/")
+
+
+def frontend(
+    port: Annotated[int, typer.Option(help="The port to listen on.", min=0, max=65535)] = 8421,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Run the web process alone; SALMON_REDIS_URL, SALMON_SECRET and SALMON_DATA say on what.
+
+    Example: SALMON_REDIS_URL=redis://frontend:…@redis:6379 salmon frontend --host 0.0.0.0
+    """
+    environment = {**os.environ, "SALMON_HOST": host, "SALMON_PORT": str(port)}
+    os.execve(sys.executable, (sys.executable, "-m", "frontend"), environment)  # noqa: S606
+
+
+def add_user(
+    name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
+    owner: Annotated[bool, typer.Option("--owner", help="The owner's account, where the first link was lost.")] = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Make an account for an experimenter; the password is asked for, or read from standard input.
+
+    Example: salmon user add ada
+    """
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    if len(password) < 8:
+        raise ConflictError("The password has fewer than 8 characters.", hint="Choose a longer one.")
+    _with_store(data, lambda context: make_account(context, name, password, owner=owner))
+    print(f"{name} can log in at {_address(data)}/console/")
+
+
+def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Result:
+    """Do something on the store of a running Salmon."""
+
+    async def run() -> Result:
+        context = Context.build(_settings(data), store := Store.open(_settings(data).redis_url))
+        try:
+            return await work(context)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def _settings(data: Path) -> Settings:
+    """The settings of the running Salmon: the environment's, or those of its data directory."""
+    if os.environ.get("SALMON_REDIS_URL") and os.environ.get("SALMON_SECRET"):
+        return Settings()  # pyright: ignore[reportCallIssue]
+    directory = DataDirectory(data.expanduser().resolve())
+    if not (directory.root / "credentials.json").exists():
+        raise StartError(
+            f"There is no Salmon in {directory.root}.",
+            hint="Start it with `salmon serve`, or name its data directory with --data.",
+        )
+    credentials = directory.credentials()
+    url = os.environ.get("SALMON_REDIS_URL") or directory.redis_url("frontend", credentials.frontend)
+    return Settings(redis_url=url, secret=credentials.secret, data=str(directory.root))
+
+
+def _address(data: Path) -> str:
+    """Where the running Salmon is reached, as it noted when it started."""
+    public = os.environ.get("SALMON_PUBLIC_URL", "").rstrip("/")
+    noted = DataDirectory(data.expanduser().resolve()).running / "address"
+    return public or (noted.read_text().strip() if noted.exists() else "http://localhost:8421")

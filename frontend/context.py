@@ -1,0 +1,63 @@
+"""What every route is given: built once by the program that starts the process, never at import."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from frontend.catalogue import Catalogue
+from frontend.measures import Measures
+from frontend.media import MediaStore
+from frontend.pages import Pages
+from frontend.security import Attempts, Signer
+from frontend.settings import Settings
+from frontend.store import Store
+
+#: Wrong passwords accepted for one name within a minute; the next ones have to wait.
+MOST_ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts of the web process, put together."""
+
+    settings: Settings
+    store: Store
+    signer: Signer
+    media: MediaStore
+    pages: Pages
+    catalogue: Catalogue
+    attempts: Attempts
+    measures: Measures
+    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    nonce: Callable[[], str] = field(default=lambda: secrets.token_urlsafe(12))
+
+    @staticmethod
+    def build(settings: Settings, store: Store) -> Context:
+        """The parts that follow from settings and a store."""
+        return Context(
+            settings=settings,
+            store=store,
+            signer=Signer(settings.secret),
+            media=MediaStore(settings.media_location),
+            pages=Pages.open(),
+            catalogue=Catalogue(store),
+            attempts=Attempts(MOST_ATTEMPTS),
+            measures=Measures(),
+        )
+
+    def address(self, request: Request) -> str:
+        """The address under which this server is reached, without a slash at the end."""
+        return (self.settings.public_url or str(request.base_url)).rstrip("/")
+
+
+def _context(request: Request) -> Context:
+    return cast("Context", request.app.state.context)
+
+
+WithContext = Annotated[Context, Depends(_context)]

@@ -1,0 +1,145 @@
+"""Errors as participants, experimenters and scripts meet them: a status, a sentence, what to do. Never a traceback."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from salmon.errors import SalmonError, SpecError, StoreError
+from salmon.logs import fields
+
+log = logging.getLogger("salmon.frontend")
+
+
+class NotFoundError(SalmonError):
+    """There is no such thing here."""
+
+    code = "not_found"
+
+
+class ConflictError(SalmonError):
+    """The request contradicts what is already so."""
+
+    code = "conflict"
+
+
+class ForgedError(SalmonError):
+    """Something that should carry our signature does not."""
+
+    code = "forged"
+
+
+class LoginError(SalmonError):
+    """Only an experimenter may do this, and nobody has said who they are."""
+
+    code = "login"
+
+
+class ForbiddenError(SalmonError):
+    """An experimenter asks for something that only somebody else may do."""
+
+    code = "forbidden"
+
+
+class BadRequestError(SalmonError):
+    """A request that cannot be understood or carried out as it is."""
+
+    code = "bad_request"
+
+
+class TooManyError(SalmonError):
+    """Too many attempts; `hint` says how long to wait."""
+
+    code = "too_many"
+
+
+_STATUS: dict[type[SalmonError], int] = {
+    NotFoundError: 404,
+    ConflictError: 409,
+    ForgedError: 403,
+    LoginError: 401,
+    ForbiddenError: 403,
+    BadRequestError: 400,
+    TooManyError: 429,
+    SpecError: 422,
+    StoreError: 503,
+}
+
+
+def status_of(error: SalmonError) -> int:
+    """The HTTP status of an error."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
+
+
+def body_of(error: SalmonError) -> dict[str, Any]:
+    """The JSON of an error; a file's problems are listed one by one."""
+    content: dict[str, Any] = {
+        "code": error.code,
+        "message": error.message,
+        "where": error.where,
+        "hint": error.hint,
+    }
+    if isinstance(error, SpecError):
+        content["problems"] = [
+            {**vars(problem), "sentence": problem.sentence(error.name)} for problem in error.problems
+        ]
+    return {"error": content}
+
+
+async def answer_salmon_error(request: Request, error: Exception) -> Response:
+    """A SalmonError as a page for people and JSON for programs."""
+    if not isinstance(error, SalmonError):
+        raise error
+    status = status_of(error)
+    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
+    return _answer(request, status, body_of(error), headers)
+
+
+async def answer_http_error(request: Request, error: Exception) -> Response:
+    """A status of the framework (no such route, wrong method) in our form."""
+    if not isinstance(error, HTTPException):
+        raise error
+    sentences = {
+        404: ("There is nothing at this address.", "Check the link: an experiment's begins with /e/ and its name."),
+        405: ("This address does not take that kind of request.", ""),
+    }
+    message, hint = sentences.get(error.status_code, (str(error.detail), ""))
+    content = {"code": "http", "message": message, "where": request.url.path, "hint": hint}
+    return _answer(request, error.status_code, {"error": content}, dict(error.headers or {}))
+
+
+async def answer_invalid_body(request: Request, error: Exception) -> Response:
+    """A body or parameter of the wrong shape: every problem with its place."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    problems = [
+        {"where": ".".join(str(part) for part in item["loc"]), "message": str(item["msg"])} for item in error.errors()
+    ]
+    sentence = "; ".join(f"{item['where']}: {item['message']}" for item in problems)
+    content = {"code": "invalid", "message": sentence, "where": request.url.path, "hint": "", "problems": problems}
+    return _answer(request, 422, {"error": content}, {})
+
+
+async def answer_unexpected(request: Request, error: Exception) -> Response:
+    """A mistake of ours: the log gets the traceback, the reader an apology that says what is safe."""
+    log.error("request failed", exc_info=error, extra=fields(path=request.url.path, method=request.method))
+    content = {
+        "code": "internal",
+        "message": "Something went wrong on the server, and it was logged.",
+        "where": request.url.path,
+        "hint": "Answers that were confirmed are safe. Try again; if it stays so, tell whoever runs this server.",
+    }
+    return _answer(request, 500, {"error": content}, {})
+
+
+def _answer(request: Request, status: int, content: dict[str, Any], headers: dict[str, str]) -> Response:
+    wants_page = "text/html" in request.headers.get("accept", "") and request.method == "GET"
+    if wants_page:
+        pages = request.app.state.context.pages
+        return pages.error(request, status=status, error=content["error"], headers=headers)
+    return JSONResponse(content, status_code=status, headers=headers)

@@ -1,0 +1,72 @@
+"""Bodies of requests and replies: what comes in is checked here, once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Milliseconds = Annotated[float, Field(ge=-1, le=86_400_000_000, allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    """A body: unknown fields are refused, so that a typo is not silently dropped."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ArriveBody(Body):
+    """What the page knows when it opens: the parameters of its address, and the session it had before a reload."""
+
+    parameters: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
+        default_factory=dict, max_length=64
+    )
+    session: Annotated[str, Field(max_length=4096)] | None = None
+
+
+class AnswerBody(Body):
+    """One answer: the token of the query, the target that was judged nearer, and what the page measured."""
+
+    token: Annotated[str, Field(max_length=4096)]
+    winner: Annotated[int, Field(ge=0, le=10_000_000)]
+    rt_ms: Milliseconds = -1
+    query_wait_ms: Milliseconds = -1
+    onset_client_ms: Milliseconds = -1
+    network_latency_ms: Milliseconds = -1
+    input: Literal["mouse", "touch", "key", "script", ""] = ""
+    sent_attempts: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    blur_during_trial: bool = False
+    viewport_w: Annotated[int, Field(ge=0, le=100_000)] = 0
+    viewport_h: Annotated[int, Field(ge=0, le=100_000)] = 0
+
+
+class EventBody(Body):
+    """Something that happened on the page."""
+
+    event: Annotated[str, Field(max_length=40)]
+    trial: Annotated[int, Field(ge=0)] = 0
+    client_ms: Milliseconds = -1
+    detail: Annotated[str, Field(max_length=500)] = ""
+
+
+class FinishBody(Body):
+    """How many answers the page has given."""
+
+    given: Annotated[int, Field(ge=0)]
+
+
+class LoginBody(Body):
+    """A name and a password, of a new account or an old one."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+    password: Annotated[str, Field(min_length=8, max_length=1024)]
+    invitation: Annotated[str, Field(max_length=4096)] = ""
+
+
+class StateBody(Body):
+    """The state an experiment is to be in."""
+
+    state: Literal["open", "paused", "closed"]
+
+
+Json = dict[str, Any]

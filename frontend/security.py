@@ -1,0 +1,139 @@
+"""Signatures and passwords: what proves that a token, a session or an invitation came from us."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from itsdangerous import BadSignature, URLSafeSerializer, URLSafeTimedSerializer
+
+from frontend.errors import ForgedError
+from salmon.records import Served
+from salmon.wire import decode_served, encode_served
+
+#: A login lasts a working day.
+LOGIN_SECONDS = 12 * 3600
+#: Anything longer was not made by us, and is not worth hashing.
+LONGEST_TOKEN = 4096
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a participant's page carries: which experiment, who, and which opening of the page."""
+
+    experiment: str
+    participant: str
+    session: str
+
+
+class Signer:
+    """Signs and checks; each purpose has its own salt, so that one kind of signature never passes for another."""
+
+    def __init__(self, secret: str) -> None:
+        options: dict[str, Any] = {"digest_method": hashlib.sha256}
+        self._tokens = URLSafeSerializer(secret, salt="token", signer_kwargs=options)
+        self._sessions = URLSafeSerializer(secret, salt="session", signer_kwargs=options)
+        self._invitations = URLSafeSerializer(secret, salt="invitation", signer_kwargs=options)
+        self._logins = URLSafeTimedSerializer(secret, salt="login", signer_kwargs=options)
+
+    def token(self, served: Served) -> str:
+        """The token of a served query: everything about it, unforgeable."""
+        return self._text(self._tokens.dumps(encode_served(served)))
+
+    def served(self, token: str) -> Served:
+        """The served query that a token stands for."""
+        payload = self._payload(self._tokens, token, "The token of this answer")
+        try:
+            return decode_served(payload)
+        except (TypeError, ValueError) as error:
+            raise ForgedError("The token of this answer is of a version that is not known here.") from error
+
+    def session(self, session: Session) -> str:
+        """The key that a participant's page sends with each request."""
+        return self._text(self._sessions.dumps([session.experiment, session.participant, session.session]))
+
+    def read_session(self, key: str) -> Session:
+        """Who sends a request."""
+        return Session(*self._payload(self._sessions, key, "The session of this page"))
+
+    def first_invitation(self) -> str:
+        """Lets whoever holds it make the owner's account, once: it is worthless when an account exists."""
+        return self._text(self._invitations.dumps("owner"))
+
+    def is_first_invitation(self, invitation: str) -> bool:
+        """Whether this is the link printed at the first start."""
+        try:
+            return self._payload(self._invitations, invitation, "The invitation") == "owner"
+        except ForgedError:
+            return False
+
+    def login(self, name: str) -> str:
+        """The value of an experimenter's session cookie; it carries the seed of its CSRF token."""
+        return self._text(self._logins.dumps([name, secrets.token_urlsafe(16)]))
+
+    def read_login(self, cookie: str) -> tuple[str, str] | None:
+        """(account name, CSRF token) of a cookie, or None when it is not ours or too old."""
+        try:
+            name, csrf = self._logins.loads(cookie[:LONGEST_TOKEN], max_age=LOGIN_SECONDS)
+        except (BadSignature, ValueError, TypeError):
+            return None
+        return str(name), str(csrf)
+
+    @staticmethod
+    def _text(value: str | bytes) -> str:
+        return value.decode() if isinstance(value, bytes) else value
+
+    @staticmethod
+    def _payload(serializer: URLSafeSerializer, text: str, what: str) -> Any:
+        try:
+            return serializer.loads(text[:LONGEST_TOKEN])
+        except BadSignature as error:
+            raise ForgedError(
+                f"{what} was not made by this server.",
+                hint="Open the link of the study again; answers already given are kept.",
+            ) from error
+
+
+_HASHER = PasswordHasher()
+
+
+def hash_password(password: str) -> str:
+    """The argon2id hash of a password, with its own salt and parameters inside."""
+    return _HASHER.hash(password)
+
+
+def password_fits(password: str, password_hash: str) -> bool:
+    """Whether a password is the one that was hashed."""
+    try:
+        return _HASHER.verify(password_hash, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+class Attempts:
+    """Wrong passwords of the last minute, by name; kept in this process, because they matter only while they are fresh."""
+
+    WINDOW_MS = 60_000
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._failures: dict[str, list[int]] = {}
+        self.nobodys_hash = hash_password(secrets.token_urlsafe(16))
+
+    def wait_seconds(self, name: str, now_ms: int) -> float:
+        """How long this name has to wait before the next attempt; 0 when it may try."""
+        recent = [at for at in self._failures.get(name, []) if now_ms - at < self.WINDOW_MS]
+        return (recent[-self._most] + self.WINDOW_MS - now_ms) / 1000 if len(recent) >= self._most else 0.0
+
+    def note_failure(self, name: str, now_ms: int) -> None:
+        """Remember a wrong password; names without a recent one are forgotten."""
+        self._failures.setdefault(name, []).append(now_ms)
+        self._failures = {
+            known: recent
+            for known, failures in self._failures.items()
+            if (recent := [at for at in failures if now_ms - at < self.WINDOW_MS])
+        }

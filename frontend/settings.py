@@ -1,0 +1,31 @@
+"""What the web process reads from its environment, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Every variable is `SALMON_` and the name in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix="SALMON_", frozen=True)
+
+    redis_url: str = Field(description="Where Redis is: unix://…, redis:// or rediss:// with user and password.")
+    secret: str = Field(
+        min_length=16, description="Signs tokens, sessions and invitations; the same on every frontend."
+    )
+    data: str = Field(default="salmon-data", description="The data directory: media are kept in its folder `media`.")
+    host: str = Field(default="127.0.0.1", description="The address to listen on.")
+    port: int = Field(default=8421, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
+    public_url: str = Field(default="", description="The address participants use, when a proxy stands in front.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is logged.")
+    log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
+
+    @property
+    def media_location(self) -> str:
+        """Where target files are kept."""
+        return f"{self.data.rstrip('/')}/media" if "://" in self.data else str(Path(self.data) / "media")

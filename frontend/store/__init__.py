@@ -1,0 +1,33 @@
+"""The web process's half of Redis, as verbs.
+
+When Redis is away, every verb raises StoreError: participants' pages keep their answers and try again, experimenters
+read a sentence. Nothing is half-written: what belongs together is one script or one transaction.
+"""
+
+from frontend.store.accounts import Accounts
+from frontend.store.answers import Answers
+from frontend.store.connection import Connection
+from frontend.store.experiments import Experiments
+from frontend.store.participants import Participants
+
+__all__ = ["Store"]
+
+
+class Store:
+    """All verbs, grouped by what they are about."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.accounts = Accounts(connection)
+        self.experiments = Experiments(connection)
+        self.participants = Participants(connection)
+        self.answers = Answers(connection)
+
+    @staticmethod
+    def open(url: str) -> "Store":
+        """A store on the Redis at this address; it connects when the first verb is used."""
+        return Store(Connection(url))
+
+    async def close(self) -> None:
+        """Give all connections back."""
+        await self.connection.close()

@@ -1,0 +1,67 @@
+"""Accounts in the store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from frontend.errors import ConflictError
+from frontend.store.connection import Connection
+from salmon.wire import ACCOUNTS, decode_json, encode_json
+
+Role = Literal["owner", "experimenter"]
+
+#: A field of the hash that no account can have as its name: whoever sets it first is the owner.
+_OWNER = "@owner"
+
+
+@dataclass(frozen=True)
+class Account:
+    """The login of an experimenter."""
+
+    name: str
+    password_hash: str
+    role: Role
+    created_ms: int
+
+
+class Accounts:
+    """Verbs about accounts."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def exist(self) -> bool:
+        """Whether anybody has an account."""
+        names, claimed = await self._connection.together(
+            lambda pipeline: (pipeline.hlen(ACCOUNTS), pipeline.hexists(ACCOUNTS, _OWNER))
+        )
+        return int(names) > int(claimed)
+
+    async def read(self, name: str) -> Account | None:
+        """The account of this name."""
+        if name.startswith("@"):
+            return None
+        value = await self._connection.do(lambda client: client.hget(ACCOUNTS, name))
+        return Account(**decode_json(value)) if value else None
+
+    async def create(self, account: Account) -> None:
+        """Make an account under a free name; of several owners made at once, one succeeds.
+
+        The owner's name is claimed first. A crash before the account follows leaves a claim that nobody holds: the next
+        owner takes it over.
+        """
+        if account.role == "owner":
+            await self._claim_ownership(account.name)
+        if not await self._connection.do(
+            lambda client: client.hsetnx(ACCOUNTS, account.name, encode_json(asdict(account)))
+        ):
+            raise ConflictError(f"There is an account called {account.name!r} already.", hint="Choose another name.")
+
+    async def _claim_ownership(self, name: str) -> None:
+        if await self._connection.do(lambda client: client.hsetnx(ACCOUNTS, _OWNER, name)):
+            return
+        holder = await self._connection.do(lambda client: client.hget(ACCOUNTS, _OWNER))
+        if await self.read(holder) is not None:
+            raise ConflictError("The owner's account exists already.", hint="Log in with it instead.")
+        await self._connection.do(lambda client: client.hset(ACCOUNTS, _OWNER, name))

@@ -1,0 +1,135 @@
+"""Participants in the store: who arrived, what they were asked, how far they are."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from frontend.store.connection import Connection
+from frontend.store.scripts import REMEMBER_QUERY, TAKE_QUERY
+from salmon.records import Query
+from salmon.wire import EVENTS_KEPT, Keys, decode_query
+
+_ID_LETTERS = string.ascii_lowercase + string.digits
+#: Elements of a list that are looked at to find a query this participant has not seen.
+MOST_LOOKED_AT = 4096
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is needed to choose the next query, read in one round trip; `number` counts from 1."""
+
+    number: int
+    last_head: str
+    answers: int
+    status: str
+    state: str
+    revision: int
+
+
+class Participants:
+    """Verbs about participants and the queries they are given."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def arrive(self, experiment: str, identity: str, values: dict[str, str | int]) -> tuple[str, dict[str, str]]:
+        """(participant, what is known of them) for a platform identity; the first arrival makes the participant."""
+        keys = Keys(experiment)
+        fresh = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+        _, participant = await self._connection.together(
+            lambda pipeline: (
+                pipeline.hsetnx(keys.arrivals, identity, fresh),
+                pipeline.hget(keys.arrivals, identity),
+            )
+        )
+        key = keys.participant(participant)
+        steps: list[Any] = await self._connection.together(
+            lambda pipeline: (
+                *(pipeline.hsetnx(key, name, cast("Any", value)) for name, value in values.items()),
+                pipeline.hgetall(key),
+            )
+        )
+        return participant, steps[-1]
+
+    async def read(self, experiment: str, participant: str) -> dict[str, str]:
+        """What is known of a participant; empty when there is no such one."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).participant(participant)))
+
+    async def count(self, experiment: str) -> int:
+        """How many participants have arrived."""
+        return int(await self._connection.do(lambda client: client.hlen(Keys(experiment).arrivals)))
+
+    async def note(self, experiment: str, participant: str, values: dict[str, str | int]) -> None:
+        """Remember something about a participant."""
+        key = Keys(experiment).participant(participant)
+        await self._connection.do(lambda client: client.hset(key, mapping=cast("Any", values)))
+
+    async def begin_turn(self, experiment: str, participant: str) -> Turn:
+        """Count one more query for this participant, and read what choosing it needs."""
+        keys = Keys(experiment)
+        key = keys.participant(participant)
+        number, (last_head, answers, status), (state, revision) = await self._connection.together(
+            lambda pipeline: (
+                pipeline.hincrby(key, "turns", 1),
+                pipeline.hmget(key, ["last_head", "answers", "status"]),
+                pipeline.hmget(keys.state, ["state", "revision"]),
+            )
+        )
+        return Turn(int(number), last_head or "", int(answers or 0), status or "", state or "", int(revision or 0))
+
+    async def take_query(
+        self, experiment: str, participant: str, sampler: str, *, token: str, last_head: str, now_ms: int
+    ) -> Query | None:
+        """The best published query for this participant (atomic), or None when the list holds none."""
+        keys = Keys(experiment)
+        element = await self._connection.run(
+            TAKE_QUERY,
+            (
+                keys.queries(sampler),
+                keys.asked(participant),
+                keys.pending(sampler),
+                keys.participant(participant),
+            ),
+            (token, now_ms, last_head, MOST_LOOKED_AT),
+        )
+        return decode_query(element) if element else None
+
+    async def remember_query(
+        self,
+        experiment: str,
+        participant: str,
+        candidates: Sequence[Query],
+        *,
+        token: str,
+        now_ms: int,
+        pending_of: str | None = None,
+    ) -> Query:
+        """The first candidate the participant has not seen (atomic).
+
+        With `pending_of` the query stands in for one of that sampler's: it is pending there, and counted as a fallback.
+        """
+        keys = Keys(experiment)
+        names = [keys.asked(participant), keys.participant(participant), keys.state]
+        if pending_of is not None:
+            names.append(keys.pending(pending_of))
+        counter = f"fallbacks:{pending_of}" if pending_of is not None else ""
+        position = await self._connection.run(
+            REMEMBER_QUERY, names, (token, now_ms, counter, *(query.key for query in candidates))
+        )
+        return candidates[int(position) - 1]
+
+    async def add_events(self, experiment: str, participant: str, events: Sequence[dict[str, str]]) -> None:
+        """Append what happened on a page; the oldest events go when there are too many."""
+        key = Keys(experiment).events
+        await self._connection.together(
+            lambda pipeline: [
+                pipeline.xadd(
+                    key, cast("Any", {"participant": participant, **event}), maxlen=EVENTS_KEPT, approximate=True
+                )
+                for event in events
+            ]
+        )

@@ -1,0 +1,1 @@
+"""Pages, as Jinja2 templates; `frontend.pages` holds the context of each."""
