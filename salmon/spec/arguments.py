@@ -79,39 +79,36 @@ def random_state(value: Any) -> int:
     return 0 if scalar_of(value, "a whole number").empty else whole(0, 2**63 - 1)(value)
 
 
+#: What every active sampler takes. Where the optimiser needs no tuning the old program's settings have no effect.
 _ACTIVE: dict[str, Reader[Any]] = {
     "d": whole(1, 100),
     "R": number(0),
+    "ridge": number(0),  # the weight of the prior
+    "lapse": number(0, 0.499),  # the share of answers that are guesses
+    "k": number(above=0),
+    "alpha": number(above=0),
+    "mu": number(above=0),
+    "module__alpha": number(above=0),
+    "module__mu": number(above=0),
     "n_search": whole(1),
     "initial_batch_size": whole(1),
     "random_state": random_state,
-    "scorer": choice("infogain", "uncertainty"),
+    "max_epochs": whole(1),
     "optimizer": choice("Embedding", "PadaDampG", "GeoDamp"),
     "optimizer__lr": number(above=0),
     "optimizer__momentum": number(0, 1),
     "optimizer__initial_batch_size": whole(1),
     "optimizer__max_epochs": whole(1),
     "optimizer__random_state": random_state,
-    "max_epochs": whole(1),
 }
-_NOISE: dict[str, Reader[Any]] = {
-    "alpha": number(above=0),
-    "mu": number(above=0),
-    "module__alpha": number(above=0),
-    "module__mu": number(above=0),
-}
-#: Fits with a prior: ridge is its weight, k the tail of the noise, lapse the share of answers that are guesses.
-_RIDGE: dict[str, Reader[Any]] = {"ridge": number(0), "k": number(above=0), "lapse": number(0, 0.499)}
-_BY_SCORE: dict[str, Reader[Any]] = {
-    **_ACTIVE,
-    **_NOISE,
-    **_RIDGE,
-    "module": choice(*NOISE_MODELS),
+_NOISE = choice(*NOISE_MODELS)
+_RANKING: dict[str, Reader[Any]] = {**_ACTIVE, "scorer": choice("infogain", "uncertainty"), "fresh_posterior": flag}
+_ROUND: dict[str, Reader[Any]] = {
+    **_RANKING,
+    "module": _NOISE,
     "n_top": whole(1),
     "priority": choice("random", "scores", "approx"),
-    "fresh_posterior": flag,
 }
-_BY_MODEL: dict[str, Reader[Any]] = {**_ACTIVE, **_NOISE, **_RIDGE, "noise": choice(*NOISE_MODELS)}
 
 #: Sampler class -> argument -> reader. `targets` and `queries` are read apart: they need the number of targets.
 READERS: Mapping[SamplerClass, Mapping[str, Reader[Any]]] = MappingProxyType(
@@ -119,11 +116,16 @@ READERS: Mapping[SamplerClass, Mapping[str, Reader[Any]]] = MappingProxyType(
         "Random": {},
         "RoundRobin": {},
         "Validation": {"n_queries": whole(1, 100_000)},
-        "Adaptive": {**_BY_MODEL, "random_share": share},
-        "Greedy": _BY_MODEL,
-        "Uncertainty": _BY_MODEL,
-        **dict.fromkeys(("ARR", "SRR", "TSTE", "STE", "GNMDS", "CKL", "SOE"), _BY_SCORE),
+        "Adaptive": {**_ACTIVE, "ridge": number(above=0), "noise": _NOISE, "random_share": share},
+        "Greedy": {**_RANKING, "noise": _NOISE},
+        "Uncertainty": {**_RANKING, "noise": _NOISE},
+        "SRR": {**_RANKING, "module": _NOISE},
+        **dict.fromkeys(("ARR", "TSTE", "STE", "GNMDS", "CKL", "SOE"), _ROUND),
     }
+)
+#: Argument that belongs to a noise model -> the models that have it. With k, t-STE is its power form.
+_MODELS_WITH: Mapping[str, tuple[NoiseModel, ...]] = MappingProxyType(
+    {"alpha": ("TSTE",), "mu": ("CKL",), "k": ("TSTE", "PowerTSTE")}
 )
 _TARGETED: Mapping[str, str] = MappingProxyType({"Random": "targets", "RoundRobin": "targets", "Validation": "queries"})
 #: The noise model has one name today and another in older files; each sampler keeps the one it was born with.
@@ -152,6 +154,17 @@ def read_argument(sampler_class: SamplerClass, name: str, value: Any, n_targets:
     if name == "queries":
         return queries(value, n_targets)
     return READERS[sampler_class][name](value)
+
+
+def noise_of(sampler_class: SamplerClass, arguments: Mapping[str, Argument]) -> str:
+    """The noise model of an active sampler: what is written, or what the class is named after, or t-STE."""
+    named_after = sampler_class if sampler_class in NOISE_MODELS else "TSTE"
+    return str(arguments.get("noise", arguments.get("module", named_after)))
+
+
+def models_with(argument: str) -> tuple[str, ...]:
+    """The noise models that take an argument; all of them for an argument of the sampler itself."""
+    return _MODELS_WITH.get(argument.removeprefix("module__"), NOISE_MODELS)
 
 
 #: Everything that any sampler takes, for `sampling.common`: argument -> a class that can read it.

@@ -81,6 +81,15 @@ def node_at(root: Node | None, path: Path) -> tuple[Node | None, Scalar | None]:
     return node, key
 
 
+def node_of(root: Node, *path: str) -> Node | None:
+    """The node at a path, or None where nothing is written."""
+    node: Node | None = root
+    for key in path:
+        entry = node.entries.get(key) if isinstance(node, MappingNode) else None
+        node = entry.node if entry is not None else None
+    return None if isinstance(node, Scalar) and node.empty else node
+
+
 def plain(node: Node) -> Any:
     """Nested dicts and lists with Scalars as leaves."""
     if isinstance(node, MappingNode):

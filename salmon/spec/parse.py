@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from salmon.errors import Problem, SpecError
 from salmon.spec.agreement import disagreements
-from salmon.spec.arguments import Argument
+from salmon.spec.arguments import Argument, argument_name
 from salmon.spec.frozen import FrozenMap
 from salmon.spec.kinds import MAX_TARGETS, MIN_TARGETS
 from salmon.spec.manifest import Manifest
-from salmon.spec.nodes import MappingNode, Node, Scalar, SequenceNode, UnreadableError, plain
+from salmon.spec.nodes import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain
 from salmon.spec.samplers import read_common, read_samplers, sampler_nodes
 from salmon.spec.schema import Html, SamplerSpec, Spec
 from salmon.spec.sentences import misfit_problems, problem_at, schema_problems, unknown_key
@@ -132,15 +132,6 @@ def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec
         return None
 
 
-def node_of(root: Node, *path: str) -> Node | None:
-    """The node at a path, or None where nothing is written."""
-    node: Node | None = root
-    for key in path:
-        entry = node.entries.get(key) if isinstance(node, MappingNode) else None
-        node = entry.node if entry is not None else None
-    return None if isinstance(node, Scalar) and node.empty else node
-
-
 def _n_targets(root: MappingNode, setting: _Setting) -> int | None:
     """How many targets there are; None where nobody knows yet or the file does not say it readably."""
     if setting.has_zip:
@@ -205,8 +196,8 @@ def _samplers(
     if node is not None:
         return read_samplers(node, common, root, n_targets, problems)
     default = _DEFAULT_SAMPLERS[default_sampler]
-    own = {**default.arguments, **{key: common[key] for key in ("d",) if default_sampler == "Adaptive"}}
-    return {default.name: default.model_copy(update={"arguments": FrozenMap(own)})}
+    shared = {own: common[key] for key in common if (own := argument_name(default.sampler_class, key)) is not None}
+    return {default.name: default.model_copy(update={"arguments": FrozenMap({**default.arguments, **shared})})}
 
 
 def _with_title(root: MappingNode, tree: dict[str, Any], content: dict[str, Any], problems: list[Problem]) -> None:

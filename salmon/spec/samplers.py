@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from salmon.errors import Problem
 from salmon.spec import values
@@ -14,13 +16,15 @@ from salmon.spec.arguments import (
     SamplerClass,
     argument_name,
     argument_names,
+    models_with,
+    noise_of,
     read_argument,
 )
 from salmon.spec.frozen import FrozenMap
 from salmon.spec.kinds import SAMPLER_NAME
 from salmon.spec.nodes import MappingNode, Node, Path, Scalar, SequenceNode, plain
 from salmon.spec.schema import SamplerSpec
-from salmon.spec.sentences import misfit_problems, problem_at, unknown_key
+from salmon.spec.sentences import label, misfit_problems, problem_at, unknown_key
 from salmon.spec.suggestions import did_you_mean, listed, shown
 from salmon.spec.values import Misfit
 
@@ -115,23 +119,53 @@ def _read_sampler(
         problems += misfit_problems(root, (*path, "test"), misfit)
     if sampler_class is None:
         return None
-    arguments = {own: common[key] for key in common if (own := argument_name(sampler_class, key)) is not None}
+    own = _read_own(sampler_class, path, written, root, n_targets, problems)
+    shared = {called: common[key] for key in common if (called := argument_name(sampler_class, key)) is not None}
+    noise = noise_of(sampler_class, {**shared, **own})
+    problems += _foreign_parameters(root, path, noise, own)
+    arguments = {**{key: value for key, value in shared.items() if noise in models_with(key)}, **own}
+    return SamplerSpec(name=name, sampler_class=sampler_class, arguments=FrozenMap(arguments), test=test)
+
+
+def _read_own(
+    sampler_class: SamplerClass,
+    path: Path,
+    written: dict[str, Any],
+    root: Node,
+    n_targets: int | None,
+    problems: list[Problem],
+) -> dict[str, Argument]:
+    """What is written for one sampler, by its own names."""
+    arguments: dict[str, Argument] = {}
     for key, value in written.items():
         own = argument_name(sampler_class, key)
         if key in _RESERVED or (own is not None and isinstance(value, Scalar) and value.empty):
             continue
         if own is None:
             problems.append(unknown_key(root, (*path, key), (*argument_names(sampler_class), *_RESERVED)))
-            continue
-        if own != key and own in written:
+        elif own != key and own in written:
             message = f"{key} and {own} are two names of one argument."
             problems.append(problem_at(root, (*path, key), message, hint=f"Keep {own}.", at_key=True))
-            continue
-        try:
-            arguments[own] = read_argument(sampler_class, own, value, n_targets)
-        except Misfit as misfit:
-            problems += misfit_problems(root, (*path, key), misfit)
-    return SamplerSpec(name=name, sampler_class=sampler_class, arguments=FrozenMap(arguments), test=test)
+        else:
+            try:
+                arguments[own] = read_argument(sampler_class, own, value, n_targets)
+            except Misfit as misfit:
+                problems += misfit_problems(root, (*path, key), misfit)
+    return arguments
+
+
+def _foreign_parameters(root: Node, path: Path, noise: str, own: dict[str, Argument]) -> Iterator[Problem]:
+    """Parameters of another noise model than the sampler's."""
+    for key in own:
+        models = models_with(key)
+        if noise not in models:
+            message = (
+                f"{label((*path, key))} belongs to the noise model {listed(models)}, and this sampler uses {noise}."
+            )
+            yield problem_at(root, (*path, key), message, hint="Remove one of them.", at_key=True)
+    if "k" in own and {"alpha", "module__alpha"} & set(own):
+        message = f"{label(path)} has both k and alpha, which say the same of two forms of t-STE."
+        yield problem_at(root, (*path, "k"), message, hint="Keep one of them.", at_key=True)
 
 
 def _read_class(name: str, path: Path, written: object, root: Node, problems: list[Problem]) -> SamplerClass | None:

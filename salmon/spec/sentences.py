@@ -23,13 +23,13 @@ _CONTAINERS = {
 
 
 def label(path: Path) -> str:
-    """How a sentence calls the value at a path."""
+    """How a sentence that begins with the value at a path calls it."""
     if path[:2] == ("sampling", "probs") and len(path) == 3:
-        return f"the probability of {path[2]}"
+        return f"The probability of {path[2]}"
     name = ""
     for part in path:
         name += f", item {part + 1}" if isinstance(part, int) else f".{part}" if name else str(part)
-    return name or "the file"
+    return name or "The file"
 
 
 def problem_at(
@@ -39,19 +39,16 @@ def problem_at(
     node, key = node_at(root, path)
     place = key if at_key and key is not None else node
     line, column = (place.line, place.column) if place is not None else (1, 1)
-    return Problem(_capital(message), line, column, path=".".join(map(str, path)), hint=hint, warning=warning)
+    return Problem(message, line, column, path=".".join(map(str, path)), hint=hint, warning=warning)
 
 
-def misfit_problems(root: Node | None, path: Path, misfit: Misfit, name: str = "") -> Iterable[Problem]:
-    """The sentences of a refused value; `name` replaces its label."""
+def misfit_problems(root: Node | None, path: Path, misfit: Misfit) -> Iterable[Problem]:
+    """The sentences of a refused value."""
     for part in misfit.parts:
         where = (*path, *part.at)
         node, _ = node_at(root, where)
-        called = label(where) if part.at or not name else name
-        if part.sentence:
-            message = part.sentence.replace("{label}", called).replace("{found}", found(node))
-        else:
-            message = f"{called} must be {part.wanted}, not {found(node)}."
+        sentence = part.sentence or f"{{label}} must be {part.wanted}, not {{found}}."
+        message = sentence.replace("{label}", label(where)).replace("{found}", found(node))
         yield problem_at(root, where, message, hint=part.hint)
 
 
@@ -78,11 +75,8 @@ def schema_problems(root: Node | None, error: ValidationError) -> Iterable[Probl
         elif refused["type"] == "extra_forbidden":
             known = tuple(_model_at(path[:-1]).model_fields)
             yield unknown_key(root, path, known)
-        elif refused["type"] in _CONTAINERS:
-            yield from misfit_problems(root, path, Misfit(_CONTAINERS[refused["type"]]))
         else:
-            wanted = "longer: something is missing" if refused["type"] == "too_short" else "different"
-            yield from misfit_problems(root, path, Misfit(wanted))
+            yield from misfit_problems(root, path, Misfit(_CONTAINERS.get(refused["type"], "of another kind")))
 
 
 def unknown_key(root: Node | None, path: Path, known: tuple[str, ...], *, warning: bool = False) -> Problem:
@@ -113,13 +107,3 @@ def _model_at(path: Path) -> type[BaseModel]:
         while get_origin(kind) in {types.UnionType, Union}:
             kind = next(argument for argument in get_args(kind) if argument is not type(None))
     return kind
-
-
-def _capital(sentence: str) -> str:
-    """A sentence that begins with a name from the file keeps it as it is written."""
-    first = sentence.split(" ", 1)[0]
-    return (
-        sentence
-        if "." in first or "_" in first or first.rstrip(",:") in {*Spec.model_fields, "title"}
-        else sentence[:1].upper() + sentence[1:]
-    )

@@ -157,14 +157,9 @@ class _Builder:
     def _key(self, node: Node) -> Scalar | None:
         if isinstance(node, Scalar) and node.text and len(node.text) <= MAX_KEY_CHARACTERS:
             return node
-        found = (
-            "nothing"
-            if isinstance(node, Scalar) and not node.text
-            else "a list"
-            if isinstance(node, SequenceNode)
-            else ""
-        )
-        found = found or ("a very long text" if isinstance(node, Scalar) else "a mapping in braces")
+        found = "a list" if isinstance(node, SequenceNode) else "a mapping in braces"
+        if isinstance(node, Scalar):
+            found = "a very long text" if node.text else "nothing"
         self._problems.append(
             Problem(
                 f"A key must be a word, not {found}.",

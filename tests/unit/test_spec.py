@@ -12,9 +12,10 @@ import pytest
 
 from salmon.errors import SpecError
 from salmon.noise import NOISE_MODELS as NOISE_MODEL_TABLE
+from salmon.samplers.active import ACTIVE, active_sampler
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Spec, dump_spec, parse_spec, targets_of
-from salmon.spec.arguments import NOISE_MODELS, PASSIVE_CLASSES
+from salmon.spec.arguments import ACTIVE_CLASSES, NOISE_MODELS, PASSIVE_CLASSES, argument_names, models_with
 from tests.strategies import EXAMPLES
 
 THREE = "targets: [red, green, blue]\n"
@@ -227,6 +228,22 @@ def test_an_error_lists_every_problem_with_the_name_of_the_file():
 def test_the_spec_names_the_noise_models_and_samplers_that_there_are():
     assert set(NOISE_MODELS) == set(NOISE_MODEL_TABLE)
     assert set(PASSIVE_CLASSES) == set(PASSIVE)
+    assert set(ACTIVE_CLASSES) == set(ACTIVE)
+
+
+@pytest.mark.parametrize("sampler_class", ACTIVE_CLASSES)
+@pytest.mark.parametrize("noise", NOISE_MODELS)
+def test_whatever_a_spec_takes_for_a_sampler_the_sampler_takes(sampler_class: str, noise: str):
+    words = {"noise": noise, "module": noise, "scorer": "infogain", "priority": "scores", "optimizer": "Embedding"}
+    words |= {"lapse": "0.1", "random_share": "15%"}
+    for argument in argument_names(sampler_class):
+        common = f"sampling: {{common: {{noise: {noise}, {argument}: {words.get(argument, 1)}}}}}"
+        noise_name = "noise" if "noise" in argument_names(sampler_class) else "module"
+        own = {noise_name: noise} | ({argument: words.get(argument, 1)} if noise in models_with(argument) else {})
+        arguments = ", ".join(f"{key}: {value}" for key, value in own.items())
+        text = f"{THREE}samplers:\n  {sampler_class}:\n  own: {{class: {sampler_class}, {arguments}}}\n"
+        for sampler in parse_spec(text + (common if argument != noise_name else "")).spec.samplers.values():
+            active_sampler(sampler.sampler_class, sampler.arguments)
 
 
 def test_reading_a_spec_loads_no_learning_code():

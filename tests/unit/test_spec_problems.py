@@ -63,6 +63,8 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("samplers: {my sampler: {class: ARR}}", "2:12: 'my sampler' cannot be the name of a sampler. Use at most 40 letters, digits, - and _."),
         ("samplers: []", "2:11: samplers must be samplers by name, such as {Adaptive: {d: 2}}, not an empty list."),
         ("samplers: {Adaptive: {noise: TSTEE}}", "2:30: samplers.Adaptive.noise must be TSTE, STE, CKL, GNMDS, SOE, PowerTSTE or Logistic, not 'TSTEE'. Did you mean TSTE?"),
+        ("samplers: {ARR: {module: STE, module__alpha: 2}}", "2:31: samplers.ARR.module__alpha belongs to the noise model TSTE, and this sampler uses STE. Remove one of them."),
+        ("samplers: {Adaptive: {k: 2, alpha: 1}}", "2:23: samplers.Adaptive has both k and alpha, which say the same of two forms of t-STE. Keep one of them."),
         ("samplers: {ARR: {module: STE, noise: CKL}}", "2:31: noise and module are two names of one argument. Keep module."),
         ("samplers: {Validation: {queries: [[0, 1, 1]]}}", "2:35: samplers.Validation.queries, item 1 names one target twice; a query needs three different ones. Change one of the three."),
         ("samplers: {Random: {targets: [0, 1]}}", "2:30: samplers.Random.targets must be a list of at least three targets, counted from 0, not a list."),
