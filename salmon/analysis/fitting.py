@@ -1,6 +1,8 @@
 """From a table of answers to an embedding: what is to be chosen is chosen on held-out answers, then all are fitted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from salmon.learning.accuracy import compared_distances
 from salmon.noise import NoiseModel, noise_model
 
 Floats = NDArray[np.float64]
+Key = TypeVar("Key", bound=Hashable)
 
 #: Told what is being done, how many steps that takes in all, and how many are done.
 Progress = Callable[[str, int, int], None]
@@ -40,28 +43,31 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
     random = table.random[~table.test]
     if not len(rows):
         raise TripletError("All answers belong to a test set; none is left to fit.", hint="Name fewer test samplers.")
-    n = table.n
+    n, notes = table.n, list(table.notes)
     noises = _noises(options)
-    judged = _judge_all(rows, random, n, noises, options, progress)
-    notes = list(table.notes)
-    by_dimension = {d: found for (d, name), found in judged.items() if name == next(iter(noises)) and found}
+    first = next(iter(noises))
+    judge = _Judge(rows, random, n, options, progress)
+    by_dimension = judge.compare("dimensions", {d: (d, noises[first]) for d in options.dimensions})
     dimension_choice = choose_dimension(by_dimension) if len(by_dimension) > 1 else None
     d = dimension_choice.chosen if dimension_choice else options.dimensions[0]
-    by_noise = {name: found for (e, name), found in judged.items() if e == d and found}
-    noise_choice = choose_noise_by_accuracy(by_noise) if len(by_noise) > 1 else None
-    name = noise_choice.chosen if noise_choice else next(iter(noises))
     if len(options.dimensions) > 1 and dimension_choice is None:
         notes.append(f"Without random answers dimensions cannot be compared; {d} was taken.")
-    model, losses = noises[name], dict[NoiseModel, float]()
+    held_out = by_dimension.get(d)
+    noise_choice = None
+    model, losses = noises[first], dict[NoiseModel, float]()
+    if held_out is not None and len(noises) > 1:
+        others = judge.compare("noise models", {name: (d, noises[name]) for name in noises if name != first})
+        noise_choice = choose_noise_by_accuracy({first: held_out, **others})
+        model = noises[noise_choice.chosen]
+        held_out = others.get(noise_choice.chosen, held_out)
     if options.choose_lapse and random.any():
         progress("choosing the lapse", 1, 0)
-        model, losses = choose_noise(
+        chosen, losses = choose_noise(
             rows[random], n, d, noise_candidates(model), ridge=options.ridge, seed=options.seed
         )
         progress("choosing the lapse", 1, 1)
-    held_out = judged[d, name]
-    if model != noises[name]:
-        held_out = _judge_all(rows, random, n, {name: model}, options, progress, (d,))[d, name]
+        if chosen != model:
+            model, held_out = chosen, judge.compare("the chosen model", {d: (d, chosen)}).get(d)
     progress("fitting all answers", 1, 0)
     found = fit(rows, n, d, noise=model, ridge=options.ridge, n_starts=_STARTS, seed=options.seed)
     coordinates, covariance = _upright(found, rows)
@@ -100,32 +106,35 @@ def _noises(options: FitOptions) -> dict[str, NoiseModel]:
     return {type(model).__name__: model}
 
 
-def _judge_all(
-    rows: Triplets,
-    random: NDArray[np.bool_],
-    n: int,
-    noises: dict[str, NoiseModel],
-    options: FitOptions,
-    progress: Progress,
-    dimensions: tuple[int, ...] | None = None,
-) -> dict[tuple[int, str], HeldOut | None]:
-    pairs = [(d, name) for d in dimensions or options.dimensions for name in noises]
-    total, done = len(pairs) * options.folds * options.repeats, 0
+@dataclass(frozen=True)
+class _Judge:
+    """Cross-validation of candidates on the same folds."""
 
-    def step() -> None:
-        nonlocal done
-        done += 1
-        progress("judging on held-out answers", total, min(done, total))
+    rows: Triplets
+    random: NDArray[np.bool_]
+    n: int
+    options: FitOptions
+    progress: Progress
 
-    judged = {
-        (d, name): cross_validate(
-            rows, random, n, d, noises[name], ridge=options.ridge, folds=options.folds, repeats=options.repeats,
-            seed=options.seed, after_fit=step,
-        )
-        for d, name in pairs
-    }  # fmt: skip
-    progress("judging on held-out answers", total, total)
-    return judged
+    def compare(self, what: str, candidates: dict[Key, tuple[int, NoiseModel]]) -> dict[Key, HeldOut]:
+        """What cross-validation says of each candidate's dimension and noise model; empty if nothing can be held out."""
+        options, judged = self.options, dict[Key, HeldOut]()
+        total, done = len(candidates) * options.folds * options.repeats, 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            self.progress(f"judging {what}", total, done)
+
+        for key, (d, noise) in candidates.items():
+            found = cross_validate(
+                self.rows, self.random, self.n, d, noise, ridge=options.ridge, folds=options.folds,
+                repeats=options.repeats, seed=options.seed, after_fit=step,
+            )  # fmt: skip
+            if found is not None:
+                judged[key] = found
+        self.progress(f"judging {what}", total, total)
+        return judged
 
 
 def _upright(found: Fit, rows: Triplets) -> tuple[Floats, Floats]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Dimensions compared by `--cv` where `--dim` is not given.
 COMPARED_DIMENSIONS = (1, 2, 3, 4, 5)
 _DEFAULT_DIMENSION = 2
+# One division into folds is enough to judge, but luck can choose by it.
+_REPEATS_TO_CHOOSE = 3
 
 EXAMPLE = "Example: salmon fit responses.csv -o embedding.csv --cv"
 
@@ -39,7 +41,10 @@ def fit(
         bool, typer.Option("--cv", help="Choose dimension, noise model and lapse on held-out answers.")
     ] = False,
     folds: Annotated[int, typer.Option(min=2, help="Folds of cross-validation.")] = 10,
-    repeats: Annotated[int, typer.Option(min=1, help="Times that cross-validation is repeated on new folds.")] = 1,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="Times that cross-validation is repeated on new folds; 3 with --cv, else 1."),
+    ] = None,
     random: Annotated[
         list[str] | None, typer.Option(help="A sampler whose queries were random; may be repeated.")
     ] = None,
@@ -75,7 +80,7 @@ def fit(
         choose_lapse=cv and lapse is None,
         ridge=ridge,
         folds=folds,
-        repeats=repeats,
+        repeats=repeats or (_REPEATS_TO_CHOOSE if cv else 1),
         seed=seed,
     )
     with _progress() as progress:

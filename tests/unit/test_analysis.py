@@ -231,7 +231,8 @@ def test_choices_are_made_on_held_out_answers_and_written_down(answers):
     assert set(report.noise_choice.accuracy) == {"PowerTSTE", "TSTE", "STE", "CKL", "SOE", "GNMDS"}
     assert "<- chosen" in report.as_text()
     assert report.lapse_losses
-    assert ("judging on held-out answers", 36, 36) in told
+    assert ("judging dimensions", 6, 6) in told
+    assert ("judging noise models", 15, 15) in told
 
 
 def test_names_on_a_map_do_not_cover_each_other_where_there_is_room():
