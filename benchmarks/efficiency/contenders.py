@@ -18,7 +18,7 @@ CONTENDERS: dict[str, Callable[[int], Any]] = {
     "Adaptive, no random share": lambda d: Adaptive(d=d, random_share=0.0),
 }
 #: Rounds of n answers, about as many as each needs for the highest level of the tables.
-ROUNDS = {"Random": 50, "ARR R=10": 40, "ARR R=1": 40, "ARR repaired": 40, "Uncertainty": 36}
+ROUNDS = {"Random": 60, "ARR R=10": 40, "ARR R=1": 40, "ARR repaired": 40, "Uncertainty": 36}
 OTHER_ROUNDS = 30
 
 #: The published findings: searches of different lengths, with heads by gain and at random.

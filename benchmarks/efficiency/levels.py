@@ -54,26 +54,20 @@ def needed_with_error(curves: Curves, level: float, *, falling: bool = False) ->
 def paired_ratio(one: Curves, other: Curves, level: float, *, falling: bool = False) -> tuple[float, float, float]:
     """Answers that `one` needs divided by those `other` needs, with a 95 % bootstrap interval over common seeds.
 
-    Seeds are drawn together, so that luck which both met cancels. A resample in which `other` never arrives counts as
-    0, one in which `one` never arrives as infinity.
+    Seeds are drawn together, so that luck which both met cancels. Where `other` never arrives, the end of its curve
+    stands for its answers, so that the ratio is too large rather than too small; where `one` never arrives it is inf.
     """
     common = sorted(set(one.seeds) & set(other.seeds))
     first, second = _rows(one, common), _rows(other, common)
     picks = np.random.default_rng(1).integers(len(common), size=(_RESAMPLES, len(common)))
     whole = np.arange(len(common))[None]
     ratios = [
-        _ratio(resampled(first, level, pick, falling=falling), resampled(second, level, pick, falling=falling))
+        resampled(first, level, pick, falling=falling)
+        / np.minimum(resampled(second, level, pick, falling=falling), second.answers[-1])
         for pick in (whole, picks)
     ]
     low, high = np.quantile(ratios[1], [0.025, 0.975], method="inverted_cdf")
     return float(ratios[0][0]), float(low), float(high)
-
-
-def _ratio(one: Floats, other: Floats) -> Floats:
-    finite = np.isfinite(one)
-    out = np.full(len(one), np.inf)
-    out[finite] = one[finite] / other[finite]
-    return out
 
 
 def _rows(curves: Curves, seeds: list[int]) -> Curves:

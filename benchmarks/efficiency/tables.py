@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.efficiency.levels import Curves, needed_with_error, paired_ratio
+from benchmarks.efficiency.levels import Curves, answers_needed, needed_with_error, paired_ratio
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,14 @@ def _ratio(one: Mapping[str, Curves], other: Mapping[str, Curves], level: Level)
     value, low, high = paired_ratio(one[level.measure], other[level.measure], level.value, falling=level.falling)
     if not np.isfinite(value):
         return "never"
-    if value == 0:
-        return "baseline never"
-    return f"{value:.2f} [{low:.2f}–{_bound(high)}]"
+    return f"{_unreached(other[level.measure], level)}{value:.2f} [{low:.2f}–{_bound(high)}]"
+
+
+def _unreached(baseline: Curves, level: Level) -> str:
+    """A sign that the baseline never got there, so that the true ratio is smaller still."""
+    mean = baseline.values.mean(axis=0)
+    reached = np.isfinite(answers_needed(baseline.answers, mean, level.value, falling=level.falling))
+    return "" if reached else "< "
 
 
 def _bound(high: float) -> str:

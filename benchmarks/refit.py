@@ -1,0 +1,199 @@
+"""How soon a refit is as good as it gets, against mini-batch Adadelta and, where it is installed, cblearn.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.refit --json refit.json [--data responses.csv.gz]
+
+Every contender gets the same answers. `to_best_s` is the time until its accuracy on held-out answers is within .002 of
+the best that any contender reached in the end; `total_s` the time until it stops by itself. cblearn cannot be watched,
+so its two times are the same. Adadelta is fitted as in published experiments: torch with autograd, batches of 512 drawn
+without replacement, N(0, 1) · 1e-4 at first, learning rate 1; it never stops, so it gets a fixed time.
+`--data` takes human answers with the columns head, winner, loser, sampler: fitted on RandomSampling, judged on Test.
+"""
+
+import csv
+import gzip
+import importlib.util
+import multiprocessing
+import resource
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks.report import Report, arguments
+from salmon.learning import accuracy, check_triplets, fit
+from salmon.noise import TSTE, PowerTSTE
+from salmon.samplers.active.state import random_queries
+from salmon.simulate import egg_world
+
+ENOUGH = 0.002
+OURS = {"power t-STE": PowerTSTE(k=0.85, lapse=0.07), "t-STE": "TSTE", "STE": "STE", "CKL": "CKL", "SOE": "SOE"}
+PEERS = ("STE", "TSTE", "CKL", "SOE")
+SIMULATED = {30: 900, 90: 10_000, 300: 50_000}
+LARGE = (10_000, 1_000_000)
+
+
+def main():
+    options = arguments(
+        __doc__,
+        data={"type": Path, "default": None, "help": "human answers"},
+        sizes={"type": int, "nargs": "*", "default": [*SIMULATED, LARGE[0]]},
+        repeats={"type": int, "default": 5},
+        patience={"type": float, "default": 6.0, "help": "seconds for Adadelta; ten times as many for the largest"},
+    )
+    torch.set_num_threads(1)
+    report = Report(
+        "Refits in d = 2, one thread",
+        ["answers", "n", "m", "contender", "to_best_s", "total_s", "accuracy", "runs_within"],
+    )
+    with threadpool_limits(1):
+        if options.data is None:
+            report.note("Human answers: skipped, no --data.")
+        else:
+            compare(report, "human", *human(options.data), options.repeats, options.patience)
+        for n in options.sizes:
+            if n in SIMULATED:
+                compare(report, "eggs", *eggs(n, SIMULATED[n]), options.repeats, options.patience)
+            elif n == LARGE[0]:
+                compare(report, "t-STE world", *large(), 1, 10 * options.patience)
+                report.note(alone())
+    report.write(options.json)
+
+
+def compare(report, answers, n, train, test, repeats, patience):
+    runs = {name: [] for name in OURS}
+    for repeat in range(repeats):
+        for name, noise in OURS.items():
+            runs[name].append(ours(train, n, noise, repeat))
+        for name in installed_peers(n):
+            runs.setdefault(f"cblearn {name}", []).append(peer(train, name, repeat))
+        # Adadelta takes the longest by far, and its time hardly varies.
+        if repeat < 2:
+            runs.setdefault("Adadelta t-STE", []).append(adadelta(train, n, repeat, patience))
+    judged = {
+        name: [[(at, accuracy(placed, test)) for at, placed in trace] for trace in traces]
+        for name, traces in runs.items()
+    }
+    best = max(statistics.median(trace[-1][1] for trace in traces) for traces in judged.values())
+    for name, traces in judged.items():
+        reached = [next((at for at, score in trace if score >= best - ENOUGH), None) for trace in traces]
+        times = [at for at in reached if at is not None]
+        report.add(
+            answers=answers,
+            n=n,
+            m=len(train),
+            contender=name,
+            to_best_s=statistics.median(times) if len(times) > len(reached) / 2 else None,
+            total_s=statistics.median(trace[-1][0] for trace in traces),
+            accuracy=statistics.median(trace[-1][1] for trace in traces),
+            runs_within=f"{len(times)}/{len(reached)}",
+        )
+
+
+def ours(train, n, noise, seed):
+    """(seconds, coordinates) after every iteration and at the end."""
+    trace = []
+    started = time.perf_counter()
+    found = fit(
+        train,
+        n,
+        2,
+        noise=noise,
+        seed=seed,
+        callback=lambda placed, _: trace.append((time.perf_counter() - started, placed.copy())),
+    )
+    return [*trace, (time.perf_counter() - started, found.coordinates)]
+
+
+def installed_peers(n):
+    if importlib.util.find_spec("cblearn") is None:
+        return ()
+    # At the largest size the others take many minutes.
+    return PEERS if n < LARGE[0] else ("STE",)
+
+
+def peer(train, name, seed):
+    from cblearn import embedding
+
+    started = time.perf_counter()
+    # Any seed but that of the answers: these estimators start from numbers that a simulation may have drawn as well.
+    found = getattr(embedding, name)(2, random_state=1000 + seed).fit(train)
+    return [(time.perf_counter() - started, found.embedding_)]
+
+
+def adadelta(train, n, seed, patience):
+    """As published experiments fitted, some fifty times looked at."""
+    generator = np.random.default_rng(seed)
+    coordinates = torch.tensor(1e-4 * generator.standard_normal((n, 2)), dtype=torch.float32, requires_grad=True)
+    optimizer = torch.optim.Adadelta([coordinates], lr=1.0)
+    rows = torch.tensor(train, dtype=torch.int64)
+    trace, spent = [], 0.0
+    next_look = patience / 200
+    while spent < patience:
+        started = time.perf_counter()
+        batch = rows[generator.choice(len(rows), min(512, len(rows)), replace=False, shuffle=False)]
+        head, winner, loser = (coordinates[batch[:, column]] for column in range(3))
+        near, far = ((head - winner) ** 2).sum(dim=1), ((head - loser) ** 2).sum(dim=1)
+        loss = torch.log1p((1 + near) / (1 + far)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        spent += time.perf_counter() - started
+        if spent >= next_look:
+            trace.append((spent, coordinates.detach().numpy().astype(np.float64)))
+            next_look = spent + patience / 200
+    return trace
+
+
+def human(path):
+    reader = gzip.open if path.suffix == ".gz" else open
+    with reader(path, "rt", newline="") as lines:
+        table = list(csv.DictReader(lines))
+    parts = [
+        check_triplets(
+            [[int(row[role]) for role in ("head", "winner", "loser")] for row in table if row["sampler"] == sampler]
+        )
+        for sampler in ("RandomSampling", "Test")
+    ]
+    return max(int(part.max()) for part in parts) + 1, *parts
+
+
+def eggs(n, m):
+    world, generator = egg_world(n), np.random.default_rng([n, m])
+    return n, *(
+        check_triplets(world.answer(random_queries(n, count, generator), generator), n) for count in (m, 50_000)
+    )
+
+
+def large():
+    n, m = LARGE
+    generator = np.random.default_rng([n, m])
+    truth = 2 * generator.standard_normal((n, 2))
+    parts = []
+    for count in (m, 50_000):
+        rows = random_queries(n, count, generator)
+        d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
+        swapped = generator.random(count) > TSTE().probability(d2[:, 0], d2[:, 1])
+        rows[swapped] = rows[swapped][:, [0, 2, 1]]
+        parts.append(rows)
+    return n, *parts
+
+
+def alone():
+    """A sentence on the time and the memory of the largest refit in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        taken, peak = pool.apply(largest_refit)
+    return f"A million answers about 10,000 targets: {taken:.2f} s, peak memory of the process {peak / 1e6:.0f} MB, answers included."
+
+
+def largest_refit():
+    n, train, _ = large()
+    started = time.perf_counter()
+    fit(train, n, 2)
+    return time.perf_counter() - started, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""One whole round of `Adaptive`: refit, posterior, design, scoring of all heads, arrangement of n queries.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.round --json round.json
+
+The round is the one a live experiment waits for: 12·n answers are in, n of them since the last refit, and n/3 queries
+are posted and not answered yet.
+"""
+
+from math import log
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.report import Report, arguments, seconds
+from salmon.learning import check_triplets, laplace
+from salmon.noise import TSTE
+from salmon.samplers.active import Adaptive
+from salmon.samplers.active.state import random_queries
+from salmon.search.design import design_target, linearise
+
+COLUMNS = ("n", "round_ms", "refit_ms", "posterior_ms", "design_ms", "arrange_ms", "queries_scored_per_s", "growth")
+
+
+def main():
+    options = arguments(
+        __doc__,
+        sizes={"type": int, "nargs": "*", "default": [30, 90, 200, 500]},
+        d={"type": int, "default": 2},
+    )
+    report = Report(f"One round of Adaptive, d = {options.d}, one thread", COLUMNS)
+    before = None
+    with threadpool_limits(1):
+        for n in options.sizes:
+            before = measure(n, options.d, report, before)
+    report.note("growth: the exponent of n between this size and the one before.")
+    report.write(options.json)
+
+
+def measure(n, d, report, before):
+    answers = answered(n, d, 12 * n)
+    sampler = Adaptive(d=d)
+    early = sampler.refit(sampler.start(n, 0), answers[: 11 * n])
+    pending = random_queries(n, n // 3, np.random.default_rng(1))
+    state = sampler.refit(early, answers)
+    linear = linearise(state.coordinates, sampler.model)
+    posterior = laplace(state.coordinates, answers, sampler.model, ridge=sampler.ridge, pending=pending)
+    round_s, refit_s, posterior_s, design_s = seconds(
+        lambda: sampler.search(sampler.refit(early, answers), answers, pending, n),
+        lambda: sampler.refit(early, answers),
+        lambda: laplace(state.coordinates, answers, sampler.model, ridge=sampler.ridge, pending=pending),
+        lambda: design_target(linear, posterior.covariance),
+        repeats=15,
+        at_most_s=60,
+    )
+    arrange_s = round_s - refit_s - posterior_s - design_s
+    report.add(
+        n=n,
+        round_ms=1e3 * round_s,
+        refit_ms=1e3 * refit_s,
+        posterior_ms=1e3 * posterior_s,
+        design_ms=1e3 * design_s,
+        arrange_ms=1e3 * arrange_s,
+        queries_scored_per_s=n * (n - 1) * (n - 2) / 2 / round_s,
+        growth=None if before is None else log(round_s / before[1]) / log(n / before[0]),
+    )
+    return n, round_s
+
+
+def answered(n, d, count):
+    """Answers drawn from t-STE about N(0, 2²) coordinates."""
+    generator = np.random.default_rng([n, d])
+    truth = 2 * generator.standard_normal((n, d))
+    rows = random_queries(n, count, generator)
+    d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
+    swapped = generator.random(count) > TSTE().probability(d2[:, 0], d2[:, 1])
+    rows[swapped] = rows[swapped][:, [0, 2, 1]]
+    return check_triplets(rows, n)
+
+
+if __name__ == "__main__":
+    main()
