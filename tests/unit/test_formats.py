@@ -2,14 +2,10 @@
 
 import gzip
 import io
-import json
 import zipfile
-from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from salmon.errors import TripletError
 from salmon.formats import AnswersFileError, read_answers, read_bytes
@@ -208,20 +204,3 @@ def test_a_zip_with_several_tables_and_no_responses_is_refused():
         written.writestr("b.csv", "0,1,2")
     with pytest.raises(AnswersFileError, match="holds 2 files"):
         read_bytes(archive.getvalue())
-
-
-triplet = st.permutations(range(6)).map(lambda order: order[:3])
-
-
-@given(st.lists(triplet, min_size=1, max_size=20))
-def test_what_is_written_as_csv_or_json_is_read_back(rows):
-    records = [dict(zip(("head", "winner", "loser"), row, strict=True)) for row in rows]
-    as_csv = "head,winner,loser\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
-    for text in (as_csv, json.dumps(records), "\n".join(map(json.dumps, records))):
-        assert read_answers(text).triplets.tolist() == [list(row) for row in rows]
-
-
-@given(st.text(alphabet='0129-.,;"\n\r\t head{}[]:xé', max_size=80))
-def test_no_text_ends_in_anything_but_columns_or_sentences(text):
-    with suppress(AnswersFileError):
-        assert read_answers(text).triplets.shape[1] == 3
