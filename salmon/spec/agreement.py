@@ -15,7 +15,7 @@ from salmon.spec.values import Misfit, flag, share
 
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
-_SETTINGS_OF = {"sona": "sona", "connect": "connect", "mturk": "mturk"}
+_PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
 
 
 def disagreements(
@@ -131,12 +131,11 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         yield problem_at(
             root, (*path, "platform"), "Participants from Prolific get no completion code.", hint=hint, warning=True
         )
-    for key, owner in _SETTINGS_OF.items():
-        if key in written and owner != platform:
+    for key in _PLATFORMS_WITH_SETTINGS:
+        if key in written and key != platform:
             message = f"recruitment.{key} is not used: the platform is {platform}."
-            yield problem_at(
-                root, (*path, key), message, hint=f"Write platform: {owner}, or remove it.", warning=True, at_key=True
-            )
+            hint = f"Write platform: {key}, or remove it."
+            yield problem_at(root, (*path, key), message, hint=hint, warning=True, at_key=True)
     redirect = written.get("redirect")
     if isinstance(redirect, Scalar) and "app.prolific.co/" in redirect.text:
         hint = "Write app.prolific.com."

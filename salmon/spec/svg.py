@@ -12,6 +12,9 @@ from xml.parsers import expat
 _FORBIDDEN = frozenset(
     {"script", "foreignobject", "iframe", "embed", "object", "handler", "listener", "audio", "video"}
 )
+_ADDRESSES = frozenset(
+    {"href", "src", "srcset", "base", "action", "formaction", "poster", "background", "data", "ping"}
+)
 _DATA_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp)[;,]", re.IGNORECASE)
 _STYLE_ADDRESS = re.compile(
     r"url\(\s*+['\"]?+\s*+(?!#|data:image/(?:png|jpeg|gif|webp)[;,])([^)]{1,60})", re.IGNORECASE
@@ -29,7 +32,7 @@ class SvgReader:
         self._findings: list[str] = []
         self._style: list[str] = []
         self._style_characters = 0
-        self._in_style = False
+        self._style_depth = 0  # how many elements are open since a style began, itself included
         self._depth = 0
         self._dead = False
         parser = expat.ParserCreate()
@@ -68,27 +71,26 @@ class SvgReader:
                 self._findings.append(f"begins with <{name}> where <svg> should be")
             self.size = _size(attributes)
         self._depth += 1
-        self._in_style = local == "style"
+        if local == "style" or self._style_depth:
+            self._style_depth += 1
         if local in _FORBIDDEN:
             self._findings.append(f"holds a <{name}>")
         for key, value in attributes.items():
-            self._check_attribute(key.rpartition(":")[2].lower(), value)
+            prefix, _, local_key = key.rpartition(":")
+            self._check_attribute(local_key.lower(), value, may_be_style=not prefix)
 
-    def _check_attribute(self, key: str, value: str) -> None:
+    def _check_attribute(self, key: str, value: str, *, may_be_style: bool) -> None:
         if key.startswith("on"):
             self._findings.append(f"reacts to events ({key})")
         if "javascript:" in re.sub(r"[\s\x00-\x1f]", "", value).lower():
             self._findings.append(f"holds a script in {key}")
-        elif (
-            key in {"href", "src"}
-            and value
-            and not (value.strip().startswith("#") or _DATA_PICTURE.match(value.strip()))
-        ):
+        elif key in _ADDRESSES and value and not (value.strip().startswith("#") or _DATA_PICTURE.match(value.strip())):
             self._findings.append(f"refers to something outside itself ({value.strip()[:60]})")
         elif key == "attributename" and re.match(r"href|src|on", value.rpartition(":")[2].strip().lower()):
             self._findings.append("changes an address or a reaction while it is shown")
         else:
-            self._check_style(value, imports=key == "style")
+            # Drawing programs keep file names with backslashes under prefixes of their own; style has no prefix.
+            self._check_style(value, imports=may_be_style)
 
     def _check_style(self, style: str, *, imports: bool = True) -> None:
         outside = _STYLE_ADDRESS.search(style)
@@ -100,10 +102,10 @@ class SvgReader:
     def _end(self, name: str) -> None:
         del name
         self._depth -= 1
-        self._in_style = False
+        self._style_depth = max(0, self._style_depth - 1)
 
     def _characters(self, text: str) -> None:
-        if self._in_style:
+        if self._style_depth:
             self._style_characters += len(text)
             if self._style_characters > _MOST_STYLE:
                 self._findings.append("holds a style of more than a million characters")

@@ -251,8 +251,11 @@ def test_names_in_another_alphabet_are_kept_or_refused_but_never_garbled(tmp_pat
         (b"<foreignObject/>", "holds a <foreignObject>"),
         (b"<rect fill='url(https://evil.org/f)'/>", "refers to something outside itself (https://evil.org/f)"),
         (b"<style>rect {fill: url(//evil.org)}</style>", "refers to something outside itself (//evil.org)"),
+        (b"<style><g/>@import 'x.css';</style>", "imports a style, or hides one behind a backslash"),
         (b"<style>@import 'x.css';</style>", "imports a style, or hides one behind a backslash"),
         (b"<style>rect {fill: u\\72l(x)}</style>", "imports a style, or hides one behind a backslash"),
+        (b"<rect fill='u\\72l(https://evil.org)'/>", "imports a style, or hides one behind a backslash"),
+        (b"<g xml:base='https://evil.org/'/>", "refers to something outside itself (https://evil.org/)"),
         (b"<set attributeName='xlink:href' to='x'/>", "changes an address or a reaction while it is shown"),
         (b"<g>", "is not well-formed XML (line 1)"),
     ],
@@ -273,7 +276,7 @@ def test_a_drawing_cannot_unfold_without_end(tmp_path: Path):
 def test_an_ordinary_drawing_is_taken(tmp_path: Path):
     drawing = b"""<?xml version="1.0" encoding="UTF-8"?><!-- drawn by hand -->
 <!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
-<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="30px" height="20">
+<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:i="http://i" i:file="C:\\x" width="30px" height="20">
 <style>.a {fill: url(#g)}</style><defs><linearGradient id="g"/></defs><use xlink:href="#g"/><rect class="a" style="fill: url('#g')"/>
 <image href="data:image/png;base64,iVBORw0KGgo="/></svg>"""
     (entry,) = read_archive(write_zip(tmp_path / "t.zip", [("a.svg", drawing)])).entries
