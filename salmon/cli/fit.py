@@ -117,7 +117,7 @@ def embedding_csv(report: FitReport, table: AnswerTable) -> str:
     for target in range(n):
         place = [repr(float(value)) for value in report.coordinates[target]]
         spread = [f"{max(0.0, report.covariance[target, axis, axis]) ** 0.5:.6g}" for axis in range(d)]
-        writer.writerow([table.html[target], target, name, *place, table.labels[target], *place, *spread])
+        writer.writerow([table.html[target], table.ids[target], name, *place, table.labels[target], *place, *spread])
     return stream.getvalue()
 
 

@@ -41,13 +41,14 @@ class AnswersFileError(TripletError):
 class AnswerTable:
     """The answers of a file that may be used, as columns of equal length m.
 
-    `triplets` (m, 3) int32 rows [head, winner, loser]; `labels` (n,) readable names of the targets and `html` (n,) what
-    the page showed; `random` (m,) chosen without looking at answers, so that accuracy on them is unbiased; `test` (m,)
+    `triplets` (m, 3) int32 rows [head, winner, loser] over the n targets that have answers; `ids` (n,) the index that
+    the file gives each of them, `labels` (n,) readable names and `html` (n,) what the page showed; `random` (m,) chosen without looking at answers, so that accuracy on them is unbiased; `test` (m,)
     may only be judged, never fitted; `repeatable` (m,) from queries that are asked again on purpose or by chance, from
     which a noise ceiling can be had; `notes` says in sentences what was left out or assumed.
     """
 
     triplets: Ints
+    ids: tuple[int, ...]
     labels: tuple[str, ...]
     html: tuple[str, ...]
     participants: tuple[str, ...]
@@ -59,8 +60,8 @@ class AnswerTable:
 
     @property
     def n(self) -> int:
-        """How many targets there are."""
-        return len(self.labels)
+        """How many targets have answers."""
+        return len(self.ids)
 
     def with_samplers(self, *, random: tuple[str, ...] = (), test: tuple[str, ...] = ()) -> "AnswerTable":
         """The same answers, where the named samplers are known to be random, or are held back as a test set."""
@@ -93,10 +94,16 @@ def read_answers(text: str, *, name: str = "") -> AnswerTable:
         _raise(rows, name)
     notes = _leave_out(rows)
     _split_winners(rows)
-    triplets, names = _numbered(rows)
+    indices, names = _numbered(rows)
     _raise(rows, name)
-    labels, html = _target_names(rows, triplets, names)
-    return _columns(rows, triplets, labels, html, notes)
+    # A target without an answer has no place: the others are numbered without gaps.
+    ids, triplets = np.unique(indices, return_inverse=True)
+    triplets = triplets.reshape(-1, 3).astype(np.int32)
+    missing = int(ids[-1]) + 1 - len(ids)
+    if missing:
+        notes += (f"Left out: targets without any answer ({missing:,} of {int(ids[-1]) + 1:,}).",)
+    labels, html = _target_names(rows, triplets, ids, names)
+    return _columns(rows, triplets, ids, labels, html, notes)
 
 
 def _raise(rows: Rows, name: str) -> None:
@@ -233,11 +240,13 @@ def _index(cell: str) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-def _target_names(rows: Rows, triplets: Ints, names: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _target_names(
+    rows: Rows, triplets: Ints, ids: Ints, names: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(n,) labels and (n,) page texts: a file's name before the page's text, either before the bare index."""
     if names is not None:
         return tuple(_bare(name) for name in names), names
-    n = int(triplets.max()) + 1
+    n = len(ids)
     files, html = [""] * n, [""] * n
     for position, role in enumerate(("head", "winner", "loser")):
         for column, found in ((_FILE, files), *((name, html) for name in _HTML)):
@@ -247,13 +256,13 @@ def _target_names(rows: Rows, triplets: Ints, names: tuple[str, ...] | None) -> 
                 found[index] = found[index] or cell
     labels = [
         _bare(name) or " ".join(re.sub(r"<[^>]*>", " ", text).split()) or str(index)
-        for index, (name, text) in enumerate(zip(files, html, strict=True))
+        for index, name, text in zip(ids.tolist(), files, html, strict=True)
     ]
     return tuple(labels), tuple(text or label for text, label in zip(html, labels, strict=True))
 
 
 def _columns(
-    rows: Rows, triplets: Ints, labels: tuple[str, ...], html: tuple[str, ...], notes: tuple[str, ...]
+    rows: Rows, triplets: Ints, ids: Ints, labels: tuple[str, ...], html: tuple[str, ...], notes: tuple[str, ...]
 ) -> AnswerTable:
     m = len(triplets)
     samplers = rows.column("sampler") or [""] * m
@@ -272,12 +281,9 @@ def _columns(
     test = np.isin(rows.column("set") or [""] * m, ["test"]) | np.isin([name.lower() for name in samplers], ["test"])
     if test.any():
         notes += (f"Only judged, not fitted: answers of a test set ({int(test.sum()):,}).",)
-    unseen = np.setdiff1d(np.arange(len(labels)), triplets)
-    if len(unseen):
-        some = ", ".join(map(str, unseen[:5])) + (", …" if len(unseen) > 5 else "")
-        notes += (f"Without any answer: target {some}; such positions mean nothing.",)
     return AnswerTable(
         triplets=triplets,
+        ids=tuple(ids.tolist()),
         labels=labels,
         html=html,
         participants=tuple(rows.column("participant") or [""] * m),

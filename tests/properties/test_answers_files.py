@@ -12,12 +12,17 @@ from salmon.formats import AnswersFileError, read_answers, read_bytes
 triplet = st.permutations(range(6)).map(lambda order: order[:3])
 
 
+def as_written(table):
+    """The triplets in the file's own numbers."""
+    return [[table.ids[target] for target in row] for row in table.triplets.tolist()]
+
+
 @given(st.lists(triplet, min_size=1, max_size=20))
 def test_what_is_written_as_csv_or_json_is_read_back(rows):
     records = [dict(zip(("head", "winner", "loser"), row, strict=True)) for row in rows]
     as_csv = "head,winner,loser\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
     for text in (as_csv, json.dumps(records), "\n".join(map(json.dumps, records))):
-        assert read_answers(text).triplets.tolist() == [list(row) for row in rows]
+        assert as_written(read_answers(text)) == [list(row) for row in rows]
 
 
 @given(st.text(alphabet='0129-.,;"\n\r\t head{}[]:xé', max_size=80))
@@ -39,4 +44,4 @@ def test_sides_and_winner_say_the_same_as_winner_and_loser(rows, left):
     for (head, winner, loser), won_left in zip(rows, left, strict=False):
         first, second = (winner, loser) if won_left else (loser, winner)
         sides += f"{head},{first},{second},{winner}\n"
-    assert read_answers(sides).triplets.tolist() == [list(row) for row in rows]
+    assert as_written(read_answers(sides)) == [list(row) for row in rows]

@@ -60,6 +60,13 @@ def test_a_file_of_answers_becomes_an_embedding_a_report_and_a_map(call, respons
     assert "Held-out accuracy" in result.output
 
 
+def test_targets_keep_their_index_where_others_have_no_answers(call, tmp_path):
+    (tmp_path / "few.csv").write_text("2,5,9\n5,2,9\n9,5,2\n2,9,5\n")
+    assert call(tmp_path / "few.csv", "-o", tmp_path / "e.csv").exit_code == 0
+    rows = list(csv.DictReader((tmp_path / "e.csv").read_text().splitlines()))
+    assert [row["target_id"] for row in rows] == ["2", "5", "9"]
+
+
 def test_the_same_answers_give_the_same_files_however_they_are_packed(call, responses, tmp_path, answers_csv):
     packed = tmp_path / "responses.csv.gz"
     packed.write_bytes(gzip.compress(answers_csv.encode()))

@@ -115,6 +115,15 @@ def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
     assert "Left out: answers marked as excluded (1)." in table.notes
 
 
+def test_targets_without_answers_leave_no_gap_and_the_others_keep_their_index():
+    table = read_answers("head,winner,loser,head_html\n9,4,100,nine\n4,9,100,four\n")
+    assert table.ids == (4, 9, 100)
+    assert table.n == 3
+    assert table.triplets.tolist() == [[1, 0, 2], [0, 1, 2]]
+    assert table.labels == ("four", "nine", "100")
+    assert "Left out: targets without any answer (98 of 101)." in table.notes
+
+
 def test_a_sampler_can_be_named_random_or_held_back():
     text = "head,winner,loser,sampler\n0,1,2,mine\n1,0,2,ARR\n2,0,1,exam\n"
     table = read_answers(text).with_samplers(random=("mine",), test=("exam",))
