@@ -145,10 +145,12 @@ def _refusal(path: Path) -> Problem | None:
     end = tail.rfind(b"PK\x05\x06")
     is_zip64 = end >= 20 and tail[end - 20 : end - 16] == b"PK\x06\x07"
     directory_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
-    if is_zip64 or directory_bytes > _MAX_DIRECTORY_BYTES:
-        return Problem(
-            "The ZIP's directory is made for more files than can be targets.", hint="Write texts into one CSV file."
-        )
+    if is_zip64:
+        message = "The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64)."
+        return Problem(message, hint="Make it anew with fewer files; write texts into one CSV file.")
+    if directory_bytes > _MAX_DIRECTORY_BYTES:
+        message = "The ZIP's directory is made for more files than can be targets."
+        return Problem(message, hint="Write texts into one CSV file.")
     return None
 
 

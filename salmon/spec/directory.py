@@ -67,6 +67,7 @@ def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[
     if total_bytes > MAX_TOTAL_BYTES:
         hint = f"Together they may have {MAX_TOTAL_BYTES / 1e9:.0f} GB."
         problems.append(Problem(f"The files of the ZIP have {total_bytes / 1e9:,.1f} GB.", hint=hint))
+        return ()
     if not found and not problems:
         problems.append(
             Problem(

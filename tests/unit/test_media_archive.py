@@ -227,6 +227,14 @@ def test_a_directory_larger_than_any_set_of_targets_is_not_even_read(tmp_path: P
     assert _sentences(path) == ["The ZIP's directory is made for more files than can be targets."]
 
 
+def test_the_form_for_very_many_files_is_refused_because_its_directory_can_be_any_size(tmp_path: Path):
+    path = write_zip(tmp_path / "t.zip", [("a.png", picture())])
+    content = path.read_bytes()
+    end = content.rindex(b"PK\x05\x06")
+    path.write_bytes(content[:end] + b"PK\x06\x07" + bytes(16) + content[end:])
+    assert _sentences(path) == ["The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64)."]
+
+
 def test_names_in_another_alphabet_are_kept_or_refused_but_never_garbled(tmp_path: Path):
     def zip_with(name: bytes) -> Path:
         path = write_zip(tmp_path / "t.zip", [("x" * len(name) + ".png", picture())])
