@@ -18,8 +18,8 @@ from typing import Protocol
 
 from salmon.errors import MediaError, Problem
 from salmon.spec.directory import Member, members
-from salmon.spec.formats import KIND_OF, fits, told_by_content
 from salmon.spec.manifest import Manifest, ManifestEntry, text_kind
+from salmon.spec.media_kinds import KIND_OF, fits, told_by_content
 from salmon.spec.pictures import HEAD_BYTES, picture_size
 from salmon.spec.suggestions import shown
 from salmon.spec.svg import SvgReader

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from salmon.errors import Problem
-from salmon.spec.formats import EXTENSIONS, extension_of
+from salmon.spec.media_kinds import EXTENSIONS, extension_of
 from salmon.spec.suggestions import listed, shown
 
 MAX_MEMBERS = 20_000

@@ -10,7 +10,7 @@ import pytest
 
 from salmon.errors import MediaError
 from salmon.spec import check_archive, directory, read_archive
-from salmon.spec.formats import EXTENSIONS
+from salmon.spec.media_kinds import EXTENSIONS
 from tests.archives import WAV, picture, write_zip
 
 MP4 = struct.pack(">I", 24) + b"ftypisom" + bytes(12) + b"mdat"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from salmon.spec.formats import told_by_content
+from salmon.spec.media_kinds import told_by_content
 from salmon.spec.pictures import picture_size
 
 
