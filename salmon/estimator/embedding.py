@@ -48,7 +48,7 @@ class OrdinalEmbedding(BaseEstimator):
         Stop where an iteration gains less than this share of the objective, or no slope is steeper.
     lapse : float, "held-out" or None
         Share of answers given without looking. "held-out" chooses it (and k of power t-STE) by the likelihood of
-        held-out answers in five folds. None keeps the lapse of a given model and takes 5 % for a model given by its name.
+        held-out answers in five folds; let them be answers to random queries. None keeps the lapse of a given model and takes 5 % for a model given by its name.
     ridge : float
         The penalty ridge/2 · |coordinates|² against a loss summed over answers.
     n_targets : int or None
@@ -110,7 +110,7 @@ class OrdinalEmbedding(BaseEstimator):
         self._see(X, reset=True)
         rows = triplets_from(X, y, self.n_targets)
         self.classes_ = codes_of(y)
-        return self._fit(rows, start=None)
+        return self._fit(rows, self.n_targets or int(rows.max(initial=0)) + 1, start=None)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Add answers to all that were seen and go on from the embedding so far; new targets start at its centre."""
@@ -118,9 +118,10 @@ class OrdinalEmbedding(BaseEstimator):
             return self.fit(X, y)
         self._see(X, reset=False)
         rows = np.concatenate([self._triplets, triplets_from(X, y, self.n_targets)])
-        known, n = self._coordinates, self._count(rows)
-        added = 1e-3 * np.random.default_rng(self._seed()).standard_normal((max(0, n - len(known)), known.shape[1]))
-        return self._fit(rows, start=np.concatenate([known, added]))
+        known = self._coordinates
+        n = self.n_targets or max(len(known), int(rows.max()) + 1)
+        added = 1e-3 * np.random.default_rng(self._seed()).standard_normal((n - len(known), known.shape[1]))
+        return self._fit(rows, n, start=np.concatenate([known, added]))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """(m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
@@ -165,7 +166,8 @@ class OrdinalEmbedding(BaseEstimator):
         """(n, d, d) covariance of each target's position under the Laplace posterior.
 
         The rigid motions of the whole embedding are projected out: answers cannot tell them, and with them every
-        ellipse would only show how freely the map turns.
+        ellipse would only show how freely the map turns. Heavy-tailed noise models (t-STE, CKL) hardly tell the size of
+        the whole map: the ridge decides it, and the ellipses do not show that.
         """
         check_is_fitted(self)
         if self._uncertainty is None:
@@ -189,7 +191,7 @@ class OrdinalEmbedding(BaseEstimator):
         tags.non_deterministic = False
         return tags
 
-    def _fit(self, rows: Triplets, start: Coordinates | None) -> Self:
+    def _fit(self, rows: Triplets, n: int, start: Coordinates | None) -> Self:
         if not len(rows):
             raise TripletError("There are no answers to fit.", hint="Give at least one row [head, winner, loser].")
         if not 0 < self.validation_share < 1:
@@ -197,7 +199,7 @@ class OrdinalEmbedding(BaseEstimator):
                 f"A validation_share of {self.validation_share} holds out nothing or everything.",
                 hint="Give a number between 0 and 1.",
             )
-        n, seed = self._count(rows), self._seed()
+        seed = self._seed()
         self.noise_losses_: dict[NoiseModel, float] = {}
         self.noise_ = self._named_noise()
         if isinstance(self.lapse, str):
@@ -205,14 +207,12 @@ class OrdinalEmbedding(BaseEstimator):
                 rows, n, self.n_components, noise_candidates(self.noise_),
                 ridge=self.ridge, seed=seed, max_iter=self.max_iter, executor=self.executor,
             )  # fmt: skip
-        held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
-        if self.early_stopping and held_out.any():
-            found = self._stopped_fit(rows, n, held_out, start, seed)
+        if self.early_stopping:
+            self._coordinates = self._stopped_fit(rows, n, start, seed)
         else:
             history = History()
-            found = self._descend(rows, n, start, self.n_restarts, seed, self.max_iter, history.record)
+            self._coordinates = self._descend(rows, n, start, self.n_restarts, seed, self.max_iter, history.record)
             self.history_ = history.lines
-        self._coordinates = found
         self._triplets = rows
         self._uncertainty: Coordinates | None = None
         self.n_iter_ = len(self.history_)
@@ -230,10 +230,9 @@ class OrdinalEmbedding(BaseEstimator):
         self.objective_, self.converged_ = found.objective, found.converged
         return found.coordinates
 
-    def _stopped_fit(
-        self, rows: Triplets, n: int, held_out: NDArray[np.bool_], start: Coordinates | None, seed: int
-    ) -> Coordinates:
+    def _stopped_fit(self, rows: Triplets, n: int, start: Coordinates | None, seed: int) -> Coordinates:
         """Scout every start for a few iterations, then follow the best one while held-out answers get likelier."""
+        held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
         fitted = rows[~held_out]
         scouted = self._descend(fitted, n, start, self.n_restarts, seed, min(_SCOUTING, self.max_iter), None)
         history = JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
@@ -252,10 +251,6 @@ class OrdinalEmbedding(BaseEstimator):
         if isinstance(self.noise, str) and lapse is None:
             lapse = DEFAULT_LAPSE
         return noise_model(self.noise, lapse=lapse)
-
-    def _count(self, rows: Triplets) -> int:
-        known = len(self._coordinates) if self.__sklearn_is_fitted__() else 0
-        return self.n_targets or max(known, int(rows.max()) + 1)
 
     def _known(self, rows: Triplets) -> Triplets:
         n = len(self._coordinates)

@@ -7,6 +7,7 @@ judged by its own answer.
 import numpy as np
 from numpy.typing import NDArray
 
+from salmon.errors import TripletError
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets, fit
 from salmon.learning.accuracy import compared_distances
@@ -37,7 +38,9 @@ def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -
     groups = triple_groups(triplets)
     count = int(groups.max(initial=-1)) + 1
     if count < 2:
-        return np.zeros(len(triplets), dtype=np.bool_)
+        raise TripletError(
+            "All answers are about the same three targets: none can be held out.", hint="Fit without early stopping."
+        )
     held = rng.permutation(count)[: int(np.clip(round(share * count), 1, count - 1))]
     return np.isin(groups, held)
 

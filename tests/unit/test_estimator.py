@@ -187,6 +187,13 @@ def test_more_answers_move_the_embedding_and_new_targets_join(eggs, answers):
     assert first < np.log(2)
 
 
+def test_a_new_fit_forgets_the_targets_of_the_one_before(answers):
+    model = OrdinalEmbedding(random_state=0).fit(answers)
+    few = answers[(answers < 12).all(axis=1)]
+    assert model.fit(few).embedding_.shape == (12, 2)
+    assert np.array_equal(model.embedding_, OrdinalEmbedding(random_state=0).fit(few).embedding_)
+
+
 def test_partial_fits_end_where_one_fit_of_everything_ends(answers, fitted):
     parts = OrdinalEmbedding(random_state=0, n_targets=30, tolerance=1e-9)
     for part in np.array_split(answers, 3):
@@ -208,17 +215,16 @@ def test_uncertainty_shrinks_with_answers_and_hides_no_free_rotation():
     assert np.trace(lot.uncertainty_.mean(axis=0)) < 0.5 * with_motions
 
 
-def test_posterior_ellipses_hold_the_truth_about_as_often_as_they_say():
+def test_posterior_ellipses_hold_the_truth_as_often_as_they_say():
     inside = []
-    for seed in range(6):
-        world = random_world(12, 2, seed, ModelJudgement(TSTE(lapse=0.05)))
+    for seed in range(8):
+        world = random_world(12, 2, seed, ModelJudgement(STE(lapse=0.02)))
         rows = world.answer(world.random_queries(1500, stream(seed, "queries")), stream(seed, "answers"))
-        model = OrdinalEmbedding(noise=TSTE(lapse=0.05), ridge=1.0, random_state=seed).fit(rows)
-        placed = align(world.coordinates, model.embedding_).coordinates
-        gap = model.embedding_ - placed
+        model = OrdinalEmbedding(noise=STE(lapse=0.02), ridge=1.0, random_state=seed).fit(rows)
+        gap = model.embedding_ - align(world.coordinates, model.embedding_).coordinates
         inside += list(np.einsum("ni,nij,nj->n", gap, np.linalg.inv(model.uncertainty_), gap) < 5.99)
-    # 95 % ellipses of a Laplace approximation; 72 targets.
-    assert np.mean(inside) > 0.8
+    # Ellipses of 95 %; 96 targets, of which those of one world move together.
+    assert 0.87 < np.mean(inside) < 1.0
 
 
 def test_history_tells_every_iteration_and_the_objective_falls_within_a_start(fitted):
@@ -265,15 +271,18 @@ triplets = st.lists(st.permutations(range(6)).map(lambda order: order[:3]), min_
 def test_the_same_three_targets_are_never_on_both_sides(rows, seed):
     rows = np.array(rows, dtype=np.int32)
     rng = np.random.default_rng(seed)
-    held = held_out_split(rows, 0.3, rng)
     folds = grouped_folds(rows, 4, rng)
+    if len(np.unique(triple_groups(rows))) < 2:
+        with pytest.raises(TripletError, match="none can be held out"):
+            held_out_split(rows, 0.3, rng)
+        return
+    held = held_out_split(rows, 0.3, rng)
     for group in np.unique(triple_groups(rows)):
         mask = triple_groups(rows) == group
         assert len({frozenset(row) for row in rows[mask].tolist()}) == 1
         assert len(set(held[mask])) == 1
         assert len(set(folds[mask])) == 1
-    if len(np.unique(triple_groups(rows))) > 1:
-        assert 0 < held.sum() < len(rows)
+    assert 0 < held.sum() < len(rows)
 
 
 def test_clones_are_equal_and_share_a_cluster_instead_of_copying_it():
