@@ -57,11 +57,11 @@ def _likelier(agreement: float) -> float:
 
 def _answers_by_query(triplets: Triplets) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """For each query (q,): how many answers it has, and how often its foot of smaller index won."""
-    low = np.minimum(triplets[:, 1], triplets[:, 2])
-    high = np.maximum(triplets[:, 1], triplets[:, 2])
-    _, which = np.unique(np.column_stack([triplets[:, 0], low, high]), axis=0, return_inverse=True)
-    which = which.reshape(-1)
-    first_won = triplets[:, 1] == low
+    heads, winners, losers = triplets.astype(np.int64).T
+    low, high = np.minimum(winners, losers), np.maximum(winners, losers)
+    n = int(triplets.max()) + 1
+    _, which = np.unique((heads * n + low) * n + high, return_inverse=True)
+    first_won = winners == low
     return np.bincount(which).astype(np.float64), np.bincount(which[first_won], minlength=which.max() + 1).astype(
         np.float64
     )

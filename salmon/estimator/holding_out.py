@@ -29,8 +29,11 @@ def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
     """(m,) a number for each unordered set of three targets: equal where head, winner and loser are the same targets."""
     if not len(triplets):
         return np.zeros(0, dtype=np.int64)
-    _, groups = np.unique(np.sort(triplets, axis=1), axis=0, return_inverse=True)
-    return groups.reshape(-1).astype(np.int64)
+    low, middle, high = np.sort(triplets, axis=1).astype(np.int64).T
+    # One number a set sorts many times faster than three columns.
+    n = int(high.max()) + 1
+    _, groups = np.unique((low * n + middle) * n + high, return_inverse=True)
+    return groups.astype(np.int64)
 
 
 def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
