@@ -31,12 +31,12 @@ def main():
     before = None
     with threadpool_limits(1):
         for n in options.sizes:
-            before = measure(n, options.d, report, before)
+            before = measure(n, options.d, report, before, options.cpu)
     report.note("growth: the exponent of n between this size and the one before.")
     report.write(options.json)
 
 
-def measure(n, d, report, before):
+def measure(n, d, report, before, cpu):
     answers = answered(n, d, 12 * n)
     sampler = Adaptive(d=d)
     early = sampler.refit(sampler.start(n, 0), answers[: 11 * n])
@@ -51,6 +51,7 @@ def measure(n, d, report, before):
         lambda: design_target(linear, posterior.covariance),
         repeats=15,
         at_most_s=60,
+        cpu=cpu,
     )
     arrange_s = round_s - refit_s - posterior_s - design_s
     report.add(

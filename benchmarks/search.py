@@ -70,14 +70,14 @@ def main():
     report = Report("Exact search, t-STE, d = 2, one thread", COLUMNS)
     with threadpool_limits(1):
         for n in options.sizes:
-            measure(n, report)
+            measure(n, report, options.cpu)
     report.note(
         "ratio, tight_ratio: queries a second, searched over direct. of_product: search_s over the time of 2n⁴ operations in float32 matrix products."
     )
     report.write(options.json)
 
 
-def measure(n, report):
+def measure(n, report, cpu):
     generator = np.random.default_rng(n)
     coordinates = 2 * generator.normal(size=(n, 2))
     triplets = check_triplets(random_queries(n, 10 * n, generator), n)
@@ -91,6 +91,7 @@ def measure(n, report):
         *(lambda queries=queries: tight_gains(queries, tau32, d232) for queries in batches),
         repeats=15,
         at_most_s=60,
+        cpu=cpu,
     )
     rates = [batch / taken for batch, taken in zip(2 * BATCHES, direct_s, strict=True)]
     direct, tight = max(rates[: len(BATCHES)]), max(rates[len(BATCHES) :])

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, Reals, rigid_motions
 from salmon.learning.triplets import Triplets, check_triplets
-from salmon.noise import NoiseModel, noise_model, sigmoid
+from salmon.noise import NoiseModel, noise_model
 
 # Above this many coordinates the covariance keeps only each target's own block.
 LARGEST_FULL = 2_000
@@ -93,15 +93,23 @@ def laplace(
 def fisher_weight(log_odds: Reals, lapse: float) -> Reals:
     """The weight w = p'(f)² / (p (1 − p)), elementwise: the Fisher information that one answer gives about its log-odds f.
 
-    With p = lapse + (1 − 2·lapse)·σ(f) this is ((1 − 2·lapse)·s·(1 − s))² / (p (1 − p)), at most ¼; without lapses it
-    is s (1 − s), which the general form could not reach where p or 1 − p underflows.
+    With s = σ(f) the spread s (1 − s) is z/(1 + z)² for z = exp(−|f|), and p (1 − p) is lapse (1 − lapse) +
+    (1 − 2·lapse)² s (1 − s): nothing cancels. At most ¼; without lapses w is s (1 − s) itself.
     """
-    s = sigmoid(log_odds)
-    spread = s * (1 - s)
+    z = np.abs(log_odds)
+    np.negative(z, out=z)
+    np.exp(z, out=z)
+    spread = z + 1
+    spread *= spread
+    np.divide(z, spread, out=spread)
     if lapse == 0:
         return spread
-    p = lapse + (1 - 2 * lapse) * s
-    return ((1 - 2 * lapse) * spread) ** 2 / (p * (1 - p))
+    spread *= (1 - 2 * lapse) ** 2
+    np.add(spread, lapse * (1 - lapse), out=z)
+    spread *= spread
+    spread /= z
+    spread /= (1 - 2 * lapse) ** 2
+    return spread
 
 
 def log_odds_gradient(

@@ -68,7 +68,7 @@ def fit(
     by L-BFGS (Liu and Nocedal 1989) from a warm `start`, the spectral start and random ones. `n_starts` counts the
     starts besides `start`; None chooses: none after a warm start with at least ten answers a target, two where answers
     are fewer, the more promising of two above 200,000 answers. In one dimension targets cannot pass each other, so
-    three dimensions are fitted first and their widest axis is polished. `callback(coordinates, objective)` sees every
+    three dimensions are fitted first and their widest axis is polished, after a warm start too. `callback(coordinates, objective)` sees every
     iteration; `tolerance` is the relative fall of the objective below which an iteration is the last; `stop` is asked after each and cuts the fit short, with the best coordinates so far.
     """
     rows = check_triplets(triplets, n)
@@ -76,7 +76,7 @@ def fit(
     _check_shape(n, d, ridge)
     objective = objective_of(rows, n, model, ridge=ridge, executor=executor)
     if n_starts is None:
-        n_starts = 2 if start is None or len(rows) < _ENOUGH * n else 0
+        n_starts = 2 if start is None or d == 1 or len(rows) < _ENOUGH * n else 0
     starts: dict[str, Coordinates] = {}
     if start is not None:
         starts["warm"] = _check_start(start, n, d)

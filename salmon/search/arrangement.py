@@ -50,42 +50,54 @@ def arrange(
     Σ loses w/(1 + w·v) (Σg)(Σg)ᵀ. M stays for the round; K = ΣMΣ follows Σ ten times while the heads go round once.
     `stop` is asked as often.
     """
-    n = linear.n
-    period = max(1, round(n / _REFRESHES))
+    period = max(1, round(linear.n / _REFRESHES))
     queries, scores = turns.copy(), np.zeros(len(turns))
     covariance = covariance.copy()
+    spread = covariance @ target @ covariance
     for start in range(0, len(turns), period):
         if stop is not None and stop():
             return Arrangement(queries[:start], scores[:start], covariance, complete=False)
         part = slice(start, start + period)
-        posted = _arrange_period(linear, covariance, target, queries[part], scores[part])
+        posted = _arrange_period(linear, covariance, spread, queries[part], scores[part])
+        _deflate_spread(spread, covariance, target, posted)
         covariance -= posted @ posted.T
     return Arrangement(queries, scores, covariance, complete=True)
+
+
+def _deflate_spread(spread: Coordinates, covariance: Coordinates, target: Coordinates, posted: Coordinates) -> None:
+    """K = ΣMΣ after Σ has lost qqᵀ, in place: K − wqᵀ − qwᵀ with w = ΣMq − ½ q(qᵀMq), for all columns q at once."""
+    moved = target @ posted
+    w = covariance @ moved - 0.5 * posted @ (posted.T @ moved)
+    change = w @ posted.T
+    spread -= change
+    spread -= change.T
 
 
 def _arrange_period(
     linear: Linearised,
     covariance: Coordinates,
-    target: Coordinates,
+    spread: Coordinates,
     queries: NDArray[np.int32],
     scores: NDArray[np.float64],
 ) -> Coordinates:
     """Fill in the queries and scores of some turns; returns (n·d, k) columns q with Σ_after = Σ − q qᵀ."""
     n, d = linear.coordinates.shape
-    spread = covariance @ target @ covariance
     forms, spread_forms = forms_of(linear, covariance), forms_of(linear, spread)
     posted = np.zeros((n * d, len(queries)))
+    posted_single = np.zeros((len(queries), d, n), dtype=np.float32)
     for rows in linear.chunks(np.arange(len(queries))):
         table = _ChunkTable.of(linear, forms, spread_forms, queries[rows, 0])
         for place, row in enumerate(rows):
             query = queries[row]
             if query[1] < 0:
-                query[1:] = table.best_feet(place, posted[:, :row].reshape(n, d, row).astype(np.float32))
+                query[1:] = table.best_feet(place, posted_single[:row])
             feet = _Feet.of(linear, query)
-            moved = feet.product(covariance) - posted[:, :row] @ feet.product(posted[:, :row].T)
+            earlier = posted[:, :row]
+            moved = feet.product(covariance) - earlier @ feet.product(earlier)
             v, kv, w = feet.product(moved), feet.product(feet.product(spread)), feet.weight
             scores[row] = w * kv / (1 + w * v)
             posted[:, row] = np.sqrt(w / (1 + w * v)) * moved
+            posted_single[row] = posted[:, row].reshape(n, d).T
     return posted
 
 
@@ -108,15 +120,21 @@ class _ChunkTable:
         return cls(heads, y, quadratic_forms(linear, forms, heads, y), gains, weights)
 
     def best_feet(self, place: int, posted: Single) -> tuple[int, int]:
-        """The feet of the highest score; `posted` (n, d, j) are the columns of the queries since the table was made.
+        """The feet of the highest score; `posted` (j, d, n) are the columns of the queries since the forms were made.
 
         A column q takes (a_bᵀq)(a_cᵀq) from the form of b and c, and a_bᵀq = y_bᵀ(q_b − q_h).
         """
-        forms, y = self.forms[place], self.y[place]
-        if posted.shape[2]:
-            falls = np.einsum("bi,bij->bj", y, posted - posted[self.heads[place]])
-            forms -= falls @ falls.T
-        scores = variances(forms[None])[0]
+        scores = self.forms[place]
+        if len(posted):
+            relative = posted - posted[:, :, self.heads[place], None]
+            relative *= self.y[place].T
+            falls = relative.sum(axis=1)
+            scores -= falls.T @ falls
+        diagonal = scores.diagonal().copy()
+        scores *= -2
+        scores += diagonal[:, None]
+        scores += diagonal
+        np.maximum(scores, 0, out=scores)
         scores *= self.weights[place]
         scores += 1
         np.divide(self.gains[place], scores, out=scores)
@@ -145,5 +163,5 @@ class _Feet:
         return cls(places, values, float(fisher_weight(f, linear.lapse)[0]))
 
     def product(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The last axis of the array times g."""
-        return array[..., self.places] @ self.values
+        """The gradient gᵀ times the array, over the array's first axis."""
+        return self.values @ array[self.places]

@@ -30,8 +30,10 @@ from salmon.noise import NoiseModel
 
 Single = NDArray[np.float32]
 
-# Entries of one work array of a few heads: it stays in a core's cache.
+# Entries of one work array of a few heads: it stays in a core's cache. Where a single head fills it, a few heads still
+# share each pass over the planes.
 _CHUNK = 1 << 17
+_FEWEST_HEADS = 4
 # The variance of a query whose feet lie on one spot is 0; float32 rounding can make it less.
 _SMALLEST_VARIANCE = 1e-12
 
@@ -57,7 +59,7 @@ class Linearised:
 
     def chunks(self, heads: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """The heads, a few at a time."""
-        step = max(1, _CHUNK // self.n**2)
+        step = max(_FEWEST_HEADS, _CHUNK // self.n**2)
         for start in range(0, len(heads), step):
             yield heads[start : start + step]
 

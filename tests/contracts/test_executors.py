@@ -2,6 +2,7 @@
 
 import operator
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from salmon.errors import SalmonError, StartError
 from salmon.learning import fit
 from salmon.parallel import SerialExecutor
+from salmon.samplers.active import Adaptive
+from salmon.samplers.active.state import random_queries
+from salmon.search import exact_search, information_gain
 
 
 def quotient(first, second):
@@ -95,6 +99,25 @@ def test_a_fit_of_many_answers_is_the_same_everywhere(executor):
     here = fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=4)
     there = fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=4, executor=executor)
     np.testing.assert_allclose(there.coordinates, here.coordinates, rtol=1e-6, atol=1e-6)
+
+
+def test_a_search_finds_the_same_everywhere(executor):
+    generator = np.random.default_rng(1)
+    coordinates, rows = generator.normal(size=(25, 2)), random_queries(25, 200, generator)
+    here, there = exact_search(coordinates, rows, keep=2), exact_search(coordinates, rows, keep=2, executor=executor)
+    np.testing.assert_allclose(there.scores, here.scores, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(information_gain(there.queries, coordinates, rows), here.scores, atol=1e-6)
+
+
+def test_a_round_of_adaptive_is_the_same_everywhere(executor):
+    n = 300
+    generator = np.random.default_rng(2)
+    sampler = Adaptive()
+    state, rows = sampler.start(n, 0), random_queries(n, 2 * n, generator)
+    state = replace(state, coordinates=generator.normal(size=(n, 2)))
+    here, there = (sampler.search(state, rows, rows[:5], 30, each) for each in (None, executor))
+    np.testing.assert_array_equal(there.queries, here.queries)
+    np.testing.assert_allclose(there.scores, here.scores, rtol=1e-4)
 
 
 def test_serial_work_completes_by_falling_priority():

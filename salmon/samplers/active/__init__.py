@@ -88,7 +88,7 @@ ACTIVE: dict[str, type[Adaptive | RankingSampler]] = {
 }
 _NAMED_AFTER_NOISE = ("TSTE", "STE", "CKL", "GNMDS", "SOE")
 # Published experiments set these; they have no meaning where the optimiser needs no tuning.
-_WITHOUT_MEANING = ("random_state", "initial_batch_size", "max_epochs", "n_search")
+_WITHOUT_MEANING = ("random_state", "initial_batch_size", "max_epochs")
 # Where a noise model inside a sampler has another default than the model on its own.
 _SAMPLER_DEFAULTS = {"CKL": {"mu": 1.0}}
 
@@ -97,8 +97,9 @@ def active_sampler(name: str, arguments: Mapping[str, Any] | None = None) -> Act
     """The sampler of this name with the arguments of a spec, in their present or older spelling.
 
     `module` is `noise`; `module__alpha`, `module__mu`, `alpha`, `mu` and `k` are parameters of the noise model,
-    and t-STE with a `k` is its power form. `optimizer`, `optimizer__…`, `random_state`, `initial_batch_size`,
-    `max_epochs` and an `n_search` outside SRR are taken and have no effect.
+    and t-STE with a `k` is its power form. Arguments that are shared by a file's samplers may mean nothing to this one:
+    those of other samplers and of other noise models, `optimizer`, `optimizer__…`, `random_state`,
+    `initial_batch_size` and `max_epochs` are taken and have no effect. A name that no sampler knows is refused.
     """
     if name not in ACTIVE:
         raise SalmonError(f"There is no active sampler {name!r}.", hint=f"Use one of {', '.join(ACTIVE)}.")
@@ -110,11 +111,12 @@ def active_sampler(name: str, arguments: Mapping[str, Any] | None = None) -> Act
     if name in _NAMED_AFTER_NOISE:
         given.setdefault("R", 10)
     parameters = {key: given.pop(spelling) for spelling, key in _noise_parameters(given).items()}
-    known = {field.name for field in fields(sampler)}
-    for key in [key for key in given if key not in known]:
-        if key in _WITHOUT_MEANING or key.startswith("optimizer"):
-            del given[key]
-    unknown = sorted(set(given) - known)
+    known = _arguments_of(sampler)
+    unknown = sorted(
+        key
+        for key in set(given).difference(*map(_arguments_of, ACTIVE.values()), _WITHOUT_MEANING)
+        if not key.startswith("optimizer")
+    )
     if unknown:
         raise SalmonError(
             f"The sampler {name} has no argument {', '.join(unknown)}.", hint=f"It takes {', '.join(sorted(known))}."
@@ -123,7 +125,15 @@ def active_sampler(name: str, arguments: Mapping[str, Any] | None = None) -> Act
         noise = "PowerTSTE"
     if isinstance(noise, str):
         parameters = _SAMPLER_DEFAULTS.get(noise.upper(), {}) | parameters
-    return sampler(noise=noise_model(noise, **parameters), **given)
+        meant = {field.name for field in fields(type(noise_model(noise)))}
+        parameters = {key: value for key, value in parameters.items() if key in meant}
+    return sampler(
+        noise=noise_model(noise, **parameters), **{key: value for key, value in given.items() if key in known}
+    )
+
+
+def _arguments_of(sampler: type[Adaptive | RankingSampler]) -> set[str]:
+    return {field.name for field in fields(sampler)}
 
 
 def _noise_parameters(given: Mapping[str, Any]) -> dict[str, str]:

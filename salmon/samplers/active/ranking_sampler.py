@@ -67,8 +67,10 @@ class RankingSampler(ABC):
         coordinates, loss, converged = self._embedding(state, rows, executor, stop)
         log_posterior = None
         if not self.fresh_posterior:
-            new = log_head_posterior(rows[state.absorbed :], coordinates, self.model)
-            log_posterior = new if state.log_posterior is None else state.log_posterior + new
+            judged = 0 if state.log_posterior is None else state.absorbed
+            log_posterior = log_head_posterior(rows[judged:], coordinates, self.model)
+            if state.log_posterior is not None:
+                log_posterior += state.log_posterior
         return replace(
             state,
             coordinates=coordinates,
