@@ -1,7 +1,7 @@
 """Refits, posteriors and the judgement of embeddings."""
 
 from salmon.learning.accuracy import accuracy, log_loss
-from salmon.learning.laplace import Posterior, laplace
+from salmon.learning.posterior import Posterior, laplace
 from salmon.learning.refit import Fit, fit
 from salmon.learning.triplets import Triplets, check_triplets
 

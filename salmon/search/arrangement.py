@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates
-from salmon.learning.laplace import fisher_weight
+from salmon.learning.posterior import fisher_weight
 from salmon.search.design import (
     Forms,
     Linearised,

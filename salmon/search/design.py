@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates, centre, squared_distances
-from salmon.learning.laplace import fisher_weight
+from salmon.learning.posterior import fisher_weight
 from salmon.noise import NoiseModel
 
 Single = NDArray[np.float32]

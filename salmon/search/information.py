@@ -25,6 +25,8 @@ from salmon.search.heads import head_posterior, remoteness_table
 _BATCH = 1024
 # Entries of each work array of `gains_of_pairs`: 1 MB in float32, near a core's own cache.
 _CHUNK = 1 << 18
+# What one entry of a block costs: six float32 arrays here, and eight bytes where the caller sorts the gains.
+_ENTRY_BYTES = 6 * 4 + 8
 # Beyond these log-odds an answer is certain to twelve digits, and the float32 entropy would be rounding alone.
 _CERTAIN = 30.0
 # A float32 chance nearer 0 or 1 than this is rounding alone.
@@ -97,7 +99,7 @@ def gains_of_pairs(
     """
     n, places = tables.felt.shape
     largest = max(n, places)
-    size = max(1, min(_CHUNK // largest, memory // (5 * 4 * largest), len(first)))
+    size = max(1, min(_CHUNK // largest, memory // (_ENTRY_BYTES * largest), len(first)))
     work = np.empty((3, size, places), dtype=np.float32)
     products = np.empty((2, n, size), dtype=np.float32)
     clip = bool(np.ptp(tables.felt, axis=0).max(initial=0) > _CERTAIN)

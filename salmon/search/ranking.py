@@ -143,7 +143,7 @@ def _better(best: Best, gains: NDArray[np.float32], start: int) -> Best:
         return np.where(wins, score, best[0][:, 0])[:, None], np.where(wins, column + start, best[1][:, 0])[:, None]
     numbers = np.arange(start, start + gains.shape[1])
     if gains.shape[1] > keep:
-        chosen = np.argpartition(-gains, keep - 1, axis=1)[:, :keep]
+        chosen = np.argpartition(gains, -keep, axis=1)[:, -keep:]
         gains, numbers = np.take_along_axis(gains, chosen, axis=1), numbers[chosen]
     return _merge(best, (gains, np.broadcast_to(numbers, gains.shape)))
 

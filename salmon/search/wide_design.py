@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates, Reals
 from salmon.learning import Posterior
-from salmon.learning.laplace import fisher_weight
+from salmon.learning.posterior import fisher_weight
 from salmon.noise import NoiseModel
 from salmon.search.arrangement import Arrangement
 

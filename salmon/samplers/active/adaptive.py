@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates
 from salmon.learning import Posterior, check_triplets, fit, laplace
-from salmon.learning.laplace import LARGEST_FULL
 from salmon.noise import TSTE, NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
 from salmon.records import TrialType
@@ -116,17 +115,18 @@ class Adaptive:
         head; its probability is random_share divided by the number of all queries, whatever was drawn before.
         """
         rows = check_triplets(triplets, state.n)
-        if len(rows) < self.R * state.n:
-            return random_round(state, count)
         waiting = check_triplets(pending, state.n)
-        turns, is_random = self._turns(state, count)
+        if len(rows) < self.R * state.n:
+            return random_round(state, count, len(rows), len(waiting))
+        generator = state.generator(1, len(rows), len(waiting))
+        turns, is_random = self._turns(state.n, count, generator)
         posterior = laplace(state.coordinates, rows, self.model, ridge=self.ridge, pending=waiting)
         if posterior.full:
             linear = linearise(posterior.coordinates, self.model)
             target = _spread_target(linear, posterior, executor)
             arrangement = arrange(linear, posterior.covariance, target, turns, stop=stop)
         else:
-            arrangement = arrange_wide(posterior, self.model, turns, state.generator(2), stop=stop)
+            arrangement = arrange_wide(posterior, self.model, turns, generator, stop=stop)
         done = len(arrangement.queries)
         types: list[TrialType] = ["random" if drawn else "active" for drawn in is_random[:done]]
         chance = self.random_share / number_of_queries(state.n)
@@ -136,7 +136,7 @@ class Adaptive:
             trial_types=tuple(types),
             probabilities=np.where(is_random[:done], chance, 0.0),
             generation=state.generation,
-            exact=state.n * state.d <= LARGEST_FULL,
+            exact=posterior.full,
             complete=arrangement.complete,
         )
 
@@ -157,13 +157,12 @@ class Adaptive:
             executor=executor,
         ).coordinates
 
-    def _turns(self, state: State, count: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    def _turns(self, n: int, count: int, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """(count, 3) turns, feet −1 where they are to be chosen, and which of them are random."""
-        generator = state.generator(1)
-        heads = round_robin(state.n, count, generator)
+        heads = round_robin(n, count, generator)
         is_random = generator.random(count) < self.random_share
         turns = np.stack([heads, np.full(count, -1), np.full(count, -1)], axis=1).astype(np.int32)
-        turns[is_random] = random_queries(state.n, int(is_random.sum()), generator)
+        turns[is_random] = random_queries(n, int(is_random.sum()), generator)
         return turns, is_random
 
 

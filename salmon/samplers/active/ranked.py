@@ -110,8 +110,8 @@ class SRR(RankingSampler):
         stop: Callable[[], bool] | None,
     ) -> Round:
         """`count` queries; a query that is waiting may be drawn again."""
-        del waiting, executor  # one head at a time is too little to send anywhere
-        generator = state.generator(1)
+        del executor  # one head at a time is too little to send anywhere
+        generator = state.generator(1, len(rows), len(waiting))
         queries, scores = np.empty((count, 3), dtype=np.int32), np.empty(count)
         for turn in range(count):
             if stop is not None and stop():
@@ -134,8 +134,11 @@ def _round_of_heads(
     executor: Executor | None,
     stop: Callable[[], bool] | None,
 ) -> Round:
-    """Heads in turn; each takes one of its `n_top` best queries that are neither pending nor taken in this round."""
-    generator = state.generator(1)
+    """Heads in turn; each takes one of its `n_top` best queries that are neither pending nor taken in this round.
+
+    A head of which all queries are taken loses its turn.
+    """
+    generator = state.generator(1, len(rows), len(waiting))
     heads = round_robin(state.n, count, generator)
     crowded = int(np.bincount(waiting[:, 0], minlength=state.n).max(initial=0))
     best = sampler.ranked(state, rows, -(-count // state.n) + n_top - 1 + crowded, executor, stop)

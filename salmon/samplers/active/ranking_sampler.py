@@ -93,7 +93,7 @@ class RankingSampler(ABC):
         """`count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
         rows, waiting = check_triplets(triplets, state.n), check_triplets(pending, state.n)
         if len(rows) < self.R * state.n:
-            return random_round(state, count)
+            return random_round(state, count, len(rows), len(waiting))
         return self.choose(state, rows, waiting, count, executor, stop)
 
     @abstractmethod

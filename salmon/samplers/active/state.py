@@ -36,9 +36,13 @@ class State:
         """How many dimensions the embedding has."""
         return self.coordinates.shape[1]
 
-    def generator(self, *purpose: int) -> np.random.Generator:
-        """Random numbers that depend on the seed, the generation and the answers absorbed, and on nothing else."""
-        return np.random.default_rng([self.seed, self.generation, self.absorbed, *purpose])
+    def generator(self, *occasion: int) -> np.random.Generator:
+        """Random numbers that depend on the seed, the generation, the answers absorbed and the occasion, on nothing else.
+
+        What makes two rounds differ (answers in, queries pending) belongs to the occasion: without it a second round
+        from the same state would draw the same random queries again.
+        """
+        return np.random.default_rng([self.seed, self.generation, self.absorbed, *occasion])
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,9 @@ def round_robin(n: int, count: int, generator: np.random.Generator) -> NDArray[n
     )
 
 
-def random_round(state: State, count: int) -> Round:
-    """A round of random queries only, flagged as such."""
-    queries = random_queries(state.n, count, state.generator(0))
+def random_round(state: State, count: int, answers: int = 0, pending: int = 0) -> Round:
+    """A round of random queries only, flagged as such: other ones for every number of answers and of pending queries."""
+    queries = random_queries(state.n, count, state.generator(0, answers, pending))
     return Round(
         queries=queries,
         scores=np.zeros(count),

@@ -48,6 +48,20 @@ def test_the_same_answers_and_seed_give_the_same_queries(name):
     assert rounds[0].trial_types == rounds[1].trial_types
 
 
+@pytest.mark.parametrize("m", [5, 200])
+def test_a_second_round_from_the_same_state_draws_other_random_queries(m):
+    sampler = Adaptive(random_share=0.5)
+    state, rows = learned(sampler, m=m)
+    first = sampler.search(state, rows, NOTHING, 40)
+    second = sampler.search(state, rows, first.queries, 40)
+
+    def drawn(asked):
+        return {tuple(q) for q, kind in zip(asked.queries.tolist(), asked.trial_types, strict=True) if kind == "random"}
+
+    assert len(drawn(first)) > 10
+    assert len(drawn(first) & drawn(second)) < len(drawn(first)) / 3
+
+
 @every_sampler
 def test_every_query_can_be_asked_and_carries_its_generation(name):
     sampler = active_sampler(name)

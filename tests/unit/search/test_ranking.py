@@ -1,5 +1,7 @@
 """Searches keep to their memory, can be cut short, spread over workers, and say when they did not see everything."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,19 @@ def test_the_size_of_the_blocks_changes_nothing(world):
     np.testing.assert_allclose(small.scores, whole.scores, atol=1e-6)
     same = [tuple(a) == tuple(b) for a, b in zip(small.queries.tolist(), whole.queries.tolist(), strict=True)]
     assert np.mean(same) > 0.95
+
+
+@pytest.mark.parametrize("keep", [1, 5])
+def test_a_search_keeps_to_its_memory(keep):
+    n, memory = 120, 400_000
+    coordinates, rows = np.random.default_rng(0).normal(size=(n, 2)), drawn(n, 300, 0)
+    tables, first, second, _ = ranking._prepare(coordinates, rows, TSTE(), 0, None)
+    tracemalloc.start()
+    ranking._best_of_pairs(tables, first, second, keep, memory)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Besides the work arrays there are the best so far, and the same number again from each block.
+    assert peak < memory + 200 * n * keep
 
 
 def test_workers_find_what_one_finds(world):
