@@ -1,6 +1,7 @@
 # make serve   everything on this machine: http://localhost:8421
 # make test    everything the tests need, then all of them
 # make check   formatting, lint, types, layers, templates
+# make pictures   take the screenshots of docs/ again
 # make bench   measurements (minutes to hours): figures and JSON in benchmarks/results
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ PORT ?= 8421
 DATA ?= salmon-data
 export PYTHON
 
-.PHONY: serve test check bench lock clean
+.PHONY: serve test check bench pictures lock clean
 
 serve:
 	@requirements/install serve
@@ -34,6 +35,10 @@ bench:
 	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/refit.py
 	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/round.py
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.efficiency --quick
+
+pictures:
+	@requirements/install test
+	SALMON_PICTURES=1 .venv/bin/python -m pytest -q tests/browser
 
 lock:
 	@requirements/install test

@@ -14,7 +14,7 @@ from salmon.wire import REQUESTS, Heartbeat
 log = logging.getLogger("salmon.backend")
 
 #: How long to sleep in Redis when nothing happens; a new entry wakes at once.
-SLEEP_MS = 5000
+SLEEP_MS = 1000
 #: The pause after the store did not answer.
 RETRY_SECONDS = 1.0
 

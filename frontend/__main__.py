@@ -69,10 +69,10 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     host = "localhost" if settings.host in {"127.0.0.1", "0.0.0.0", "::", "::1"} else settings.host  # noqa: S104
     address = settings.public_url.rstrip("/") or f"http://{host}:{port}"
     if await store.accounts.exist():
-        leash.announce(address)
+        leash.announce(f"{port} {address}")
     else:
         invitation = Signer(settings.secret).first_invitation()
-        leash.announce(f"{address} {address}/console/welcome?invitation={invitation}")
+        leash.announce(f"{port} {address} {address}/console/welcome?invitation={invitation}")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from frontend import accounts, errors, experimenters, exports, health, participants
@@ -18,6 +19,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon import __version__
 from salmon.errors import SalmonError
+from salmon.spec.manifest import MEDIA_TYPES
 
 #: Files are stored under the hash of their content, so what an address shows never changes.
 _IMMUTABLE = {
@@ -53,11 +55,16 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
 
 
 async def _media(name: str, context: WithContext) -> Response:
-    """A target's file."""
-    path = context.media.path(name)
-    if path is None:
-        raise errors.NotFoundError(f"There is no file {name!r} here.", hint="Reload the page.")
-    return FileResponse(path, headers=_IMMUTABLE)
+    """A target's file; from this machine where it lies here, otherwise read through from where it is kept."""
+    try:
+        path = context.media.path(name)
+        if path is not None:
+            return FileResponse(path, headers=_IMMUTABLE)
+        content = await asyncio.to_thread(context.media.open, name)
+    except FileNotFoundError:
+        raise errors.NotFoundError(f"There is no file {name!r} here.", hint="Reload the page.") from None
+    kind = MEDIA_TYPES[name.rpartition(".")[2]]
+    return StreamingResponse(content, media_type=kind, headers=_IMMUTABLE)
 
 
 async def _front_door() -> Response:

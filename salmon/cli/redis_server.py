@@ -16,8 +16,8 @@ from salmon.cli.supervisor import Program
 from salmon.errors import StartError
 from salmon.wire import access_list
 
-#: What both Valkey and Redis print once the data is loaded and commands are taken.
-READY = "Ready to accept connections"
+#: What Valkey ("Ready to …") and Redis on a socket alone ("now ready to …") print once the data is loaded.
+READY = "eady to accept connections"
 
 
 def find_server() -> Path:

@@ -44,7 +44,11 @@ def serve(
                 supervisor.start(program)
                 if supervisor.stopping:
                     return
-            _say_where(directory, supervisor.announced("frontend") or "")
+            port_taken, address, *invitation = (supervisor.announced("frontend") or "").split(" ")
+            # Should it die, it comes back where participants' pages look for it, also when the port was a free one.
+            supervisor.amend("frontend", {"SALMON_PORT": port_taken})
+            (directory.running / "address").write_text(address)
+            _say_where(address, " ".join(invitation))
             supervisor.watch()
         finally:
             supervisor.shut_down()
@@ -83,9 +87,7 @@ def _log_style() -> logs.Style:
     return "json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text"
 
 
-def _say_where(directory: DataDirectory, announced: str) -> None:
-    address, _, invitation = announced.partition(" ")
-    (directory.running / "address").write_text(address)
+def _say_where(address: str, invitation: str) -> None:
     lines = [f"Salmon is running at {address} (Ctrl-C stops it)."]
     if invitation:
         lines += [

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from salmon.cli.leash import SUPERVISED
@@ -105,6 +105,11 @@ class Supervisor:
     def announced(self, name: str) -> str | None:
         """What a program said when it became ready, or None if it has not yet."""
         return self._children[name].announced
+
+    def amend(self, name: str, environment: Mapping[str, str]) -> None:
+        """Start a program with other variables the next time it has to be started."""
+        child = self._children[name]
+        child.program = replace(child.program, environment={**child.program.environment, **environment})
 
     def watch(self) -> None:
         """Keep everything running until `stop` is called (from a signal handler, say)."""

@@ -1,0 +1,116 @@
+"""An experiment with pictures, from launch to CSV, as a participant and an experimenter live it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.program import Program
+
+pytestmark = pytest.mark.browser
+
+SPEC = """
+html:
+  title: Shapes
+  instructions: Which of the two lower shapes is more like the upper one?
+  max_queries: 10
+samplers:
+  Random: {}
+"""
+
+
+def responses(program: Program, slug: str, login: tuple[str, str]) -> list[dict[str, str]]:
+    reply = httpx.get(f"{program.address}/api/experiments/{slug}/exports/responses.csv", auth=login)
+    reply.raise_for_status()
+    return list(csv.DictReader(io.StringIO(reply.text)))
+
+
+def test_ten_answers_by_keyboard_and_mouse_are_exactly_the_ten_rows_of_the_csv(
+    program: Program, page: Page, tmp_path: Path, examples: Path, pictures: Path
+) -> None:
+    spec = tmp_path / "shapes.yaml"
+    spec.write_text(SPEC)
+    address = program.launch(spec, "--targets", str(examples / "shapes" / "targets.zip"))
+    login = program.add_user()
+    asked: list[dict[str, object]] = []
+    page.on(
+        "response",
+        lambda response: asked.append(response.json()) if response.url.endswith("/query") and response.ok else None,
+    )
+    page.goto(f"{address}?puid=first-participant")
+
+    chosen: list[str] = []
+    for number in range(10):
+        expect(page.locator("#num-queries")).to_have_text(f"{number} / 10")
+        expect(page.locator("#trial:not(.blank) #q-head img")).to_be_visible()
+        if number == 3:
+            page.screenshot(path=pictures / "participant-page.png")
+        page.wait_for_timeout(250)  # the page takes no answer before 200 ms, as nobody sees anything sooner
+        side = "left" if number % 3 else "right"
+        if number % 2:
+            page.keyboard.press("ArrowLeft" if side == "left" else "ArrowRight")
+        else:
+            page.locator(f"#q-{side}").click()
+        chosen.append(side)
+
+    expect(page.locator("#message")).to_contain_text("Participant ID: first-participant")
+    rows = responses(program, "shapes", login)
+    queries = [query for query in asked if "token" in query]
+    assert len(rows) == 10
+    for row, query, side in zip(rows, queries, chosen, strict=True):
+        assert [int(row[name]) for name in ("head", "left", "right")] == [
+            query[name] for name in ("head", "left", "right")
+        ]
+        assert int(row["winner"]) == query[side]
+        assert row["puid"] == "first-participant"
+        assert row["winner_filename"].endswith((".png", ".svg"))
+        assert 0.2 <= float(row["response_time"]) < 60
+    assert [row["puid_num_responses"] for row in rows] == [str(number) for number in range(1, 11)]
+    assert [row["input"] for row in rows] == ["mouse", "key"] * 5
+
+
+def test_a_reload_in_the_middle_goes_on_where_it_was(program: Program, page: Page, examples: Path) -> None:
+    address = program.launch(examples / "colors" / "experiment.yaml", "--name", "reloaded")
+    page.goto(address)
+    for number in range(2):
+        expect(page.locator("#num-queries")).to_have_text(f"{number} / 40")
+        expect(page.locator("#trial:not(.blank)")).to_be_visible()
+        page.wait_for_timeout(250)
+        page.keyboard.press("ArrowLeft")
+    expect(page.locator("#num-queries")).to_have_text("2 / 40")
+    code = page.locator("#puid").text_content()
+    page.reload()
+    expect(page.locator("#num-queries")).to_have_text("2 / 40")
+    assert page.locator("#puid").text_content() == code
+
+
+def test_the_first_link_makes_the_owner_and_the_owner_uploads_an_experiment(
+    page: Page, tmp_path: Path, examples: Path
+) -> None:
+    program = Program(tmp_path / "data").start()
+    try:
+        page.goto(f"{program.address}/console/welcome?invitation={program.invitation}")
+        page.get_by_label("Name").fill("olga")
+        page.get_by_label("Password").fill("a long password")
+        page.get_by_role("button", name="Make the account").click()
+        expect(page.get_by_role("heading", name="Experiments", exact=True)).to_be_visible()
+
+        bad = tmp_path / "bad.yaml"
+        bad.write_text("targets: [a, b, c]\nsampler: {Random: {}}\n")
+        page.get_by_label("Experiment (YAML)").set_input_files(bad)
+        page.get_by_role("button", name="Check and open").click()
+        expect(page.get_by_role("alert")).to_contain_text("samplers")
+        expect(page.get_by_role("alert")).to_contain_text("bad.yaml:2:1")
+
+        page.get_by_label("Experiment (YAML)").set_input_files(examples / "colors" / "experiment.yaml")
+        page.get_by_role("button", name="Check and open").click()
+        expect(page.get_by_role("row").nth(1)).to_contain_text("open")
+        page.get_by_role("row").nth(1).get_by_role("link").first.click()
+        expect(page.locator("#trial")).to_be_visible()
+    finally:
+        assert program.stop() == 0

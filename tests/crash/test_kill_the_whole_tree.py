@@ -1,0 +1,163 @@
+"""kill -9 of everything, at every step of a participant's way: what was acknowledged is there, once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.program import Program, poll
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.fixture
+def crashing(tmp_path: Path) -> Iterator[Program]:
+    """The real program, to be killed and started again."""
+    started = Program(tmp_path / "data").start()
+    yield started
+    assert started.stop() == 0
+
+
+def revived(program: Program) -> Program:
+    program.kill()
+    return program.start()
+
+
+def arrive(program: Program, slug: str, puid: str) -> dict[str, str]:
+    body = {"parameters": {"puid": puid}}
+    reply = httpx.post(f"{program.address}/e/{slug}/arrive", json=body).raise_for_status().json()
+    return {"X-Salmon-Session": reply["session"]}
+
+
+def query(program: Program, slug: str, session: dict[str, str]) -> dict[str, Any]:
+    return httpx.get(f"{program.address}/e/{slug}/query", headers=session).raise_for_status().json()
+
+
+def answer(program: Program, slug: str, served: dict[str, Any]) -> dict[str, Any]:
+    body = {"token": served["token"], "winner": served["left"], "rt_ms": 700, "input": "script"}
+    reply = httpx.post(f"{program.address}/e/{slug}/answers", json=body).raise_for_status()
+    return reply.json()["results"][0]
+
+
+def rows(program: Program, slug: str, login: tuple[str, str]) -> list[dict[str, str]]:
+    reply = httpx.get(f"{program.address}/api/experiments/{slug}/exports/responses.csv", auth=login)
+    return list(csv.DictReader(io.StringIO(reply.raise_for_status().text)))
+
+
+def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(crashing: Program, examples: Path) -> None:
+    crashing.launch(examples / "shapes" / "experiment.yaml")
+    login = crashing.add_user()
+    revived(crashing)  # after the launch and the account
+    session = arrive(crashing, "shapes", "survivor")
+    revived(crashing)  # after the arrival: its session is still good
+    first = query(crashing, "shapes", session)
+    revived(crashing)  # after a query was served: its token can still be answered
+    assert answer(crashing, "shapes", first) | {"token": ""} == {
+        "token": "",
+        "recorded": True,
+        "duplicate": False,
+        "count": 1,
+    }
+    revived(crashing)  # after an answer was acknowledged: sending it again records nothing
+    assert answer(crashing, "shapes", first) | {"token": ""} == {
+        "token": "",
+        "recorded": False,
+        "duplicate": True,
+        "count": 1,
+    }
+    second = query(crashing, "shapes", session)
+    assert second["trial"] == 2
+    answer(crashing, "shapes", second)
+    revived(crashing)  # before the end
+    finish = httpx.post(f"{crashing.address}/e/shapes/finish", json={"given": 2}, headers=session).json()
+    assert (finish["stored"], finish["complete"]) == (2, True)
+    revived(crashing)  # after the end
+    written = rows(crashing, "shapes", login)
+    assert [(int(row["head"]), int(row["winner"])) for row in written] == [
+        (served["head"], served["left"]) for served in (first, second)
+    ]
+    media = httpx.get(f"{crashing.address}/e/shapes/arrive", headers=session)
+    assert media.status_code == 405  # the page is there, and takes what it always took
+    session_again = arrive(crashing, "shapes", "survivor")
+    assert query(crashing, "shapes", session_again)["trial"] == 3
+
+
+def test_of_answers_in_flight_during_a_crash_every_acknowledged_one_is_there_once(
+    crashing: Program, examples: Path
+) -> None:
+    crashing.launch(examples / "colors" / "experiment.yaml")
+    login = crashing.add_user()
+    acknowledged: list[int] = []
+    enough = threading.Event()
+
+    def participant(number: int) -> None:
+        session = arrive(crashing, "colors", f"p{number}")
+        while True:
+            try:
+                served = query(crashing, "colors", session)
+                result = answer(crashing, "colors", served)
+            except (httpx.TransportError, httpx.HTTPStatusError):
+                return
+            if "token" not in served:
+                return
+            assert result["recorded"]
+            acknowledged.append(hash((number, served["trial"])))
+            if len(acknowledged) >= 60:
+                enough.set()
+
+    threads = [threading.Thread(target=participant, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    assert enough.wait(60)
+    crashing.kill()
+    for thread in threads:
+        thread.join(30)
+    crashing.start()
+    written = [hash((int(row["puid"][1:]), int(row["trial_index"]))) for row in rows(crashing, "colors", login)]
+    assert len(written) == len(set(written))
+    assert set(acknowledged) <= set(written)
+    assert len(written) <= len(acknowledged) + len(threads)  # at most one unacknowledged answer each was on its way
+
+
+def test_a_second_server_on_the_same_data_refuses_with_a_sentence(crashing: Program) -> None:
+    done = crashing.run("serve", "--port", "0")
+    assert done.returncode == 1
+    assert "is in use by another Salmon" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert httpx.get(f"{crashing.address}/healthz").status_code == 200
+
+
+def test_a_killed_supervisor_takes_its_children_along_and_the_next_one_takes_over(
+    crashing: Program, examples: Path
+) -> None:
+    crashing.launch(examples / "colors" / "experiment.yaml")
+    children = crashing.tree()[1:]
+    crashing.kill_supervisor()
+    web = [child for child in children if "server.conf" not in " ".join(child.cmdline())]
+    _, alive = psutil.wait_procs(web, timeout=15)
+    assert not alive
+    crashing.start()
+    assert httpx.get(f"{crashing.address}/e/colors/").status_code == 200
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("name", ["redis", "frontend", "backend"])
+def test_a_program_that_dies_is_started_again(crashing: Program, examples: Path, name: str) -> None:
+    crashing.launch(examples / "colors" / "experiment.yaml")
+    crashing.wait_until_ready()
+    session = arrive(crashing, "colors", "patient")
+    served = query(crashing, "colors", session)
+    killed = crashing.child(name)
+    killed.kill()
+    poll(lambda: crashing.child(name).pid != killed.pid, f"{name} to be started again")
+    poll(lambda: httpx.get(f"{crashing.address}/readyz").status_code == 200, "the program to be ready again")
+    assert answer(crashing, "colors", served)["recorded"]
+    assert any("program died" in line and name in line for line in crashing.log)
