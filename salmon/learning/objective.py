@@ -15,8 +15,8 @@ from salmon.parallel import Executor, SerialExecutor
 
 # A block's arrays stay in a core's cache.
 _BLOCK = 1 << 15
-# Below this many answers a cluster takes longer to answer than one core to count.
-_WORTH_SENDING = 1 << 17
+# Below this many answers one core counts sooner (25 ms for a million) than a cluster's messages come back (10 ms).
+_WORTH_SENDING = 1 << 20
 
 Indices = NDArray[np.int32]
 

@@ -67,9 +67,12 @@ def fit(
 
     by L-BFGS (Liu and Nocedal 1989) from a warm `start`, the spectral start and random ones. `n_starts` counts the
     starts besides `start`; None chooses: none after a warm start with at least ten answers a target, two where answers
-    are fewer, the more promising of two above 200,000 answers. In one dimension targets cannot pass each other, so
-    three dimensions are fitted first and their widest axis is polished, after a warm start too. `callback(coordinates, objective)` sees every
-    iteration; `tolerance` is the relative fall of the objective below which an iteration is the last; `stop` is asked after each and cuts the fit short, with the best coordinates so far.
+    are fewer; above 200,000 answers only the most promising start is followed. In one dimension targets cannot pass
+    each other, so three dimensions are fitted first and their widest axis is polished, beside a warm start too.
+
+    `tolerance` is the relative fall of the objective below which an iteration is the last, `max_iter` the most
+    iterations of each start. `callback(coordinates, objective)` sees every iteration; `stop` is asked after each and
+    cuts the fit short, with the best coordinates so far.
     """
     rows = check_triplets(triplets, n)
     model = noise_model(noise, lapse=lapse)

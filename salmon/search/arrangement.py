@@ -18,7 +18,7 @@ from salmon.search.design import (
     variances,
 )
 
-# K = ΣMΣ is worked out anew this many times while every head has one turn.
+# K = ΣMΣ is brought up to date this many times while every head has one turn.
 _REFRESHES = 10
 
 

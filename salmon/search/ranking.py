@@ -20,6 +20,8 @@ from salmon.search.information import HeadTables, gains_of_pairs
 LARGEST_EXACT = 1_000
 # Operations of a full pass at that size: what the cheaper mode may spend as well.
 _BUDGET = 2 * LARGEST_EXACT**4
+# Below this many targets one core has searched before a cluster's messages come back.
+_WORTH_SENDING = 200
 # Pieces a worker: some end early, and a newer answer cuts short what has not begun.
 _PIECES = 4
 
@@ -65,7 +67,7 @@ def exact_search(
     rows = check_triplets(triplets, len(placed))
     model = noise_model(noise, lapse=lapse)
     tables, first, second, exact = _prepare(placed, rows, model, seed, log_posterior)
-    if executor is None or executor.workers == 1:
+    if executor is None or executor.workers == 1 or len(placed) < _WORTH_SENDING:
         best, done = _best_of_pairs(tables, first, second, keep, memory, stop)
     else:
         best, done = _spread(executor, tables, first, second, keep, memory, stop)

@@ -121,7 +121,7 @@ def active_sampler(name: str, arguments: Mapping[str, Any] | None = None) -> Act
         raise SalmonError(
             f"The sampler {name} has no argument {', '.join(unknown)}.", hint=f"It takes {', '.join(sorted(known))}."
         )
-    if noise == "TSTE" and "k" in parameters:
+    if isinstance(noise, str) and noise.upper() == "TSTE" and "k" in parameters:
         noise = "PowerTSTE"
     if isinstance(noise, str):
         parameters = _SAMPLER_DEFAULTS.get(noise.upper(), {}) | parameters

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -170,4 +170,7 @@ def _spread_target(linear: Linearised, posterior: Posterior, executor: Executor 
     if executor is None or executor.workers == 1 or linear.n < _WORTH_SENDING:
         return design_target(linear, posterior.covariance)
     parts = np.array_split(np.arange(linear.n), executor.workers)
-    return sum(executor.map(partial(design_target, linear, posterior.covariance), parts), np.zeros(()))
+    # Scattered: the covariance is too large to be sent along with every piece of work.
+    shared = executor.scatter(linear), executor.scatter(posterior.covariance)
+    targets = executor.map(design_target, *(repeat(handle, len(parts)) for handle in shared), parts)
+    return sum(targets, np.zeros(()))

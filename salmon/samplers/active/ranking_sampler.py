@@ -139,9 +139,9 @@ class RankingSampler(ABC):
         self, state: State, rows: Triplets, executor: Executor | None, stop: Callable[[], bool] | None
     ) -> tuple[Coordinates, float, bool]:
         if self.ridge == 0:
-            coordinates = adadelta(
-                state.coordinates, rows, self.model, epochs=_epochs(len(rows), state.n, state.d), seed=state.seed
-            )
+            epochs = _epochs(len(rows), state.n, state.d)
+            batches = state.seed + state.generation
+            coordinates = adadelta(state.coordinates, rows, self.model, epochs=epochs, seed=batches)
             return coordinates, log_loss(coordinates, rows, noise=self.model), False
         found = fit(
             rows,

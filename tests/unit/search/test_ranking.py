@@ -47,14 +47,16 @@ def test_a_search_keeps_to_its_memory(keep):
     assert peak < memory + 200 * n * keep
 
 
-def test_workers_find_what_one_finds(world):
+def test_workers_find_what_one_finds(world, monkeypatch):
+    monkeypatch.setattr(ranking, "_WORTH_SENDING", 1)
     here, there = exact_search(*world, keep=2), exact_search(*world, keep=2, executor=ThreeWorkers())
     np.testing.assert_allclose(there.scores, here.scores, atol=1e-6)
     np.testing.assert_allclose(information_gain(there.queries, *world), here.scores, atol=1e-6)
     assert there.complete
 
 
-def test_a_search_that_is_cut_short_returns_what_it_has(world):
+def test_a_search_that_is_cut_short_returns_what_it_has(world, monkeypatch):
+    monkeypatch.setattr(ranking, "_WORTH_SENDING", 1)
     looks = []
 
     def stop():
