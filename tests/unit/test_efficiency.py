@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.efficiency.__main__ import main
+from benchmarks.efficiency.__main__ import QUICK, QUICK_ROUNDS, QUICK_SEEDS, main
 from benchmarks.efficiency.contenders import CONTENDERS, PRIORITIES, SEARCHES, contender
 from benchmarks.efficiency.levels import Curves, answers_needed, needed_with_error, paired_ratio
 from benchmarks.efficiency.protocol import Simulated, run, setting
@@ -16,20 +16,21 @@ from salmon.formats import read_answers
 from salmon.simulate import egg_world, stream
 
 
-def test_adaptive_reaches_80_percent_in_fewer_answers_than_random():
-    made, seeds = setting("eggs", 30), range(8)
-    curves = {}
-    for name in ("Random", "Adaptive"):
-        values = [
-            run(Simulated(made.make(seed), seed), contender(name, made.d), seed, judged_by=made.judged_by, rounds=24)[
-                "accuracy"
-            ]
-            for seed in seeds
-        ]
-        curves[name] = Curves(np.arange(1.0, 25.0), np.array(values), tuple(seeds))
+def test_adaptive_reaches_80_percent_in_fewer_answers_than_random(tmp_path, capsys):
+    path = tmp_path / "runs.jsonl"
+    main(["--quick", "--output", str(path)])
+    records = Records(path)
+    curves = {
+        name: records.curves("accuracy", [task("eggs", 30, name, seed, QUICK_ROUNDS) for seed in range(QUICK_SEEDS)])
+        for name in QUICK
+    }
     ratio, _, high = paired_ratio(curves["Adaptive"], curves["Random"], 0.80)
     assert ratio < 0.85
     assert high < 1.1
+    assert (
+        f"| Adaptive | {answers_needed(curves['Adaptive'].answers, curves['Adaptive'].values.mean(axis=0), 0.75):.1f}"
+        in (capsys.readouterr().out)
+    )
 
 
 @pytest.mark.parametrize("name", [*CONTENDERS, *SEARCHES, *PRIORITIES])
