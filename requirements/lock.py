@@ -1,4 +1,4 @@
-"""Writes serve.txt and test.txt anew: every package pinned, every file of each version by its hash.
+"""Writes serve.txt, test.txt and frontend.txt anew: every package pinned, every file of each version by its hash.
 
 Run by a developer after a change of dependencies: `make lock`. torch is left out: its CPU build differs by platform and
 carries no hash here (torch.txt pins its version).
@@ -18,10 +18,10 @@ OPTIONS = ("--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--c
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)")
 
 
-def compile_pins(output: Path, *arguments: str) -> list[str]:
-    """The lines `name==version` that satisfy pyproject.toml."""
+def compile_pins(output: Path, source: str, *arguments: str) -> list[str]:
+    """The lines `name==version` that satisfy a source of requirements."""
     command = (sys.executable, "-m", "piptools", "compile", "-q", *OPTIONS, "--no-emit-options", "--no-header")
-    command += ("--no-annotate", "--allow-unsafe", *arguments, "--output-file", str(output), "pyproject.toml")
+    command += ("--no-annotate", "--allow-unsafe", *arguments, "--output-file", str(output), source)
     subprocess.run(command, check=True, cwd=HERE.parent)
     return [
         line.strip()
@@ -43,9 +43,9 @@ def hashes_of(pin: str) -> list[str]:
     return sorted(set(file.findall(page)))
 
 
-def lock(output: Path, *arguments: str) -> None:
+def lock(output: Path, *arguments: str, source: str = "pyproject.toml") -> None:
     """Write one lock file."""
-    pins = compile_pins(output, *arguments)
+    pins = compile_pins(output, source, *arguments)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(hashes_of, pins))
     if missing := [pin for pin, hashes in zip(pins, found, strict=True) if not hashes]:
@@ -60,3 +60,4 @@ def lock(output: Path, *arguments: str) -> None:
 if __name__ == "__main__":
     lock(HERE / "serve.txt", "--extra", "build")
     lock(HERE / "test.txt", "--extra", "build", "--extra", "test", "--constraint", str(HERE / "serve.txt"))
+    lock(HERE / "frontend.txt", "--constraint", str(HERE / "serve.txt"), source=str(HERE / "frontend.in"))

@@ -49,6 +49,7 @@ class Program:
 class _Child:
     program: Program
     process: subprocess.Popen[bytes]
+    reader: threading.Thread
     started: float
     deaths: int = 0
     announced: str | None = None
@@ -138,6 +139,7 @@ class Supervisor:
                     log.warning("program killed", extra=fields(program=name, after_seconds=STOP_SECONDS))
                     child.process.kill()
                     child.process.wait()
+            child.reader.join(STOP_SECONDS)
             (self.running / f"{name}.pid").unlink(missing_ok=True)
 
     def _spawn(self, program: Program, deaths: int) -> _Child:
@@ -150,13 +152,15 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the rest in order
         )
         (self.running / f"{program.name}.pid").write_text(f"{process.pid}\n{' '.join(program.command)}")
-        threading.Thread(target=self._read, args=(program.name, process), daemon=True).start()
-        return _Child(program=program, process=process, started=time.monotonic(), deaths=deaths)
+        reader = threading.Thread(target=self._read, args=(program.name, process), daemon=True)
+        reader.start()
+        return _Child(program, process, reader, started=time.monotonic(), deaths=deaths)
 
     def _read(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is not None:
-            for line in process.stdout:
-                self._events.put(_Event(name, process.pid, line.decode(errors="replace").rstrip()))
+        if process.stdout is not None and process.stdin is not None:
+            with process.stdin, process.stdout as output:
+                for line in output:
+                    self._events.put(_Event(name, process.pid, line.decode(errors="replace").rstrip()))
         process.wait()
         self._events.put(_Event(name, process.pid))
 
