@@ -44,6 +44,7 @@ def main():
     import torch
 
     torch.set_num_threads(1)
+    clock = time.process_time if options.cpu else time.perf_counter
     report = Report(
         "Refits in d = 2, one thread",
         ["answers", "n", "m", "contender", "to_best_s", "total_s", "accuracy", "runs_within"],
@@ -52,26 +53,26 @@ def main():
         if options.data is None:
             report.note("Human answers: skipped, no --data.")
         else:
-            compare(report, "human", *human(options.data), options.repeats, options.patience)
+            compare(report, "human", *human(options.data), options.repeats, options.patience, clock)
         for n in options.sizes:
             if n in SIMULATED:
-                compare(report, "eggs", *eggs(n, SIMULATED[n]), options.repeats, options.patience)
+                compare(report, "eggs", *eggs(n, SIMULATED[n]), options.repeats, options.patience, clock)
             elif n == LARGE[0]:
-                compare(report, "t-STE world", *large(), 1, 10 * options.patience)
-                report.note(alone())
+                compare(report, "t-STE world", *large(), 1, 10 * options.patience, clock)
+                report.note(alone(options.cpu))
     report.write(options.json)
 
 
-def compare(report, answers, n, train, test, repeats, patience):
+def compare(report, answers, n, train, test, repeats, patience, clock):
     runs = {name: [] for name in OURS}
     for repeat in range(repeats):
         for name, noise in OURS.items():
-            runs[name].append(ours(train, n, noise, repeat))
+            runs[name].append(ours(train, n, noise, repeat, clock))
         for name in installed_peers(n):
-            runs.setdefault(f"cblearn {name}", []).append(peer(train, name, repeat))
+            runs.setdefault(f"cblearn {name}", []).append(peer(train, name, repeat, clock))
         # Adadelta takes the longest by far, and its time hardly varies.
         if repeat < 2:
-            runs.setdefault("Adadelta t-STE", []).append(adadelta(train, n, repeat, patience))
+            runs.setdefault("Adadelta t-STE", []).append(adadelta(train, n, repeat, patience, clock))
     judged = {
         name: [[(at, accuracy(placed, test)) for at, placed in trace] for trace in traces]
         for name, traces in runs.items()
@@ -92,19 +93,19 @@ def compare(report, answers, n, train, test, repeats, patience):
         )
 
 
-def ours(train, n, noise, seed):
+def ours(train, n, noise, seed, clock):
     """(seconds, coordinates) after every iteration and at the end."""
     trace = []
-    started = time.perf_counter()
+    started = clock()
     found = fit(
         train,
         n,
         2,
         noise=noise,
         seed=seed,
-        callback=lambda placed, _: trace.append((time.perf_counter() - started, placed.copy())),
+        callback=lambda placed, _: trace.append((clock() - started, placed.copy())),
     )
-    return [*trace, (time.perf_counter() - started, found.coordinates)]
+    return [*trace, (clock() - started, found.coordinates)]
 
 
 def installed_peers(n):
@@ -114,16 +115,16 @@ def installed_peers(n):
     return PEERS if n < LARGE[0] else ("STE",)
 
 
-def peer(train, name, seed):
+def peer(train, name, seed, clock):
     from cblearn import embedding
 
-    started = time.perf_counter()
+    started = clock()
     # Any seed but that of the answers: these estimators start from numbers that a simulation may have drawn as well.
     found = getattr(embedding, name)(2, random_state=1000 + seed).fit(train)
-    return [(time.perf_counter() - started, found.embedding_)]
+    return [(clock() - started, found.embedding_)]
 
 
-def adadelta(train, n, seed, patience):
+def adadelta(train, n, seed, patience, clock):
     """As published experiments fitted, some fifty times looked at."""
     import torch
 
@@ -134,7 +135,7 @@ def adadelta(train, n, seed, patience):
     trace, spent = [], 0.0
     next_look = patience / 200
     while spent < patience:
-        started = time.perf_counter()
+        started = clock()
         batch = rows[generator.choice(len(rows), min(512, len(rows)), replace=False, shuffle=False)]
         head, winner, loser = (coordinates[batch[:, column]] for column in range(3))
         near, far = ((head - winner) ** 2).sum(dim=1), ((head - loser) ** 2).sum(dim=1)
@@ -142,7 +143,7 @@ def adadelta(train, n, seed, patience):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        spent += time.perf_counter() - started
+        spent += clock() - started
         if spent >= next_look:
             trace.append((spent, coordinates.detach().numpy().astype(np.float64)))
             next_look = spent + patience / 200
@@ -183,18 +184,19 @@ def large():
     return n, *parts
 
 
-def alone():
+def alone(cpu):
     """A sentence on the time and the memory of the largest refit in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        taken, peak = pool.apply(largest_refit)
+        taken, peak = pool.apply(largest_refit, (cpu,))
     return f"A million answers about 10,000 targets: {taken:.2f} s, peak memory of the process {peak / 1e6:.0f} MB, answers included."
 
 
-def largest_refit():
+def largest_refit(cpu):
+    clock = time.process_time if cpu else time.perf_counter
     n, train, _ = large()
-    started = time.perf_counter()
+    started = clock()
     fit(train, n, 2)
-    return time.perf_counter() - started, peak_bytes()
+    return clock() - started, peak_bytes()
 
 
 def peak_bytes():
