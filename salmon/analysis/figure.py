@@ -19,8 +19,6 @@ Floats = NDArray[np.float64]
 LARGEST_DRAWN = 4
 _LONGEST_NAME = 28
 _MARK, _ELLIPSE, _INK = "#0072B2", "#56B4E9", "#222222"
-# A name of which more than this is covered is left out: the point stays.
-_ILLEGIBLE = 0.35
 _DPI = 300
 # Half-axes, in standard deviations, of an ellipse that holds two normal variables with 68 %: √(−2 log .32).
 _RADIUS_68 = 1.5096
@@ -115,10 +113,10 @@ def _draw_labels(panel: Any, renderer: Any, shown: Floats, labels: tuple[str, ..
     boxes = [text.get_window_extent(renderer) for text in texts]
     sizes = np.array([(max(1.0, box.width), max(1.0, box.height)) for box in boxes])
     pixels = panel.transData.transform(shown)
-    corners, overlaps = place_labels(np.asarray(pixels, dtype=np.float64), sizes, gap=0.02 * _DPI)
-    for text, place, overlap in zip(texts, panel.transData.inverted().transform(corners), overlaps, strict=True):
+    corners, shown_names = place_labels(np.asarray(pixels, dtype=np.float64), sizes, gap=0.02 * _DPI)
+    for text, place, visible in zip(texts, panel.transData.inverted().transform(corners), shown_names, strict=True):
         text.set_position(place)
-        text.set_visible(bool(overlap < _ILLEGIBLE))
+        text.set_visible(bool(visible))
         text.set_in_layout(False)
 
 

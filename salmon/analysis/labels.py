@@ -9,22 +9,23 @@ Floats = NDArray[np.float64]
 _DIRECTIONS = np.array([(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)], dtype=np.float64)
 # Hiding a point is worse than touching a name.
 _POINT_WEIGHT = 4.0
-# Rings around the point: close by, then a little further out.
-_RINGS = (1.0, 2.2, 3.6)
+# Rings around the point: close by, then a little further out; beyond, nobody knows whose name it is.
+_RINGS = (1.0, 2.0)
+# A name of which more than this is covered cannot be read: it is left out, and its point stays.
+_ILLEGIBLE = 0.25
 
 
-def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, Floats]:
-    """Lower-left corners (n, 2) of names with `sizes` (n, 2) beside `points` (n, 2), all in pixels, and overlaps (n,).
+def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Lower-left corners (n, 2) of names with `sizes` (n, 2) beside `points` (n, 2), all in pixels, and which are shown.
 
     Greedy: the most crowded names choose first, each the place where least of it is covered by names and points placed
-    so far, then everybody chooses once more knowing all others. An overlap is the covered share of a name's area.
+    so far, then everybody chooses once more knowing all others. A name that is covered wherever it stands is left out.
     """
     n = len(points)
     corners = _candidates(points, sizes, gap)
     crowd = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2)) < 6 * gap + sizes.mean()
     chosen = points + gap
     placed = np.zeros(n, dtype=np.bool_)
-    overlaps = np.zeros(n)
     order = np.argsort(-crowd.sum(axis=1), kind="stable")
     for index in (*order, *order):
         others = placed.copy()
@@ -33,8 +34,8 @@ def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, Flo
         covered += _POINT_WEIGHT * _covered(corners[index], sizes[index], points - gap / 2, np.full((n, 2), gap))
         # Among equally free places the earlier direction wins, and the nearer ring.
         best = int(np.argmin(covered + 1e-3 * np.arange(len(covered))))
-        chosen[index], overlaps[index], placed[index] = corners[index, best], covered[best], True
-    return chosen, overlaps
+        chosen[index], placed[index] = corners[index, best], covered[best] < _ILLEGIBLE
+    return chosen, placed
 
 
 def _candidates(points: Floats, sizes: Floats, gap: float) -> Floats:

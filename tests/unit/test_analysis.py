@@ -238,12 +238,24 @@ def test_choices_are_made_on_held_out_answers_and_written_down(answers):
 def test_names_on_a_map_do_not_cover_each_other_where_there_is_room():
     points = np.array([[100.0, 100.0], [108.0, 100.0], [100.0, 108.0], [300.0, 300.0]])
     sizes = np.full((4, 2), [40.0, 12.0])
-    corners, overlaps = place_labels(points, sizes, gap=4.0)
-    assert np.all(overlaps == 0)
+    corners, shown = place_labels(points, sizes, gap=4.0)
+    assert shown.all()
     for i in range(4):
         for j in range(i):
             apart = np.abs(corners[i] - corners[j]) >= sizes[i] - 1e-9
             assert apart.any()
+
+
+def test_names_that_nobody_could_read_are_left_out_and_those_shown_stay_apart():
+    points = np.random.default_rng(0).uniform(0, 120, size=(60, 2))
+    sizes = np.full((60, 2), [50.0, 12.0])
+    corners, shown = place_labels(points, sizes, gap=4.0)
+    assert 3 < shown.sum() < 40
+    low = np.maximum(corners[:, None], corners[None])
+    high = np.minimum(corners[:, None], corners[None]) + sizes
+    common = np.clip(high - low, 0, None).prod(axis=2) / 600
+    np.fill_diagonal(common, 0)
+    assert common[np.ix_(shown, shown)].max() < 0.3
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
