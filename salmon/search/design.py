@@ -34,8 +34,9 @@ Single = NDArray[np.float32]
 # share each pass over the planes.
 _CHUNK = 1 << 17
 _FEWEST_HEADS = 4
-# The variance of a query whose feet lie on one spot is 0; float32 rounding can make it less.
-_SMALLEST_VARIANCE = 1e-12
+# Where both feet lie on the head's spot v and g vanish together, and a query counts next to nothing: √v at most. The
+# weight 1/√v of smaller variances would only magnify the rounding of float32 (to a tenth of M, if v went to 1e-12).
+_SMALLEST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def variances(forms: Single) -> Single:
     out = forms * np.float32(-2)
     out += diagonal[:, :, None]
     out += diagonal[:, None, :]
-    return np.maximum(out, _SMALLEST_VARIANCE, out=out)
+    return np.maximum(out, 0, out=out)
 
 
 def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[Any] | None = None) -> Coordinates:
@@ -178,10 +179,11 @@ def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[An
 
 
 def balance(linear: Linearised, variance: Single, heads: NDArray[Any]) -> Single:
-    """(k, n, n) weights c = exp(−f²/2v)/√v of the queries, 0 where the head is a foot or the feet are one; in place.
+    """(k, n, n) weights c = exp(−f²/2v)/√v of the queries, 0 where the head is a foot or the feet are one.
 
-    Up to a factor √(2π) this is the density of a log-odds of 0: how likely the answer hangs in the balance.
+    `variance` is used up. Up to a factor √(2π) this is the density of a log-odds of 0: how likely the answer hangs in the balance.
     """
+    np.maximum(variance, _SMALLEST_VARIANCE, out=variance)
     f = linear.felt[heads][:, None, :] - linear.felt[heads][:, :, None]
     f *= f
     f /= variance

@@ -111,6 +111,16 @@ def test_a_search_finds_the_same_everywhere(executor, monkeypatch):
     np.testing.assert_allclose(information_gain(there.queries, coordinates, rows), here.scores, atol=1e-6)
 
 
+def test_a_search_can_be_cut_short_everywhere_and_the_executor_goes_on(executor, monkeypatch):
+    monkeypatch.setattr(ranking, "_WORTH_SENDING", 1)
+    generator = np.random.default_rng(1)
+    coordinates, rows = generator.normal(size=(120, 2)), random_queries(120, 200, generator)
+    ranked = exact_search(coordinates, rows, executor=executor, stop=lambda: True)
+    assert not ranked.complete
+    np.testing.assert_allclose(information_gain(ranked.queries, coordinates, rows), ranked.scores, atol=1e-5)
+    assert executor.map(operator.neg, [1]) == [-1]
+
+
 def test_a_round_of_adaptive_is_the_same_everywhere(executor):
     n = 300
     generator = np.random.default_rng(2)

@@ -31,6 +31,19 @@ def test_the_target_is_the_explicit_sum_over_all_queries(model, d):
     np.testing.assert_allclose(target, expected, atol=2e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("spread", [0.0, 1e-4])
+@pytest.mark.parametrize("spot", [(0.0, 0.0), (3.0, 2.0)])
+def test_targets_on_one_spot_leave_the_target_of_the_design_as_it_should_be(spread, spot):
+    generator = np.random.default_rng(0)
+    coordinates = 1.5 * generator.normal(size=(9, 2))
+    coordinates[3:7] = np.array(spot) + spread * generator.normal(size=(4, 2))
+    coordinates = centre(coordinates)
+    covariance = laplace(coordinates, drawn(9, 60, 0), TSTE(lapse=0.05), ridge=1).covariance
+    target = design_target(linearise(coordinates, TSTE(lapse=0.05)), covariance)
+    expected = oracles.design_target(TSTE(lapse=0.05), coordinates, covariance)
+    np.testing.assert_allclose(target, expected, atol=1e-3 * np.abs(expected).max())
+
+
 def test_the_target_of_all_heads_is_the_sum_of_its_parts():
     _, covariance, linear, target = designed(TSTE(), 9, 2, seed=0)
     parts = [design_target(linear, covariance, heads) for heads in np.array_split(np.arange(9), 3)]
