@@ -8,6 +8,7 @@ import sys
 
 from pydantic import ValidationError
 
+from backend.cluster import opener
 from backend.heartbeat import Pulse
 from backend.service import Service
 from backend.settings import Settings
@@ -26,7 +27,7 @@ def main() -> int:
         return 1
     logs.configure("backend", level=settings.log_level, style=settings.log_format)
     leash.hold(os.environ)
-    service = Service(Store(settings.redis_url))
+    service = Service(Store(settings.redis_url), opener(settings.scheduler))
     pulse = Pulse(Store(settings.redis_url), service.report)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda _number, _frame: service.stop())

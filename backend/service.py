@@ -1,87 +1,217 @@
-"""Follows every open experiment: notices new ones, takes their fence, and gives each its turn."""
+"""Follows every open experiment and gives each its turn.
+
+Two things wake it: the streams (new answers, new experiments), read by one thread that sleeps in Redis, and work that is
+done. All decisions are made in one thread, so nothing here needs a lock.
+"""
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
 
-from backend.store import Store
-from salmon.errors import StoreError
+from backend.cluster import Workshop
+from backend.followed import Experiment, open_experiment
+from backend.learner import Piece
+from backend.store import Entries, Followed, Store
+from salmon.errors import SalmonError, StoreError
 from salmon.logs import fields
-from salmon.wire import REQUESTS, Heartbeat
+from salmon.parallel import Executor
+from salmon.wire import REQUESTS, Heartbeat, Keys, decode_answer
 
 log = logging.getLogger("salmon.backend")
 
-#: How long to sleep in Redis when nothing happens; a new entry wakes at once.
+#: How long the reader sleeps in Redis when nothing happens; an entry wakes it at once.
 SLEEP_MS = 1000
 #: The pause after the store did not answer.
 RETRY_SECONDS = 1.0
 
 
-class Service:
-    """The loop of the learning process; one call of `step` is one turn."""
+@dataclass(frozen=True)
+class _Read:
+    """Entries of the streams; the reader waits until they have been taken, so that its cursors are up to date."""
 
-    def __init__(self, store: Store) -> None:
+    entries: dict[str, Entries]
+    taken: threading.Event
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A piece of work has come back."""
+
+    piece: Piece
+    outcome: Any
+    seconds: float
+
+
+class Service:
+    """The loop of the learning process."""
+
+    def __init__(
+        self,
+        store: Store,
+        open_executor: Callable[[], Executor],
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
         self._store = store
-        self._started_ms = time.time_ns() // 1_000_000
-        self._fences: dict[str, int] = {}
-        self._cursor: str | None = None
-        self._stop = threading.Event()
-        self._error = ""
+        self._now_ms = now_ms
+        self._started_ms = now_ms()
+        self._events: queue.SimpleQueue[_Read | _Done | StoreError | None] = queue.SimpleQueue()
+        self._workshop = Workshop(open_executor, self._note_done)
+        self._experiments: dict[str, Experiment] = {}
+        self._unusable: dict[str, str] = {}
+        self._requests = "0"
+        self._reading = 0  # which reader is the present one
+        self._stopping = False
+        self._away = ""
 
     def run(self) -> None:
-        """Follow the experiments until `stop` is called; when the store is away, wait for it."""
-        while not self._stop.is_set():
+        """Follow the experiments until `stop` is called; when the store is away, wait for it and begin anew."""
+        while not self._stopping:
             try:
-                self.step(SLEEP_MS)
-                self._error = ""
+                self.begin()
+                self._away = ""
+                wake = 0.0
+                while not self._stopping:
+                    wake = self.step(wake)
             except StoreError as error:
-                if not self._error:
+                if not self._away:
                     log.error("store away", extra=fields(error=str(error)))
-                self._error = str(error)
-                self._cursor = None
-                self._stop.wait(RETRY_SECONDS)
+                self._away = str(error)
+                self._forget()
+                time.sleep(RETRY_SECONDS)
+        self._forget()
+        self._workshop.close()
 
     def stop(self) -> None:
-        """Return from `run` after this turn."""
-        self._stop.set()
+        """Return from `run` soon; safe inside a signal handler."""
+        self._stopping = True
+        self._events.put(None)
 
-    def step(self, sleep_ms: int) -> None:
-        """Look at the experiments once, then sleep until something is announced."""
-        if self._cursor is None:
-            self._cursor = self._store.last_request()
-            self._follow()
-        found = self._store.wait({REQUESTS: self._cursor}, at_most_ms=sleep_ms)
-        for identifier, _ in found.get(REQUESTS, []):
-            self._cursor = identifier
-        if found:
-            self._follow()
+    def begin(self) -> None:
+        """Take over what is open, and start to read."""
+        self._requests = self._store.last_request()
+        self._follow()
+        self._reading += 1
+        threading.Thread(target=self._read, args=(self._reading,), name="reader", daemon=True).start()
+
+    def step(self, wake: float) -> float:
+        """Take one event, or rest until `wake`; then give every learner its turn. Returns when to wake next."""
+        try:
+            event = self._events.get(timeout=max(0.0, min(wake - time.monotonic(), SLEEP_MS / 1000)))
+        except queue.Empty:
+            event = None
+        match event:
+            case _Read(entries, taken):
+                try:
+                    self._take(entries)
+                finally:
+                    taken.set()
+            case _Done(piece, outcome, seconds):
+                self._take_outcome(piece, outcome, seconds)
+            case StoreError():
+                raise event
+            case None:
+                pass
+        now = time.monotonic()
+        learners = [learner for item in self._experiments.values() for learner in item.learners.values()]
+        return min((learner.turn(now) for learner in learners), default=inf)
 
     def report(self) -> Heartbeat:
         """How this backend is."""
+        learners = [learner for item in list(self._experiments.values()) for learner in list(item.learners.values())]
+        errors = [self._away, *self._unusable.values(), *(learner.error for learner in learners)]
         return Heartbeat(
             started_ms=self._started_ms,
             beat_ms=self._started_ms,
-            experiments=len(self._fences),
-            errors=(self._error,) if self._error else (),
+            experiments=len(self._experiments),
+            learners=len(learners),
+            workers=self._workshop.workers,
+            errors=tuple(error for error in errors if error),
         )
 
     @property
-    def fences(self) -> dict[str, int]:
-        """The number under which this backend may publish, by experiment."""
-        return dict(self._fences)
+    def experiments(self) -> dict[str, Experiment]:
+        """What is followed, by experiment."""
+        return dict(self._experiments)
+
+    def _read(self, number: int) -> None:
+        """The reader's thread: sleeps in Redis and hands over what came, until it fails or another one is present."""
+        while not self._stopping and number == self._reading:
+            cursors = {REQUESTS: self._requests}
+            cursors |= {Keys(e).answers: item.cursor for e, item in list(self._experiments.items())}
+            try:
+                found = self._store.wait(cursors, at_most_ms=SLEEP_MS)
+            except StoreError as error:
+                self._events.put(error)
+                return
+            if found:
+                taken = threading.Event()
+                self._events.put(_Read(found, taken))
+                taken.wait()
+
+    def _take(self, entries: dict[str, Entries]) -> None:
+        announced = entries.pop(REQUESTS, [])
+        if announced:
+            self._requests = announced[-1][0]
+        by_stream = {Keys(e).answers: item for e, item in self._experiments.items()}
+        for stream, page in entries.items():
+            item = by_stream.get(stream)
+            if item is not None:
+                experiment = item.followed.experiment
+                answers = ((i, decode_answer(experiment, entry)) for i, entry in page)
+                item.absorb(answers, live_at=time.monotonic())
+        if announced:
+            self._follow()
+
+    def _take_outcome(self, piece: Piece, outcome: Any, seconds: float) -> None:
+        learner = piece.learner
+        item = self._experiments.get(learner.experiment)
+        if item is None or item.learners.get(learner.name) is not learner:
+            return  # the experiment was closed, revised or taken over while the work was done
+        if isinstance(outcome, Exception):
+            learner.fail(piece.kind, outcome, seconds)
+        else:
+            learner.finish(piece.kind, outcome, seconds)
+
+    def _note_done(self, piece: Piece, outcome: Any, seconds: float) -> None:
+        self._events.put(_Done(piece, outcome, seconds))
 
     def _follow(self) -> None:
-        """Take over what is open and new; let go of what is open no more."""
+        """Take over what is open and new or revised; let go of what is open no more."""
         opened = {item.experiment: item for item in self._store.list_experiments() if item.state == "open"}
-        for experiment in [experiment for experiment in self._fences if experiment not in opened]:
-            del self._fences[experiment]
-            log.info("experiment left", extra=fields(experiment=experiment))
+        for experiment in list(self._experiments):
+            if (
+                experiment not in opened
+                or opened[experiment].revision != self._experiments[experiment].followed.revision
+            ):
+                del self._experiments[experiment]
+                log.info("experiment left", extra=fields(experiment=experiment))
         for experiment, item in opened.items():
-            if experiment not in self._fences:
-                self._fences[experiment] = self._store.take_over(experiment)
-                log.info(
-                    "experiment followed",
-                    extra=fields(experiment=experiment, slug=item.slug, fence=self._fences[experiment]),
-                )
+            if experiment not in self._experiments:
+                self._open(item)
+
+    def _open(self, item: Followed) -> None:
+        try:
+            opened = open_experiment(self._store, item, hand_out=self._workshop.take, now_ms=self._now_ms)
+        except StoreError:
+            raise
+        except SalmonError as error:
+            # One experiment that cannot be learned from must not stop the others.
+            self._unusable[item.experiment] = f"{item.slug}: {error}"
+            log.error("experiment unusable", extra=fields(experiment=item.experiment, slug=item.slug, error=str(error)))
+            return
+        self._unusable.pop(item.experiment, None)
+        self._experiments[item.experiment] = opened
+        if opened.learners:
+            self._workshop.warm_up()
+
+    def _forget(self) -> None:
+        """Drop what is known; the next `begin` replays it from the store."""
+        self._experiments.clear()

@@ -6,15 +6,38 @@ StoreError and the service waits and tries again; nothing is lost, because what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from redis import Redis
 from redis.exceptions import RedisError
 
+from backend.scripts import PUBLISH
 from salmon.errors import StoreError
-from salmon.wire import BACKEND, EXPERIMENTS, REQUESTS, Heartbeat, Keys
+from salmon.records import Answer, Query
+from salmon.wire import (
+    BACKEND,
+    EXPERIMENTS,
+    REQUESTS,
+    Heartbeat,
+    Keys,
+    decode_answer,
+    decode_json,
+    encode_query,
+    request,
+)
+
+#: Answers read in one piece, and generations kept in a history.
+PAGE = 5000
+HISTORY_KEPT = 100_000
+#: A query taken this long ago and not answered may be asked again.
+PENDING_MS = 10 * 60 * 1000
+
+Entries = list[tuple[str, dict[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -27,48 +50,157 @@ class Followed:
     revision: int
 
 
+@dataclass(frozen=True)
+class StoredModel:
+    """What a learner published last: everything it needs to go on after a restart."""
+
+    coordinates: NDArray[np.float64]
+    reported: NDArray[np.float64] | None
+    numbers: dict[str, str]
+
+
 class Store:
-    """Verbs on one connection; used by one thread."""
+    """Verbs on a pool of connections; threads may share it."""
 
     def __init__(self, url: str) -> None:
-        self._client: Any = Redis.from_url(url, decode_responses=True, socket_connect_timeout=5, socket_timeout=30)
+        # One client for text, one for the bytes of coordinates; redis-py's types are looser than what it returns.
+        options: dict[str, Any] = {"socket_connect_timeout": 5, "socket_timeout": 30}
+        self._client: Any = Redis.from_url(url, decode_responses=True, **options)
+        self._binary: Any = Redis.from_url(url, **options)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Give the connections back."""
         self._client.close()
+        self._binary.close()
 
     def beat(self, heartbeat: Heartbeat, *, lives_seconds: int) -> None:
         """Say that this backend lives; the word expires by itself."""
-        self._do(lambda client: client.set(BACKEND, heartbeat.encode(), ex=lives_seconds))
+        self._do(lambda: self._client.set(BACKEND, heartbeat.encode(), ex=lives_seconds))
 
     def list_experiments(self) -> tuple[Followed, ...]:
         """Every experiment there is."""
-        names: dict[str, str] = self._do(lambda client: client.hgetall(EXPERIMENTS))
+        names: dict[str, str] = self._do(lambda: self._client.hgetall(EXPERIMENTS))
         found: list[Followed] = []
         for slug, experiment in sorted(names.items()):
-            values = self._do(
-                lambda client, experiment=experiment: client.hmget(Keys(experiment).state, ["state", "revision"])
-            )
-            if values[0]:
-                found.append(Followed(experiment, slug, values[0], int(values[1])))
+            key = Keys(experiment).state
+            state, revision = self._do(lambda key=key: self._client.hmget(key, ["state", "revision"]))
+            if state:
+                found.append(Followed(experiment, slug, state, int(revision)))
         return tuple(found)
+
+    def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
+        """One version of an experiment's description: `spec` (YAML) and `manifest` (JSON or None)."""
+        value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
+        if value is None:
+            raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")
+        return decode_json(value)
 
     def take_over(self, experiment: str) -> int:
         """Become the backend of an experiment: the number that lets this one publish and no earlier one."""
-        return int(self._do(lambda client: client.incrby(Keys(experiment).fence, 1)))
+        return int(self._do(lambda: self._client.incrby(Keys(experiment).fence, 1)))
+
+    def read_answers(self, experiment: str, *, after: str) -> Iterator[tuple[str, Answer]]:
+        """(stream id, answer) of all answers after a place in the stream, in order, page by page."""
+        key = Keys(experiment).answers
+        while True:
+            start = f"({after}"
+            page: Entries = self._do(lambda start=start: self._client.xrange(key, min=start, count=PAGE))
+            for stream_id, entry in page:
+                yield stream_id, decode_answer(experiment, entry)
+                after = stream_id
+            if len(page) < PAGE:
+                return
 
     def last_request(self) -> str:
         """Where the stream of requests ends now."""
-        entries = self._do(lambda client: client.xrevrange(REQUESTS, count=1))
+        entries = self._do(lambda: self._client.xrevrange(REQUESTS, count=1))
         return str(entries[0][0]) if entries else "0"
 
-    def wait(self, cursors: Mapping[str, str], *, at_most_ms: int) -> dict[str, list[tuple[str, dict[str, str]]]]:
+    def wait(self, cursors: Mapping[str, str], *, at_most_ms: int) -> dict[str, Entries]:
         """Entries after the cursors of several streams; sleeps in Redis until there are some, or time is up."""
-        found = self._do(lambda client: client.xread(cast("Any", dict(cursors)), block=at_most_ms, count=1000))
+        found = self._do(lambda: self._client.xread(cast("Any", dict(cursors)), block=at_most_ms, count=PAGE))
         return dict(found or ())
 
-    def _do(self, command: Callable[[Any], Any]) -> Any:
+    def read_pending(self, experiment: str, sampler: str, *, now_ms: int) -> NDArray[np.int32]:
+        """(p, 3) queries taken and not yet answered; those taken too long ago are given up."""
+        key = Keys(experiment).pending(sampler)
+        waiting: dict[str, str] = self._do(lambda: self._client.hgetall(key))
+        stale = [token for token, value in waiting.items() if now_ms - int(value.rpartition("|")[2]) > PENDING_MS]
+        if stale:
+            self._do(lambda: self._client.hdel(key, *stale))
+        rows = [
+            tuple(map(int, value.partition("|")[0].split(",")))
+            for token, value in waiting.items()
+            if token not in stale
+        ]
+        return np.array(rows, dtype=np.int32).reshape(-1, 3)
+
+    def count_queries(self, experiment: str, sampler: str) -> int:
+        """How many queries are published and not taken."""
+        return int(self._do(lambda: self._client.llen(Keys(experiment).queries(sampler))))
+
+    def read_model(self, experiment: str, sampler: str) -> StoredModel | None:
+        """What was published last; None before the first publish."""
+        values: dict[bytes, bytes] = self._do(lambda: self._binary.hgetall(Keys(experiment).model(sampler)))
+        if b"coordinates" not in values:
+            return None
+        arrays = {name: array_of(values.pop(name)) for name in (b"coordinates", b"reported") if name in values}
+        numbers = {name.decode(): value.decode() for name, value in values.items()}
+        return StoredModel(arrays[b"coordinates"], arrays.get(b"reported"), numbers)
+
+    def publish(
+        self,
+        experiment: str,
+        sampler: str,
+        fence: int,
+        *,
+        queries: Sequence[Query] = (),
+        model: Mapping[str, str | int | float | bytes] | None = None,
+        line: Mapping[str, str | int | float | bytes] | None = None,
+    ) -> int | None:
+        """Replace queries (where there are any), model and history together (atomic); None when our fence is not the newest.
+
+        Without `queries` the list stays as it is.
+        """
+        keys = Keys(experiment)
+        names = (
+            keys.queries(sampler),
+            keys.model(sampler),
+            keys.history(sampler),
+            keys.fence,
+            keys.pending(sampler),
+        )
+        arguments: list[Any] = [fence, HISTORY_KEPT]
+        for fields in (model or {}, line or {}):
+            arguments += [len(fields), *(part for pair in fields.items() for part in pair)]
+        arguments += [encode_query(query) for query in queries]
+        return self._do(lambda: self._client.eval(PUBLISH, len(names), *names, *arguments))
+
+    def read_request(self, identifier: str) -> dict[str, str]:
+        """What is asked for, and how far it is."""
+        return self._do(lambda: self._client.hgetall(request(identifier)))
+
+    def note_request(self, identifier: str, values: Mapping[str, str], *, lives_seconds: int) -> None:
+        """Say how far a request is; it is forgotten some time after the last word."""
+        key = request(identifier)
+        self._do(lambda: self._client.hset(key, mapping=dict(values)))
+        self._do(lambda: self._client.expire(key, lives_seconds))
+
+    @staticmethod
+    def _do(command: Callable[[], Any]) -> Any:
         try:
-            return command(self._client)
+            return command()
         except RedisError as error:
             raise StoreError(f"The store does not answer: {error}.", hint="Trying again.") from error
+
+
+def bytes_of(array: NDArray[Any]) -> bytes:
+    """An array as .npy bytes; never a pickle."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def array_of(content: bytes) -> NDArray[np.float64]:
+    """The array of .npy bytes."""
+    return np.load(io.BytesIO(content), allow_pickle=False)

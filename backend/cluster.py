@@ -1,0 +1,166 @@
+"""The workers: a Dask cluster of this machine or one that is joined, and the threads that wait for it.
+
+Small experiments send each piece of work whole to one worker. Large ones keep the lead here and spread the heavy parts
+over all workers. When the cluster is lost it is made or joined anew, and the blocks are sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from backend import work
+from backend.answer_log import Rows, join
+from backend.learner import Piece
+from salmon.logs import fields
+from salmon.parallel import Executor
+
+log = logging.getLogger("salmon.cluster")
+
+#: From this many targets a single refit or search is worth spreading over workers.
+SPREAD_FROM = 300
+#: Pieces of work that may be waited for at once.
+WAITING = 16
+#: Workers started on one machine: one a core, and at least two so that a search goes on while a refit runs.
+MOST_WORKERS = 8
+#: So many failures in a row mean that the cluster itself is gone.
+FAILURES_TO_REOPEN = 3
+
+#: What an idle cluster does not need to do many times a second (the defaults cost several percent of a core).
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.profile.interval": "1s",
+    "distributed.worker.profile.cycle": "60s",
+    "distributed.admin.tick.interval": "2s",
+    "distributed.admin.tick.cycle": "10s",
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.scheduler.work-stealing-interval": "1s",
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.worker.memory.monitor-interval": "5s",
+    "distributed.diagnostics.nvml": False,
+    "logging.distributed": "warning",
+}
+
+Done = Callable[[Piece, Any, float], None]
+
+
+class Workshop:
+    """Does pieces of work elsewhere and says when they are done; the cluster starts with the first piece."""
+
+    def __init__(self, open_executor: Callable[[], Executor], done: Done) -> None:
+        self._open_executor = open_executor
+        self._done = done
+        self._executor: Executor | None = None
+        self._failures = 0
+        self._lock = threading.Lock()
+        #: Handle of each block that the workers have, by the identity of the block; the block itself keeps it valid.
+        self._sent: dict[int, tuple[Rows, Any]] = {}
+        self._threads = ThreadPoolExecutor(WAITING, thread_name_prefix="work")
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are now; 0 before the first piece of work."""
+        return self._executor.workers if self._executor is not None else 0
+
+    def warm_up(self) -> None:
+        """Start the cluster now, so that the first piece need not wait for it."""
+        self._threads.submit(self._cluster)
+
+    def take(self, piece: Piece) -> None:
+        """Begin a piece of work and return at once."""
+        blocks, tail = piece.learner.answers.pieces()
+        self._threads.submit(self._do, piece, blocks, tail, time.monotonic())
+
+    def close(self) -> None:
+        """Leave the cluster, and end it if it was started here; what still runs is given up."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._executor is not None:
+            self._executor.close()
+
+    def _do(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows, began: float) -> None:
+        try:
+            outcome = self._outcome(piece, blocks, tail)
+            self._failures = 0
+        except Exception as error:  # noqa: BLE001 - the outermost loop of the work: what goes wrong is an outcome too
+            outcome = error
+            self._recover()
+        self._done(piece, outcome, time.monotonic() - began)
+
+    def _outcome(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows) -> Any:
+        learner, executor = piece.learner, self._cluster()
+        if learner.n >= SPREAD_FROM:
+            return _lead(piece, join((*blocks, tail)), executor)
+        arguments = (learner.sampler, piece.state, [self._handle(block, executor) for block in blocks], tail)
+        match piece.kind:
+            case "refit":
+                return executor.submit(work.refit, *arguments, priority=2).result()
+            case "search":
+                return executor.submit(work.search, *arguments, piece.pending, piece.count, priority=3).result()
+            case "report":
+                return executor.submit(work.report, *arguments, priority=1).result()
+
+    def _cluster(self) -> Executor:
+        with self._lock:
+            if self._executor is None:
+                started = time.monotonic()
+                self._executor = self._open_executor()
+                seconds = round(time.monotonic() - started, 2)
+                log.info("workers ready", extra=fields(workers=self._executor.workers, seconds=seconds))
+            return self._executor
+
+    def _handle(self, block: Rows, executor: Executor) -> Any:
+        with self._lock:
+            if id(block) not in self._sent:
+                self._sent[id(block)] = block, executor.scatter(block)
+            return self._sent[id(block)][1]
+
+    def _recover(self) -> None:
+        """Workers that held blocks may be gone: send them again. After several failures, open the cluster again."""
+        with self._lock:
+            self._failures += 1
+            self._sent.clear()
+            if self._failures >= FAILURES_TO_REOPEN and self._executor is not None:
+                lost, self._executor = self._executor, None
+                threading.Thread(target=lost.close, daemon=True).start()
+                log.warning("workers lost", extra=fields(failures=self._failures))
+
+
+def _lead(piece: Piece, rows: Rows, executor: Executor) -> Any:
+    """A large experiment: this thread leads and the workers do the parts; a newer model cuts a search short."""
+    learner, generation = piece.learner, piece.state.generation
+    match piece.kind:
+        case "refit":
+            return learner.sampler.refit(piece.state, rows, executor)
+        case "search":
+            pending = piece.pending if piece.pending is not None else rows[:0]
+            return learner.sampler.search(
+                piece.state, rows, pending, piece.count, executor, stop=lambda: learner.state.generation > generation
+            )
+        case "report":
+            return learner.sampler.report(piece.state, rows, executor), work.ceiling(rows)
+
+
+def opener(scheduler: str) -> Callable[[], Executor]:
+    """How the executor is opened: by joining a scheduler, or by starting workers sized to this machine."""
+
+    def open_executor() -> Executor:
+        import dask.config
+
+        from salmon.parallel.cluster import join_cluster, local_cluster
+
+        dask.config.set(QUIET)
+        os.environ.update(
+            {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(QUIET[name]) for name in QUIET}
+        )
+        if scheduler:
+            return join_cluster(scheduler)
+        return local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)))
+
+    return open_executor

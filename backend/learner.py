@@ -1,0 +1,286 @@
+"""One active sampler of one experiment: carries out what the plan says, publishes, and goes on after a crash.
+
+Its methods run in the service's thread; only the work itself runs elsewhere and comes back through `finish`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, isnan
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.answer_log import AnswerLog, Entry, Rows
+from backend.judgement import Judgement
+from backend.plan import Progress, Refit, Report, Rest, Search, Timed, next_steps, queries_wanted
+from backend.store import Store, StoredModel, bytes_of
+from salmon.logs import fields
+from salmon.records import Query
+from salmon.samplers.active import ActiveSampler, Round, State
+from salmon.samplers.active.state import random_round
+
+log = logging.getLogger("salmon.learner")
+
+Kind = Literal["refit", "search", "report"]
+#: A line of history carries coordinates when the answers have grown by this factor since the last one that did:
+#: about 200 lines from the first answer to a million.
+_THINNING = 1.06
+#: The pace of answers is remembered for about this long.
+_PACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of work to be done elsewhere: `kind`, and what it needs of the log as it is now."""
+
+    kind: Kind
+    learner: Learner
+    state: State
+    log_length: int
+    pending: Rows | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """A state with the place in the log up to which it has seen the answers, and the judgement at that place."""
+
+    state: State
+    cursor: str
+    judgement: Judgement
+
+
+class Learner:
+    """`hand_out(piece)` starts work and returns at once; its outcome comes back through `finish` or `fail`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        experiment: str,
+        name: str,
+        sampler: ActiveSampler,
+        n: int,
+        seed: int,
+        fence: int,
+        answers: AnswerLog,
+        hand_out: Callable[[Piece], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.experiment = experiment
+        self.name = name
+        self.sampler = sampler
+        self.n = n
+        self.answers = answers
+        self.stale = False  # another backend has taken over
+        self.error = ""
+        self._store = store
+        self._fence = fence
+        self._hand_out = hand_out
+        self._now_ms = now_ms
+        self._timed: dict[Kind, Timed] = {"refit": Timed(), "search": Timed(), "report": Timed()}
+        self._model = Model(sampler.start(n, seed), "0", Judgement())
+        self._candidate: Model | None = None
+        self._searching: Model = self._model
+        self._searched = -1
+        self._reported: NDArray[np.float64] | None = None
+        self._reported_to = 0
+        self._reporting_to = 0
+        self._ceiling = float("nan")
+        self._judgement = Judgement()
+        self._pace = 0.0
+        self._paced_at = -inf
+        self._thinned_at = 0
+
+    def resume(self, stored: StoredModel | None) -> str:
+        """Go on from what was published last; the cursor up to which that model has seen the answers."""
+        if stored is None:
+            return "0"
+        numbers = stored.numbers
+        start = self._model.state
+        known = min(len(stored.coordinates), self.n)
+        coordinates = start.coordinates.copy()
+        if stored.coordinates.shape[1] == start.d:
+            coordinates[:known] = stored.coordinates[:known]
+        state = replace(
+            start,
+            coordinates=coordinates,
+            generation=int(numbers["generation"]),
+            absorbed=int(numbers["absorbed"]),
+            loss=float(numbers["loss"]),
+        )
+        self._judgement = Judgement.of(numbers)
+        self._model = Model(state, numbers["cursor"], self._judgement)
+        self._thinned_at = int(numbers.get("thinned_at", 0))
+        self._reported = stored.reported if stored.reported is not None and len(stored.reported) == self.n else None
+        return numbers["cursor"]
+
+    def greet(self) -> None:
+        """Make sure that there is something to ask before the workers are there: random draws, flagged as such."""
+        if self._store.count_queries(self.experiment, self.name) == 0:
+            model, wanted = self._model, queries_wanted(self._progress(0.0))
+            drawn = random_round(model.state, wanted, len(self.answers))
+            queries = queries_of(drawn, generation=model.state.generation, now_ms=self._now_ms())
+            self._store_result(self._store.publish(self.experiment, self.name, self._fence, queries=queries))
+
+    @property
+    def state(self) -> State:
+        """The newest embedding."""
+        return self._model.state
+
+    def judge(self, entries: Sequence[Entry]) -> None:
+        """Predict the random ones before anybody has learned from them: called before the log takes them."""
+        shown = self._reported if self._reported is not None else self._model.state.coordinates
+        self._judgement = self._judgement.judge(shown, [entry.triplet for entry in entries if entry.random])
+
+    def note_pace(self, count: int, now: float) -> None:
+        """Remember how fast answers come."""
+        self._pace = self._faded_pace(now) + count / _PACE_SECONDS
+        self._paced_at = now
+
+    def turn(self, now: float) -> float:
+        """Begin whatever is due; when to be asked again at the latest (monotonic seconds)."""
+        if self.stale:
+            return inf
+        for step in next_steps(self._progress(now), now):
+            match step:
+                case Refit():
+                    self._candidate = Model(self._model.state, self.answers.cursor, self._judgement)
+                    self._begin(Piece("refit", self, self._model.state, len(self.answers)), now)
+                case Search(count):
+                    self._searching, self._searched = self._model, self._model.state.generation
+                    pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
+                    pending = pending[(pending < self.n).all(axis=1)]
+                    self._begin(Piece("search", self, self._model.state, len(self.answers), pending, count), now)
+                case Report():
+                    self._reporting_to = len(self.answers)
+                    self._begin(Piece("report", self, self._model.state, len(self.answers)), now)
+                case Rest(until):
+                    return until
+        return inf
+
+    def finish(self, kind: Kind, outcome: Any, seconds: float) -> None:
+        """Take what a piece of work has found."""
+        self._timed[kind] = replace(self._timed[kind], running=False, seconds=seconds, failures=0)
+        self.error = ""
+        match kind:
+            case "refit":
+                if self._candidate is not None:
+                    self._model = replace(self._candidate, state=outcome)
+            case "search":
+                self._publish(self._searching, outcome)
+            case "report":
+                self._reported, self._ceiling = outcome
+                self._reported_to = self._reporting_to
+                self._store_result(
+                    self._store.publish(
+                        self.experiment,
+                        self.name,
+                        self._fence,
+                        model={"reported": bytes_of(outcome[0]), "ceiling": self._ceiling},
+                    )
+                )
+
+    def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
+        """A piece of work has failed: say so loudly, and try again after a pause."""
+        failures = self._timed[kind].failures + 1
+        self._timed[kind] = replace(self._timed[kind], running=False, seconds=seconds, failures=failures)
+        if kind == "search":
+            self._searched = min(self._searched, self._model.state.generation - 1)
+        self.error = f"{self.name}: the {kind} failed ({type(error).__name__}: {error})"
+        log.error(
+            "learner failed",
+            exc_info=error,
+            extra=fields(experiment=self.experiment, sampler=self.name, work=kind, failures=failures),
+        )
+
+    def _begin(self, piece: Piece, now: float) -> None:
+        self._timed[piece.kind] = replace(self._timed[piece.kind], running=True, began=now)
+        self._hand_out(piece)
+
+    def _progress(self, now: float) -> Progress:
+        state = self._model.state
+        return Progress(
+            n=self.n,
+            received=len(self.answers),
+            absorbed=state.absorbed,
+            generation=state.generation,
+            searched=self._searched,
+            reported=self._reported_to,
+            listed=self._store.count_queries(self.experiment, self.name),
+            pace=self._faded_pace(now),
+            refit=self._timed["refit"],
+            search=self._timed["search"],
+            report=self._timed["report"],
+        )
+
+    def _faded_pace(self, now: float) -> float:
+        return self._pace * exp(-(now - self._paced_at) / _PACE_SECONDS) if self._paced_at > -inf else 0.0
+
+    def _publish(self, model: Model, found: Round) -> None:
+        """Queries, model and a line of history in one call."""
+        now_ms = self._now_ms()
+        state = model.state
+        accuracy, low, high = model.judgement.recent_interval()
+        numbers: dict[str, Any] = {
+            "generation": state.generation,
+            "cursor": model.cursor,
+            "absorbed": state.absorbed,
+            "loss": state.loss,
+            "published_ms": now_ms,
+            "held_right": model.judgement.right,
+            "held_total": model.judgement.total,
+        }
+        line = numbers | {
+            "accuracy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "ceiling": "" if isnan(self._ceiling) else self._ceiling,
+            "refit_ms": round(1000 * self._timed["refit"].seconds, 1),
+            "search_ms": round(1000 * self._timed["search"].seconds, 1),
+            "queries": len(found),
+            "exact": int(found.exact),
+        }
+        if state.absorbed >= _THINNING * self._thinned_at:
+            self._thinned_at = max(1, state.absorbed)
+            shown = self._reported if self._reported is not None else state.coordinates
+            line["coordinates"] = bytes_of(shown.astype(np.float32))
+        stored = numbers | {
+            "coordinates": bytes_of(state.coordinates),
+            "held_recent": model.judgement.recent,
+            "thinned_at": self._thinned_at,
+        }
+        queries = queries_of(found, generation=state.generation, now_ms=now_ms)
+        self._store_result(
+            self._store.publish(self.experiment, self.name, self._fence, queries=queries, model=stored, line=line)
+        )
+
+    def _store_result(self, length: int | None) -> None:
+        if length is None and not self.stale:
+            self.stale = True
+            log.warning(
+                "another backend has taken over",
+                extra=fields(experiment=self.experiment, sampler=self.name, fence=self._fence),
+            )
+
+
+def queries_of(found: Round, *, generation: int, now_ms: int) -> list[Query]:
+    """A round as the queries that are published, best first."""
+    return [
+        Query(
+            head=int(head),
+            feet=(int(first), int(second)),
+            score=float(score),
+            trial_type=kind,
+            probability=float(probability),
+            generation=generation,
+            published_ms=now_ms,
+        )
+        for (head, first, second), score, kind, probability in zip(
+            found.queries, found.scores, found.trial_types, found.probabilities, strict=True
+        )
+    ]

@@ -1,0 +1,120 @@
+"""What a learner should do next: a pure function of its progress and of the time.
+
+Refitting, searching and reporting overlap: each kind of work runs at most once at a time, and every kind starts from the
+newest of what the others have published so far. Nothing here waits, computes or speaks to anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+#: The share of one core that refits and searches of one learner may take while answers keep coming.
+DUTY = 0.5
+#: The shortest time between the starts of two refits, and of two reports.
+REFIT_SECONDS = 0.1
+REPORT_SECONDS = 2.0
+#: A list of queries should last for this many rounds at the present pace of answers.
+ROUNDS_KEPT = 4.0
+#: However few targets there are, and however fast answers come.
+FEWEST_QUERIES = 20
+MOST_QUERIES = 5000
+#: The pause after a failure doubles up to this.
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One kind of work of a learner: whether it runs, when it last began, how long it takes, how often it failed in a row."""
+
+    running: bool = False
+    began: float = -inf
+    seconds: float = 0.0
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a learner is. Answers are counted in the order of the log.
+
+    `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`.
+    `searched` is the generation that the newest search used (-1: none yet), `answered_since` how many answers came in
+    since that search began. `listed` queries are published and not taken; `pace` is answers a second.
+    """
+
+    n: int
+    received: int
+    absorbed: int
+    generation: int
+    searched: int
+    reported: int
+    listed: int
+    pace: float
+    refit: Timed = Timed()
+    search: Timed = Timed()
+    report: Timed = Timed()
+
+
+@dataclass(frozen=True)
+class Refit:
+    """Fit the embedding to all answers received."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search queries with the newest model; `count` of them."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Fit the embedding that is shown."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Nothing to do before `until` (monotonic seconds; infinity: before something happens)."""
+
+    until: float
+
+
+Step = Refit | Search | Report | Rest
+
+
+def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
+    """Everything that should begin now, and last how long to rest."""
+    steps: list[Step] = []
+    wake = inf
+    for wanted, timed, gap, step in (
+        (progress.received > progress.absorbed, progress.refit, REFIT_SECONDS, Refit()),
+        (_search_is_due(progress), progress.search, 0.0, Search(queries_wanted(progress))),
+        (progress.absorbed > progress.reported, progress.report, REPORT_SECONDS, Report()),
+    ):
+        if not wanted or timed.running:
+            continue
+        due = may_begin(timed, gap)
+        if due <= now:
+            steps.append(step)
+        else:
+            wake = min(wake, due)
+    return (*steps, Rest(wake))
+
+
+def may_begin(timed: Timed, gap: float) -> float:
+    """When a kind of work may begin again: not sooner than its gap, its share of a core and its failures allow."""
+    if timed.failures:
+        return timed.began + timed.seconds + min(LONGEST_PAUSE_SECONDS, 0.5 * 2.0**timed.failures)
+    return timed.began + max(gap, timed.seconds / DUTY)
+
+
+def queries_wanted(progress: Progress) -> int:
+    """How long a list should be: a query for every target, or what several rounds use up at the present pace."""
+    round_seconds = progress.refit.seconds / DUTY + progress.search.seconds
+    used = ROUNDS_KEPT * progress.pace * max(round_seconds, REFIT_SECONDS)
+    return max(FEWEST_QUERIES, min(MOST_QUERIES, max(progress.n, round(used))))
+
+
+def _search_is_due(progress: Progress) -> bool:
+    """A newer model is there, or the list runs short: half of it is gone."""
+    return progress.searched < progress.generation or progress.listed < queries_wanted(progress) / 2
