@@ -144,7 +144,7 @@ def _leave_out(rows: Rows) -> tuple[str, ...]:
     for role, words, sentence in (
         ("trial_type", {"catch", "practice"}, "Left out: catch and practice trials ({})."),
         ("phase", {"practice"}, "Left out: practice trials ({})."),
-        ("sampler", {"check"}, "Left out: check trials ({})."),
+        ("samplealg", {"check"}, "Left out: check trials ({})."),
         ("excluded", {"true", "1", "yes"}, "Left out: answers marked as excluded ({})."),
     ):
         column = rows.column(role)
