@@ -28,6 +28,22 @@ class ConflictError(SalmonError):
     code = "conflict"
 
 
+class ElsewhereError(ConflictError):
+    """The participant has opened the page again, and the newest one goes on."""
+
+    code = "elsewhere"
+
+
+class FormError(SalmonError):
+    """Fields of a form that have to be filled in again: name of the field -> name of the text that says why."""
+
+    code = "form"
+
+    def __init__(self, message: str, problems: dict[str, str]) -> None:
+        super().__init__(message, hint="They are marked.", where=", ".join(problems))
+        self.problems = problems
+
+
 class ForgedError(SalmonError):
     """Something that should carry our signature does not."""
 
@@ -61,6 +77,7 @@ class TooManyError(SalmonError):
 _STATUS: dict[type[SalmonError], int] = {
     NotFoundError: 404,
     ConflictError: 409,
+    FormError: 422,
     ForgedError: 403,
     LoginError: 401,
     ForbiddenError: 403,
@@ -88,6 +105,8 @@ def body_of(error: SalmonError) -> dict[str, Any]:
         content["problems"] = [
             {**vars(problem), "sentence": problem.sentence(error.name)} for problem in error.problems
         ]
+    if isinstance(error, FormError):
+        content["problems"] = [{"where": name, "message": text} for name, text in error.problems.items()]
     return {"error": content}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 #: Nothing comes from another origin; experimenters' HTML may carry style attributes, scripts only ours.
@@ -26,14 +27,24 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class ParticipantPage:
-    """The page that participants open; everything else reaches it as JSON when it says who arrives."""
+    """The page that participants open; everything else reaches it as JSON when it says who arrives.
+
+    `strings` are the texts that the page says by itself; `setting` is what its program needs before it arrives, and
+    `sample` (head, left, right as HTML) what a preview shows. `elements` are the experimenter's own pieces of HTML by
+    their place, and `hooks` the files that their scripts and styles expect: both are empty where nothing was written.
+    `modules` are named so that a browser asks for all of them at once.
+    """
 
     template = "participant.html"
     title: str
     language: str
     direction: str
-    slug: str
-    background: str
+    strings: dict[str, str]
+    setting: dict[str, Any]
+    sample: tuple[str, str, str] | None
+    elements: dict[str, str]
+    hooks: frozenset[str]
+    modules: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,35 @@ class ExperimentsPage:
 Page = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage
 
 
+def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:
+    """The content security policy of the participant page.
+
+    Nothing comes from another server unless the experimenter's HTML shows something from there, scripts are files of
+    ours, and only what the experimenter calls trusted may hold scripts of its own. Mechanical Turk shows the page in
+    a frame and takes its form.
+    """
+    shown = " https: http:" if elsewhere or trusted else ""
+    own = " https: 'unsafe-inline'" if trusted else ""
+    frames = "https:" if trusted else "'none'"
+    mturk = " https://www.mturk.com https://workersandbox.mturk.com" if in_mturk else ""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'self'{own}",
+            f"style-src 'self'{own}",
+            "style-src-attr 'unsafe-inline'",
+            f"img-src 'self' data:{shown}",
+            f"media-src 'self' data: blob:{shown}",
+            f"font-src 'self'{' https: data:' if trusted else ''}",
+            f"connect-src 'self'{' https:' if trusted else ''}",
+            f"frame-src {frames}",
+            f"form-action 'self'{mturk}",
+            f"frame-ancestors 'self'{mturk}",
+            "base-uri 'none'",
+        )
+    )
+
+
 @dataclass(frozen=True)
 class Pages:
     """Renders pages; autoescape is always on, and a name that the context does not have is an error."""
@@ -102,7 +142,15 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        # The one way around autoescape: HTML that `frontend.html.clean` has seen.
+        environment.filters["cleaned"] = Markup
         return Pages(environment, Path(__file__).parent / "static")
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The scripts of the participant page beside its first one."""
+        found = sorted(path.name for path in (self.static / "participant").glob("*.js"))
+        return tuple(name for name in found if name != "main.js")
 
     def show(self, page: Page, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """A page as a response."""

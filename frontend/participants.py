@@ -1,42 +1,35 @@
-"""Routes of participants: arrive, ask, answer, finish."""
+"""Routes of participants: the page, arriving, the steps around the trials, finishing."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Header, Request
-from pydantic import TypeAdapter, ValidationError
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
 
-from frontend import serving
-from frontend.arrivals import arrival_of
-from frontend.catalogue import Experiment, Parsed
+from frontend import trials
+from frontend.arrivals import Arrival, arrival_of, is_preview, returning
+from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, ConflictError, ForgedError, body_of
-from frontend.html import clean
+from frontend.departures import ARRIVED, departure_of
+from frontend.errors import ConflictError, ElsewhereError, ForgedError, NotFoundError
+from frontend.hooks import elements_of, hooks_of
+from frontend.html import plain
+from frontend.languages import direction_of, language_of, strings_of
 from frontend.pages import ParticipantPage
-from frontend.schemas import AnswerBody, ArriveBody, EventBody, FinishBody, Json
+from frontend.presentation import page_of, policy_of, sample_of, steps_of, target_of, text_of
+from frontend.schemas import ArriveBody, FinishBody, Json, StepBody
 from frontend.security import Session
-from frontend.store.participants import Turn
-from salmon.errors import SalmonError
-from salmon.records import Answer, Query, Served, Timing
-from salmon.samplers.passive import candidates, fallback
+from frontend.steps import OUT, Values, carry_out, next_step, ready_to_finish
+from frontend.trials import SessionHeader, check_open
 
-#: Languages written from right to left.
-_RIGHT_TO_LEFT = {"ar", "fa", "he", "ur"}
-#: Answers accepted in one request: more than a page ever keeps unsent.
-_MOST_ANSWERS = 500
-#: Events accepted in one request.
-_MOST_EVENTS = 200
-
-Item = TypeVar("Item")
-_answers = TypeAdapter(list[AnswerBody])
-_events = TypeAdapter(list[EventBody])
-
-SessionHeader = Annotated[str, Header(alias="X-Salmon-Session")]
+#: Files that change with every new revision of an experiment.
+_OWN_FILE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+#: Of a participant whose page cannot bring all answers across, at least this part of them must be stored.
+_ENOUGH = 0.5
 
 router = APIRouter(prefix="/e/{slug}")
+router.include_router(trials.router)
 
 
 @router.get("", include_in_schema=False)
@@ -47,256 +40,184 @@ async def add_slash(slug: str, request: Request) -> Response:
 
 
 @router.get("/", response_class=Response)
-async def page(slug: str, context: WithContext) -> Response:
-    """The page; it arrives by itself."""
+async def page(slug: str, request: Request, context: WithContext) -> Response:
+    """The page; it arrives by itself. A link that cannot be right is refused before anything is shown or stored."""
     experiment = await context.catalogue.find(slug)
-    settings = experiment.spec.page
-    return context.pages.show(
-        ParticipantPage(
-            title=experiment.spec.title,
-            language=settings.language,
-            direction="rtl" if settings.language.split("-")[0] in _RIGHT_TO_LEFT else "ltr",
-            slug=slug,
-            background=settings.background,
-        )
+    spec, parameters = experiment.spec, dict(request.query_params)
+    preview = is_preview(parameters)
+    if not preview:
+        arrival_of(parameters, fresh="", platform=spec.recruitment.platform)
+    if experiment.state.state == "draft":
+        check_open(experiment.state.state)
+    language = language_of(parameters.get("lang", ""), spec.page.language)
+    settings = page_of(spec, language)
+    strings = strings_of(language, spec.page.strings)
+    shown = ParticipantPage(
+        title=plain(settings["title"]),
+        language=language,
+        direction=direction_of(language),
+        strings=strings,
+        setting={
+            "strings": strings,
+            "language": language,
+            "background": settings["background"],
+            "stimulus_size": settings["stimulus_size"],
+            "preview": preview,
+        },
+        sample=sample_of(experiment) if preview else None,
+        elements=elements_of(spec),
+        hooks=hooks_of(spec),
+        modules=context.pages.modules,
     )
+    return context.pages.show(shown, headers={"Content-Security-Policy": policy_of(experiment)})
+
+
+@router.get("/own.css", include_in_schema=False)
+async def own_style(slug: str, context: WithContext) -> Response:
+    """The experimenter's style sheet, `html.css`."""
+    experiment = await context.catalogue.find(slug)
+    return Response(experiment.spec.html.css, media_type="text/css", headers=_OWN_FILE)
+
+
+@router.get("/own.js", include_in_schema=False)
+async def own_script(slug: str, context: WithContext) -> Response:
+    """The experimenter's script, `html.js`."""
+    experiment = await context.catalogue.find(slug)
+    return Response(experiment.spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
 
 
 @router.post("/arrive")
 async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
     """Make or find the participant; the reply holds all the page needs to begin or to go on."""
     experiment = await context.catalogue.find(slug)
-    _check_open(experiment.state.state)
-    known = _known_session(context, experiment, body.session)
-    if known is not None:
-        participant = known.participant
-        values = await context.store.participants.read(experiment.id, participant)
-    else:
-        arrival = arrival_of(body.parameters, fresh=secrets.token_hex(8))
-        first: dict[str, str | int] = {
-            "puid": arrival.puid,
-            "source": arrival.source,
-            "first_ms": context.now_ms(),
-            "status": "active",
-        }
+    spec, now_ms = experiment.spec, context.now_ms()
+    fresh = secrets.token_hex(8)
+    arrival = arrival_of(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
+    known = await _known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
+    if known is None:
+        check_open(experiment.state.state)
+        first = _first_values(arrival, now_ms)
         participant, values = await context.store.participants.arrive(experiment.id, arrival.identity, first)
+    else:
+        participant, values = known
+    if values.get("status") not in {"completed", "redirected"}:
+        check_open(experiment.state.state)
+    way = returning(spec.resume, values, same_tab=known is not None, now_ms=now_ms)
+    if way == "restart":
+        participant, values = await context.store.participants.replace(
+            experiment.id, arrival.identity, participant, _first_values(arrival, now_ms)
+        )
+    language = language_of(body.parameters.get("lang", ""), spec.page.language)
     session = Session(experiment.id, participant, secrets.token_hex(4))
+    seen: dict[str, str | int] = {"session": session.session, "seen_ms": now_ms, "language": language}
+    seen |= {f"{ARRIVED}{name}": value for name, value in arrival.companions.items()}
+    await context.store.participants.note(experiment.id, participant, seen)
+    resumed = int(values.get("answers", 0)) > 0 or any(name.startswith("step:") for name in values)
+    if resumed:
+        await _note_event(context, session, "resumed" if known else "came_back", now_ms)
     return {
         "session": context.signer.session(session),
         "participant": values["puid"],
         "status": values["status"],
         "answers": int(values.get("answers", 0)),
-        "page": _page_of(experiment),
-        "targets": [_target_of(experiment, index) for index in range(len(experiment.targets))],
+        "step": "out" if values["status"] in OUT else next_step(spec, values),
+        "resumed": resumed,
+        "review": way == "review",
+        "language": language,
+        "page": page_of(spec, language),
+        "steps": steps_of(experiment, values),
+        "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
     }
 
 
-@router.get("/query")
-async def query(slug: str, session_key: SessionHeader, context: WithContext) -> Json:
-    """The next query of this participant, placed left and right, with the token that answers it."""
-    del slug
-    session = context.signer.read_session(session_key)
-    turn = await context.store.participants.begin_turn(session.experiment, session.participant)
-    _check_open(turn.state)
-    parsed = await context.catalogue.revision(session.experiment, turn.revision)
-    limit = parsed.spec.html.max_queries
-    if 0 < limit <= turn.answers:
-        return {"done": True, "answers": turn.answers}
-    choice = serving.choose_sampler(parsed.plan, participant=session.participant, trial=turn.number)
-    nonce = context.nonce()
-    chosen = await _next_query(context, session, turn, parsed, choice, nonce)
-    served = serving.serve(
-        chosen,
-        choice,
-        experiment=session.experiment,
-        revision=turn.revision,
-        participant=session.participant,
-        session=session.session,
-        trial=turn.number,
-        seed=parsed.plan.seed,
-        nonce=nonce,
-        now_ms=context.now_ms(),
-    )
-    return {
-        "token": context.signer.token(served),
-        "head": served.head,
-        "left": served.left,
-        "right": served.right,
-        "sampler": served.sampler,
-        "score": served.score,
-        "trial": served.trial,
-    }
-
-
-@router.post("/answers")
-async def record_answers(slug: str, request: Request, context: WithContext) -> Response:
-    """Record one answer or a list of them; each token's result says whether it is stored, and nothing else counts."""
-    del slug
-    bodies = await _one_or_many(request, _answers, _MOST_ANSWERS, "answers")
-    results = [await _record(context, body) for body in bodies]
-    refused = all("error" in result for result in results)
-    return JSONResponse({"results": results}, status_code=422 if refused and results else 200)
-
-
-@router.post("/events")
-async def add_events(slug: str, session_key: SessionHeader, request: Request, context: WithContext) -> Json:
-    """Keep what happened on the page: focus, sizes, skips, files that did not load."""
-    del slug
-    session = context.signer.read_session(session_key)
-    bodies = await _one_or_many(request, _events, _MOST_EVENTS, "events")
-    now_ms = str(context.now_ms())
-    entries = [
-        {"event": body.event, "trial": str(body.trial), "client_ms": str(body.client_ms), "detail": body.detail}
-        | {"received_ms": now_ms}
-        for body in bodies
-    ]
-    await context.store.participants.add_events(session.experiment, session.participant, entries)
-    return {"stored": len(entries)}
-
-
-@router.post("/finish")
-async def finish(slug: str, session_key: SessionHeader, body: FinishBody, context: WithContext) -> Json:
-    """The way out: the code or the redirect, only when as many answers are stored as were given."""
+@router.post("/steps/{step}")
+async def take_step(slug: str, step: str, body: StepBody, session_key: SessionHeader, context: WithContext) -> Json:
+    """Carry out a step before or after the trials; the reply names the step that comes next."""
     del slug
     session = context.signer.read_session(session_key)
     experiment = await context.catalogue.read(session.experiment)
     values = await context.store.participants.read(session.experiment, session.participant)
-    stored = int(values.get("answers", 0))
-    if stored < body.given:
+    if values.get("session") != session.session:
+        raise ElsewhereError("This study was opened again in another window.", hint="Go on there, or reload this page.")
+    done = carry_out(experiment.spec, values, step, body, now_ms=context.now_ms())
+    if done.fields:
+        await context.store.participants.note(session.experiment, session.participant, done.fields)
+    after = {**values, **{name: str(value) for name, value in done.fields.items()}}
+    following = "out" if after.get("status") in OUT else next_step(experiment.spec, after)
+    return {**done.reply, "status": after.get("status", ""), "next": following}
+
+
+@router.post("/finish")
+async def finish(slug: str, session_key: SessionHeader, body: FinishBody, context: WithContext) -> Json:
+    """The way out: the code or the redirect, only when as many answers are stored as were given.
+
+    Where the page has tried for long and cannot bring the rest across, a participant who was asked everything and of
+    whom at least half has arrived is let go all the same, and marked for the experimenter.
+    """
+    del slug
+    session = context.signer.read_session(session_key)
+    experiment = await context.catalogue.read(session.experiment)
+    values = await context.store.participants.read(session.experiment, session.participant)
+    _check_may_finish(experiment, values)
+    limit, stored = max(experiment.spec.html.max_queries, 0), int(values.get("answers", 0))
+    wanted = max(limit, body.given, 1)
+    done_before = values.get("status") in {"completed", "redirected"}
+    asked_everything = int(values.get("turns", 0)) >= wanted and stored >= _ENOUGH * wanted
+    incomplete = "save_incomplete" in values or (body.incomplete and asked_everything and stored < wanted)
+    if stored < wanted and not incomplete and not done_before:
         return {"stored": stored, "complete": False}
-    await context.store.participants.note(
-        session.experiment, session.participant, {"status": "completed", "completed_ms": context.now_ms()}
-    )
-    recruitment = experiment.spec.recruitment
+    if not done_before:
+        fields: dict[str, str | int] = {"status": "completed", "completed_ms": context.now_ms()}
+        fields |= {"save_incomplete": body.given} if incomplete else {}
+        await context.store.participants.note(session.experiment, session.participant, fields)
+    departure = departure_of(experiment.spec.recruitment, values)
     return {
         "stored": stored,
         "complete": True,
-        "debrief": clean(experiment.spec.html.debrief, trusted=experiment.spec.page.trusted),
+        "save_incomplete": incomplete,
+        "debrief": text_of(experiment.spec, "debrief", values.get("language", experiment.spec.page.language)),
         "participant": values["puid"],
-        "code": recruitment.completion_code,
-        "redirect": recruitment.redirect,
+        "code": departure.code,
+        "redirect": departure.redirect,
+        "form": departure.form,
     }
 
 
-async def _next_query(
-    context: Context, session: Session, turn: Turn, parsed: Parsed, choice: serving.Choice, nonce: str
-) -> Query:
-    """The query of this turn: the experimenter's, a passive sampler's, the best published one, or a fallback."""
-    store, n, seed = context.store.participants, len(parsed.targets), parsed.plan.seed
-    now_ms = context.now_ms()
-    if choice.query is not None:
-        fixed = (serving.fixed_query(choice.query),)
-        return await store.remember_query(session.experiment, session.participant, fixed, token=nonce, now_ms=now_ms)
-    sampler = choice.sampler
-    own_turn = serving.turn_of(parsed.plan, participant=session.participant, trial=turn.number, sampler=sampler)
-    if sampler in parsed.passive:
-        drawn = candidates(parsed.passive[sampler], n, participant=session.participant, turn=own_turn, seed=seed)
-        return await store.remember_query(session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms)
-    taken = await store.take_query(
-        session.experiment, session.participant, sampler, token=nonce, last_head=turn.last_head, now_ms=now_ms
-    )
-    if taken is not None:
-        return taken
-    return await store.remember_query(
-        session.experiment,
-        session.participant,
-        fallback(n, participant=session.participant, turn=turn.number, seed=seed),
-        token=nonce,
-        now_ms=now_ms,
-        pending_of=sampler,
-    )
+def _first_values(arrival: Arrival, now_ms: int) -> dict[str, str | int]:
+    """What is stored of somebody who was never here before."""
+    return {"puid": arrival.puid, "source": arrival.source, "first_ms": now_ms, "status": "arrived"}
 
 
-async def _record(context: Context, body: AnswerBody) -> Json:
-    try:
-        served = context.signer.served(body.token)
-        answer = _answer_of(served, body, context.now_ms())
-    except SalmonError as error:
-        return {"token": body.token, **body_of(error)}
-    recorded = await context.store.answers.record(answer)
-    return {
-        "token": body.token,
-        "recorded": not recorded.duplicate,
-        "duplicate": recorded.duplicate,
-        "count": recorded.count,
-    }
+async def _known(
+    context: Context, experiment: Experiment, key: str | None, puid: str
+) -> tuple[str, dict[str, str]] | None:
+    """(participant, what is known of them) of the session that a page had before a reload.
 
-
-def _answer_of(served: Served, body: AnswerBody, now_ms: int) -> Answer:
-    if body.winner not in {served.left, served.right}:
-        raise BadRequestError(
-            f"The winner {body.winner} is neither the left target {served.left} nor the right one {served.right}.",
-            hint="Send the index of the target that was chosen.",
-            where="winner",
-        )
-    timing = Timing(**body.model_dump(exclude={"token", "winner"}))
-    return Answer(served=served, winner=body.winner, timing=timing, received_ms=now_ms)
-
-
-async def _one_or_many(request: Request, adapter: TypeAdapter[list[Item]], most: int, what: str) -> list[Item]:
-    """The body as a list, whether one thing was sent or several."""
-    try:
-        content = await request.json()
-        items = adapter.validate_python(content if isinstance(content, list) else [content])
-    except (ValueError, ValidationError) as error:
-        problems = error.errors() if isinstance(error, ValidationError) else []
-        places = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in problems)
-        raise BadRequestError(f"The {what} cannot be read: {places or 'this is not JSON'}.") from error
-    if len(items) > most:
-        raise BadRequestError(f"These are {len(items)} {what}; at most {most} go in one request.")
-    return items
-
-
-def _known_session(context: Context, experiment: Experiment, key: str | None) -> Session | None:
-    """The session a page had before a reload; one of another experiment or server is passed over."""
+    A session of another experiment or server, or of somebody else than the link says, is passed over.
+    """
     if not key:
         return None
     try:
         session = context.signer.read_session(key)
     except ForgedError:
         return None
-    return session if session.experiment == experiment.id else None
+    if session.experiment != experiment.id:
+        return None
+    values = await context.store.participants.read(experiment.id, session.participant)
+    fits = values and puid in {"", values["puid"]}
+    return (session.participant, values) if fits else None
 
 
-def _check_open(state: str) -> None:
-    if state != "open":
-        sentences = {
-            "draft": "This experiment has not been opened yet.",
-            "paused": "This experiment is paused at the moment.",
-            "closed": "This experiment has ended.",
-        }
-        raise ConflictError(
-            sentences.get(state, "This experiment is not open."),
-            hint="Answers already given are kept. Please contact the people who sent you the link.",
-        )
+def _check_may_finish(experiment: Experiment, values: Values) -> None:
+    if not values:
+        raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
+    if values.get("status") in OUT:
+        raise ConflictError("Your part in this study has ended.", hint="Answers already given are kept.")
+    if not ready_to_finish(experiment.spec, values):
+        raise ConflictError("There is a step left before the end.", hint="Reload the page.")
 
 
-def _page_of(experiment: Experiment) -> Json:
-    spec = experiment.spec
-    return {
-        "title": spec.title,
-        "instructions": clean(spec.html.instructions, trusted=spec.page.trusted),
-        "max_queries": spec.html.max_queries,
-        "skip_button": spec.html.skip_button,
-        "keys": list(spec.page.keys) if spec.html.arrow_keys else [],
-        "blank_ms": spec.page.blank_ms,
-        "min_rt_ms": spec.page.min_rt_ms,
-        "stimulus_size": spec.page.stimulus_size,
-        "background": spec.page.background,
-    }
-
-
-def _target_of(experiment: Experiment, index: int) -> Json:
-    """A target as the page shows it; never its file name, which may tell the condition."""
-    target = experiment.targets[index]
-    if target.media:
-        return {
-            "kind": target.kind,
-            "source": f"/media/{target.media}",
-            "alt": target.alt,
-            "width": target.width_px,
-            "height": target.height_px,
-        }
-    if target.kind == "text":
-        return {"kind": "text", "text": target.html}
-    return {"kind": "html", "html": clean(target.html, trusted=experiment.spec.page.trusted)}
+async def _note_event(context: Context, session: Session, event: str, now_ms: int) -> None:
+    """An event that the server saw, beside those that pages tell of."""
+    entry = {"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}
+    await context.store.participants.add_events(session.experiment, session.participant, [entry])

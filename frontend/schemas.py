@@ -50,9 +50,32 @@ class EventBody(Body):
 
 
 class FinishBody(Body):
-    """How many answers the page has given."""
+    """How many answers the page has given; `incomplete` when it has tried for long and cannot bring the rest across."""
 
     given: Annotated[int, Field(ge=0)]
+    incomplete: bool = False
+
+
+class PracticeTrial(Body):
+    """One trial of the practice: which of its queries, what was chosen, and how long it took."""
+
+    query: Annotated[int, Field(ge=0, le=10_000)]
+    winner: Annotated[int, Field(ge=0, le=10_000_000)]
+    rt_ms: Milliseconds = -1
+
+
+class StepBody(Body):
+    """What a participant did in a step before or after the trials; each step reads its own fields."""
+
+    agreed: bool = False
+    version: Annotated[str, Field(max_length=64)] = ""
+    language: Annotated[str, Field(max_length=35)] = ""
+    attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    options: Annotated[tuple[Annotated[str, Field(max_length=5000)], ...], Field(max_length=200)] = ()
+    trials: Annotated[tuple[PracticeTrial, ...], Field(max_length=500)] = ()
+    replies: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=10_000)]] = Field(
+        default_factory=dict, max_length=500
+    )
 
 
 class LoginBody(Body):

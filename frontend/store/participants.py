@@ -55,6 +55,21 @@ class Participants:
         )
         return participant, steps[-1]
 
+    async def replace(
+        self, experiment: str, identity: str, participant: str, values: dict[str, str | int]
+    ) -> tuple[str, dict[str, str]]:
+        """Let a platform identity begin anew (atomic): the earlier participant keeps their answers, marked `replaced`."""
+        keys = Keys(experiment)
+        fresh = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+        await self._connection.together(
+            lambda pipeline: (
+                pipeline.hset(keys.participant(participant), "status", "replaced"),
+                pipeline.hset(keys.arrivals, identity, fresh),
+                pipeline.hset(keys.participant(fresh), mapping=cast("Any", values)),
+            )
+        )
+        return fresh, {name: str(value) for name, value in values.items()}
+
     async def read(self, experiment: str, participant: str) -> dict[str, str]:
         """What is known of a participant; empty when there is no such one."""
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).participant(participant)))

@@ -3,9 +3,11 @@
 const TIMEOUT_MS = 10_000;
 
 export class Failure extends Error {
-  constructor(message, hint, { again }) {
-    super(message);
-    this.hint = hint;
+  constructor(error, { again }) {
+    super(error.message);
+    this.code = error.code;
+    this.hint = error.hint ?? "";
+    this.problems = error.problems ?? [];
     this.again = again;
   }
 }
@@ -24,27 +26,36 @@ export class Api {
     return reply;
   }
 
+  step(name, body = {}) {
+    return this.#post(`steps/${name}`, body);
+  }
+
   query() {
     return this.#send("query", { method: "GET" });
   }
 
   async answers(list) {
-    return (await this.#post("answers", list)).results;
+    return (await this.#post("answers", list, { keepalive: true })).results;
+  }
+
+  /** Send answers while the page goes away: nobody waits for the reply, and their tokens make sending them twice harmless. */
+  beacon(list) {
+    return navigator.sendBeacon(`${this.#base}answers`, JSON.stringify(list));
   }
 
   events(list) {
-    return this.#post("events", list);
+    return this.#post("events", list, { keepalive: true });
   }
 
-  finish(given) {
-    return this.#post("finish", { given });
+  finish(given, incomplete) {
+    return this.#post("finish", { given, incomplete });
   }
 
-  #post(path, body) {
+  #post(path, body, options = {}) {
     return this.#send(path, {
+      ...options,
       body: JSON.stringify(body),
       headers: { "Content-Type": "application/json" },
-      keepalive: true,
       method: "POST",
     });
   }
@@ -53,15 +64,16 @@ export class Api {
     const headers = { ...options.headers };
     if (this.#session) headers["X-Salmon-Session"] = this.#session;
     let response;
+    let reply;
     try {
       response = await fetch(this.#base + path, { ...options, headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+      reply = await response.json();
     } catch {
-      throw new Failure("There is no connection at the moment.", "Your answers are kept and sent later.", { again: true });
+      const code = response && !response.ok ? "server" : "offline"; // half a reply is as good as none
+      throw new Failure({ code, message: "" }, { again: true });
     }
-    const reply = await response.json().catch(() => null);
-    if (response.ok && reply) return reply;
-    if (Array.isArray(reply?.results)) return reply;
-    const error = reply?.error ?? { hint: "", message: `The server answered with status ${response.status}.` };
-    throw new Failure(error.message, error.hint, { again: response.status >= 500 || response.status === 429 });
+    if (response.ok || Array.isArray(reply.results)) return reply;
+    const error = reply.error ?? { code: "server", message: "" };
+    throw new Failure(error, { again: response.status >= 500 || response.status === 429 });
   }
 }

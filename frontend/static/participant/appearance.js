@@ -1,0 +1,24 @@
+// The colours and sizes that the experimenter chose; the colour of text follows the background by contrast.
+
+export function dress({ background, stimulus_size: size }) {
+  const root = document.documentElement;
+  root.style.setProperty("--background", background);
+  root.style.setProperty("--stimulus", size);
+  root.classList.toggle("dark", isDark(getComputedStyle(document.body).backgroundColor));
+}
+
+/** Whether white text has more contrast than black on this colour (relative luminance of WCAG 2). */
+export function isDark(colour) {
+  const [red, green, blue] = (colour.match(/\d+(\.\d+)?/g) ?? [255, 255, 255]).map((part) => {
+    const share = Number(part) / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179;
+}
+
+/** Whether this device is one of the allowed ones, by what it can do and not by what it calls itself. */
+export function fits(devices) {
+  const fine = matchMedia("(any-pointer: fine)").matches;
+  const touch = matchMedia("(pointer: coarse)").matches;
+  return (devices.includes("desktop") && fine) || (devices.includes("mobile") && touch);
+}

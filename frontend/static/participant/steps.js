@@ -1,0 +1,195 @@
+// The steps around the trials: welcome, consent, instructions, practice, comprehension, questions, and the way out.
+
+import { Form } from "./forms.js";
+import { make, paragraph, prose } from "./screens.js";
+import { keyLabel } from "./strings.js";
+
+const FINISH_RETRY_MS = 1000;
+const FINISH_PATIENCE_MS = 60_000;
+
+export class Steps {
+  #parts;
+
+  /** `parts` are {api, arrival, screens, stimuli, strings, trial} and three functions:
+   * `patiently(request)`, `insist(work)` repeat until it works; `missing(count)` asks as many queries again. */
+  constructor(parts) {
+    this.#parts = parts;
+  }
+
+  async welcome() {
+    const { arrival, strings } = this.#parts;
+    const { fullscreen, keys, max_queries: count, title } = arrival.page;
+    const [left, right] = keys.map(keyLabel);
+    const lines = [
+      count > 0 ? strings.say("welcome_count", { count }) : strings.say("welcome_open_end"),
+      keys.length > 0 ? strings.say("welcome_keys", { left, right }) : strings.say("welcome_pointer"),
+    ];
+    const parts = [make("p", { className: "title", innerHTML: title }), ...lines.map(paragraph)];
+    if (fullscreen && document.fullscreenEnabled) {
+      const button = make("button", { textContent: strings.say("fullscreen"), type: "button" });
+      button.addEventListener("click", () => document.documentElement.requestFullscreen().catch(() => {}));
+      parts.push(make("div", { className: "aside" }, button));
+    }
+    await this.#parts.screens.next(strings.say("welcome"), parts, "begin");
+    this.#done("welcome").catch(() => {}); // nobody waits for a courtesy
+    const { order } = arrival.steps;
+    return { next: order[order.indexOf("welcome") + 1] };
+  }
+
+  async consent() {
+    const { arrival, screens, strings } = this.#parts;
+    const { html, version } = arrival.steps.consent;
+    const agreed = await screens.show({
+      actions: { agree: { label: strings.say("agree") }, disagree: { label: strings.say("disagree") } },
+      heading: strings.say("consent"),
+      parts: [prose(html)],
+    });
+    return this.#done("consent", { agreed: agreed === "agree", language: arrival.language, version });
+  }
+
+  /** The pages of the instructions, back and forth. */
+  async instructions() {
+    await this.readInstructions();
+    return this.#done("instructions");
+  }
+
+  async readInstructions(note = "") {
+    const { arrival, screens, strings } = this.#parts;
+    const pages = arrival.steps.instructions ?? [];
+    for (let page = 0; page < pages.length; ) {
+      const { html, image } = pages[page];
+      const parts = [prose(html)];
+      if (note && page === 0) parts.unshift(paragraph(note));
+      if (image) parts.push(make("img", { alt: "", className: "illustration", src: image }));
+      if (pages.length > 1) parts.push(make("p", { className: "quiet", textContent: strings.say("page_of", { page: page + 1, pages: pages.length }) }));
+      const actions = { next: { label: strings.say("continue") } };
+      if (page > 0) actions.back = { label: strings.say("back") };
+      const pressed = await screens.show({ actions, heading: strings.say("instructions"), parts });
+      page += pressed === "back" ? -1 : 1;
+    }
+  }
+
+  async practice() {
+    const { arrival, screens, stimuli, strings, trial } = this.#parts;
+    const { feedback, queries } = arrival.steps.practice;
+    await screens.next(strings.say("practice"), [paragraph(strings.say("practice_start"))]);
+    const trials = [];
+    trial.allow({ skip: false, stop: false });
+    for (const [query, shown] of queries.entries()) {
+      await this.#parts.insist(() => stimuli.prepare(shown));
+      await trial.show(shown);
+      const { timing, winner } = await trial.decision();
+      trials.push({ query, rt_ms: timing.rt_ms, winner });
+      if (feedback) await trial.comment(strings.say(winner === shown.nearer ? "practice_right" : "practice_wrong"));
+      await trial.gap();
+    }
+    await screens.next(strings.say("practice"), [paragraph(strings.say("practice_done"))]);
+    return this.#done("practice", { trials });
+  }
+
+  async comprehension() {
+    const { arrival, screens, strings } = this.#parts;
+    const { attempts, questions } = arrival.steps.comprehension;
+    let left = arrival.steps.comprehension.attempts_left;
+    for (;;) {
+      const fields = questions.map((question, place) => ({ ...question, name: `${place}`, required: true, type: "choice" }));
+      const form = new Form(fields, strings);
+      await screens.show({
+        actions: { send: { check: () => form.check(), label: strings.say("send") } },
+        heading: strings.say("check"),
+        parts: [form.element],
+      });
+      const options = questions.map((_, place) => form.replies[place]);
+      const reply = await this.#done("comprehension", { attempt: attempts - left + 1, options });
+      if (reply.next !== "comprehension") return reply;
+      left = reply.attempts_left;
+      const again = strings.say("check_again", { count: left });
+      if (arrival.steps.instructions) await this.readInstructions(again);
+      else await screens.next(strings.say("check"), [paragraph(again)]);
+    }
+  }
+
+  async questions() {
+    const { arrival, screens, strings } = this.#parts;
+    const form = new Form(arrival.steps.questions, strings);
+    for (;;) {
+      await screens.show({
+        actions: { send: { check: () => form.check(), label: strings.say("send") } },
+        heading: strings.say("questions"),
+        parts: [form.element],
+      });
+      try {
+        return await this.#done("questions", { replies: form.replies });
+      } catch (failure) {
+        if (failure.code !== "form") throw failure;
+        form.mark(failure.problems);
+      }
+    }
+  }
+
+  /** Save what is left, then show the way out; `given()` is how many answers the page has given. */
+  async debrief({ given, outbox }) {
+    const { screens, strings } = this.#parts;
+    screens.show({ heading: strings.say("saving") });
+    const reply = await this.#saved({ given, outbox });
+    await this.#wayOut(reply);
+  }
+
+  /** The server's word that everything has arrived. After a minute people may copy their answers, and it goes on trying. */
+  async #saved({ given, outbox }) {
+    const { api, screens, strings } = this.#parts;
+    const since = performance.now();
+    let offered = false;
+    for (;;) {
+      const long = performance.now() - since > FINISH_PATIENCE_MS;
+      try {
+        await outbox.flush();
+        const reply = await api.finish(given(), long);
+        if (reply.complete) return reply;
+        if (outbox.waiting === 0 && reply.stored < given() && !long) await this.#parts.missing(given() - reply.stored);
+      } catch (failure) {
+        if (!failure.again) throw failure;
+        screens.status(strings.failure(failure));
+      }
+      if (long && !offered) {
+        offered = true;
+        const backup = screens.copying(strings.say("copy_backup"), () => JSON.stringify(outbox.unsent));
+        screens.show({ heading: strings.say("saving"), parts: [paragraph(strings.say("saving_long")), backup] });
+      }
+      await new Promise((resolve) => setTimeout(resolve, FINISH_RETRY_MS));
+    }
+  }
+
+  async #wayOut({ code, debrief, form, redirect, save_incomplete: incomplete }) {
+    const { api, screens, strings } = this.#parts;
+    screens.status("");
+    const parts = [make("div", { className: "prose debrief", id: "debrief", innerHTML: debrief })];
+    if (incomplete) parts.push(paragraph(strings.say("save_incomplete")));
+    if (code) {
+      parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));
+      parts.push(make("div", { className: "aside" }, screens.copying(strings.say("copy"), () => code)));
+    }
+    const actions = {};
+    if (form) actions.submit = { label: strings.say("submit") };
+    else if (redirect) actions.return = { label: strings.say("return") };
+    const pressed = screens.show({ actions, heading: strings.say("ended"), parts });
+    document.dispatchEvent(new CustomEvent("salmon:debrief"));
+    await pressed;
+    await api.step("debrief").catch(() => {}); // whether this is noted must not keep anybody from leaving
+    if (form) submit(...form);
+    else location.assign(redirect);
+  }
+
+  /** Tell the server that a step is done, as often as it takes; its reply names the next one. */
+  #done(step, body = {}) {
+    return this.#parts.patiently(() => this.#parts.api.step(step, body));
+  }
+}
+
+/** Send a form to another site, which is how Mechanical Turk learns that a task is done. */
+function submit(address, fields) {
+  const inputs = Object.entries(fields).map(([name, value]) => make("input", { name, type: "hidden", value }));
+  const form = make("form", { action: address, method: "post" }, ...inputs);
+  document.body.append(form);
+  form.submit();
+}
