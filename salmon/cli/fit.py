@@ -83,7 +83,7 @@ def fit(
         repeats=repeats or (_REPEATS_TO_CHOOSE if cv else 1),
         seed=seed,
     )
-    with _progress() as progress:
+    with _ProgressBar() as progress:
         report = analyse(table, options, progress)
         progress("drawing the map", 1, 0)
         pictures = map_figure(report.coordinates, table.labels, report.covariance)
@@ -145,7 +145,7 @@ def _beside(output: Path, ending: str) -> Path:
     return output.with_name(f"{output.stem}-{ending}")
 
 
-class _progress:  # noqa: N801 - used like a function, in a with statement
+class _ProgressBar:
     """A progress bar on standard error: one line a piece of work, gone where nobody watches."""
 
     def __enter__(self) -> Progress:
