@@ -16,6 +16,9 @@ from backend.store import Store
 from salmon import logs
 from salmon.cli import leash
 
+#: Learning steps back where cores are short: somebody waits for the web process. Workers inherit it.
+NICENESS = 5
+
 
 def main() -> int:
     """Follow the experiments until told to stop."""
@@ -27,6 +30,7 @@ def main() -> int:
         return 1
     logs.configure("backend", level=settings.log_level, style=settings.log_format)
     leash.hold(os.environ)
+    os.nice(NICENESS)
     service = Service(Store(settings.redis_url), opener(settings.scheduler))
     pulse = Pulse(Store(settings.redis_url), service.report)
     for name in (signal.SIGINT, signal.SIGTERM):

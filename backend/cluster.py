@@ -45,7 +45,6 @@ QUIET = {
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.worker.memory.monitor-interval": "5s",
     "distributed.diagnostics.nvml": False,
-    "logging.distributed": "warning",
 }
 
 Done = Callable[[Piece, Any, float], None]
@@ -155,6 +154,8 @@ def opener(scheduler: str) -> Callable[[], Executor]:
 
         from salmon.parallel.cluster import join_cluster, local_cluster
 
+        for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+            logging.getLogger(name).setLevel(logging.WARNING)  # Dask tells every connection at INFO
         dask.config.set(QUIET)
         os.environ.update(
             {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(QUIET[name]) for name in QUIET}

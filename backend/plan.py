@@ -87,8 +87,8 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     steps: list[Step] = []
     wake = inf
     for wanted, timed, gap, step in (
-        (progress.received > progress.absorbed, progress.refit, REFIT_SECONDS, Refit()),
         (_search_is_due(progress), progress.search, 0.0, Search(queries_wanted(progress))),
+        (_refit_is_due(progress), progress.refit, REFIT_SECONDS, Refit()),
         (progress.absorbed > progress.reported, progress.report, REPORT_SECONDS, Report()),
     ):
         if not wanted or timed.running:
@@ -118,3 +118,9 @@ def queries_wanted(progress: Progress) -> int:
 def _search_is_due(progress: Progress) -> bool:
     """A newer model is there, or the list runs short: half of it is gone."""
     return progress.searched < progress.generation or progress.listed < queries_wanted(progress) / 2
+
+
+def _refit_is_due(progress: Progress) -> bool:
+    """There are new answers, and the newest model is not still waiting for its search: every generation is published."""
+    waiting = progress.searched < progress.generation and progress.search.running
+    return progress.received > progress.absorbed and not waiting

@@ -68,6 +68,7 @@ class Service:
         self._unusable: dict[str, str] = {}
         self._requests = "0"
         self._reading = 0  # which reader is the present one
+        self._reader: threading.Thread | None = None
         self._stopping = False
         self._away = ""
 
@@ -86,7 +87,14 @@ class Service:
                 self._away = str(error)
                 self._forget()
                 time.sleep(RETRY_SECONDS)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything; what was not published is done again by the next service."""
+        self._stopping = True
         self._forget()
+        if self._reader is not None:
+            self._reader.join(2 * SLEEP_MS / 1000)
         self._workshop.close()
 
     def stop(self) -> None:
@@ -99,7 +107,8 @@ class Service:
         self._requests = self._store.last_request()
         self._follow()
         self._reading += 1
-        threading.Thread(target=self._read, args=(self._reading,), name="reader", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._reading,), name="reader", daemon=True)
+        self._reader.start()
 
     def step(self, wake: float) -> float:
         """Take one event, or rest until `wake`; then give every learner its turn. Returns when to wake next."""
@@ -154,7 +163,8 @@ class Service:
             if found:
                 taken = threading.Event()
                 self._events.put(_Read(found, taken))
-                taken.wait()
+                while not taken.wait(SLEEP_MS / 1000) and not self._stopping and number == self._reading:
+                    pass
 
     def _take(self, entries: dict[str, Entries]) -> None:
         announced = entries.pop(REQUESTS, [])

@@ -17,15 +17,15 @@ _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 def local_cluster(workers: int = 2, *, processes: bool = True) -> "DaskExecutor":
     """Start a Dask cluster on this machine with one thread a worker, and an executor on it that closes it.
 
-    Dask gives every worker process one BLAS thread: more would only fight over the same cores. The dashboard stays
-    off, so that no port is taken.
+    Dask gives every worker process one BLAS thread: more would only fight over the same cores. Its
+    pages take a free port of this machine.
     """
     with dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in _MALLOC.items()}):
         cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=processes,
-            dashboard_address=cast("str", None),
+            dashboard_address="127.0.0.1:0",
             protocol="tcp://",
             host="127.0.0.1",
         )

@@ -1,0 +1,142 @@
+"""The plan: what a learner does next follows from how far it is, and nothing is ever done twice or for ever put off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, isinf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.plan import (
+    DUTY,
+    FEWEST_QUERIES,
+    LONGEST_PAUSE_SECONDS,
+    MOST_QUERIES,
+    Progress,
+    Refit,
+    Report,
+    Rest,
+    Search,
+    Timed,
+    next_steps,
+    queries_wanted,
+)
+
+FRESH = Progress(n=30, received=0, absorbed=0, generation=0, searched=-1, reported=0, listed=0, pace=0.0)
+SETTLED = replace(FRESH, received=90, absorbed=90, generation=3, searched=3, reported=90, listed=30)
+
+moments = st.floats(0, 1e6)
+timed = st.builds(
+    Timed,
+    running=st.booleans(),
+    began=moments,
+    seconds=st.floats(0, 100),
+    failures=st.integers(0, 30),
+)
+progresses = st.builds(
+    Progress,
+    n=st.integers(3, 2000),
+    received=st.integers(0, 10_000),
+    absorbed=st.integers(0, 10_000),
+    generation=st.integers(0, 1000),
+    searched=st.integers(-1, 1000),
+    reported=st.integers(0, 10_000),
+    listed=st.integers(0, 10_000),
+    pace=st.floats(0, 1000),
+    refit=timed,
+    search=timed,
+    report=timed,
+)
+
+
+def kinds(progress: Progress, now: float = 1000.0) -> list[type]:
+    return [type(step) for step in next_steps(progress, now)]
+
+
+def test_a_new_learner_searches_at_once_and_has_nothing_to_fit() -> None:
+    assert kinds(FRESH) == [Search, Rest]
+
+
+def test_with_nothing_to_do_it_rests_until_something_happens() -> None:
+    assert next_steps(SETTLED, 1000.0) == (Rest(inf),)
+
+
+def test_a_new_answer_is_fitted_at_once_after_a_quiet_time() -> None:
+    assert Refit in kinds(replace(SETTLED, received=91))
+
+
+def test_searching_goes_on_while_the_next_refit_runs() -> None:
+    busy = replace(SETTLED, received=91, generation=4, searched=3, refit=Timed(running=True, began=999.9))
+    assert kinds(busy) == [Search, Rest]
+
+
+def test_a_refit_waits_until_the_last_model_is_being_searched() -> None:
+    waiting = replace(SETTLED, received=91, generation=4, searched=3, search=Timed(running=True, began=999.9))
+    assert Refit not in kinds(waiting)
+
+
+def test_a_list_that_runs_short_is_searched_again_without_a_new_model() -> None:
+    assert Search in kinds(replace(SETTLED, listed=10))
+    assert Search not in kinds(replace(SETTLED, listed=29))
+
+
+def test_a_busy_learner_leaves_its_share_of_the_core() -> None:
+    heavy = replace(SETTLED, received=200, refit=Timed(began=1000.0, seconds=2.0))
+    steps = next_steps(heavy, 1002.0)
+    assert steps == (Rest(1000.0 + 2.0 / DUTY),)
+    assert Refit() in next_steps(heavy, 1000.0 + 2.0 / DUTY)
+
+
+@given(progresses, moments)
+def test_no_kind_of_work_begins_while_it_runs(progress: Progress, now: float) -> None:
+    steps = next_steps(progress, now)
+    assert not (progress.refit.running and Refit() in steps)
+    assert not (progress.search.running and any(isinstance(step, Search) for step in steps))
+    assert not (progress.report.running and Report() in steps)
+    assert isinstance(steps[-1], Rest)
+    assert len({type(step) for step in steps}) == len(steps)
+
+
+@given(progresses, moments)
+def test_what_must_wait_is_woken_for_and_never_in_the_past(progress: Progress, now: float) -> None:
+    *_, rest = next_steps(progress, now)
+    assert isinstance(rest, Rest)
+    assert rest.until > now
+    if not isinf(rest.until):
+        assert len(next_steps(progress, rest.until)) > 1  # when woken, there is something to do
+
+
+@given(progresses, moments)
+def test_answers_not_absorbed_are_fitted_in_the_end(progress: Progress, now: float) -> None:
+    idle = {"running": False}
+    waiting = replace(
+        progress,
+        received=progress.absorbed + 1,
+        searched=progress.generation,
+        refit=replace(progress.refit, **idle),
+        search=replace(progress.search, **idle),
+    )
+    latest = now + LONGEST_PAUSE_SECONDS + 1e6 + 100 / DUTY + 200
+    assert Refit() in next_steps(waiting, latest)
+
+
+@given(progresses)
+def test_a_list_is_never_shorter_than_a_few_nor_longer_than_the_limit(progress: Progress) -> None:
+    assert FEWEST_QUERIES <= queries_wanted(progress) <= max(MOST_QUERIES, FEWEST_QUERIES)
+
+
+def test_a_list_grows_with_the_pace_and_the_time_of_a_round() -> None:
+    slow = replace(SETTLED, pace=100.0, refit=Timed(seconds=1.0), search=Timed(seconds=1.0))
+    assert queries_wanted(slow) > 100 * 2 > queries_wanted(SETTLED)
+
+
+def test_after_failures_the_pauses_double_up_to_a_limit() -> None:
+    pauses = []
+    for failures in range(1, 12):
+        failing = replace(SETTLED, received=91, refit=Timed(began=1000.0, failures=failures))
+        (rest,) = next_steps(failing, 1000.0)
+        assert isinstance(rest, Rest)
+        pauses.append(rest.until - 1000.0)
+    assert pauses[:3] == [1.0, 2.0, 4.0]
+    assert pauses[-1] == LONGEST_PAUSE_SECONDS
