@@ -29,6 +29,8 @@ Kind = Literal["refit", "search", "report"]
 #: A line of history carries coordinates when the answers have grown by this factor since the last one that did:
 #: about 200 lines from the first answer to a million.
 _THINNING = 1.06
+#: The shown embedding predicts answers while it has seen at least this share of what the search's has.
+_FRESH = 0.95
 #: The pace of answers is remembered for about this long.
 _PACE_SECONDS = 5.0
 
@@ -133,8 +135,13 @@ class Learner:
         return self._model.state
 
     def judge(self, entries: Sequence[Entry]) -> None:
-        """Predict the random ones before anybody has learned from them: called before the log takes them."""
-        shown = self._reported if self._reported is not None else self._model.state.coordinates
+        """Predict the random ones before anybody has learned from them: called before the log takes them.
+
+        By the embedding that is shown, unless that lags: early in a run a few dozen answers change everything.
+        """
+        state = self._model.state
+        fresh = self._reported is not None and self._reported_to >= _FRESH * state.absorbed
+        shown = self._reported if self._reported is not None and fresh else state.coordinates
         self._judgement = self._judgement.judge(shown, [entry.triplet for entry in entries if entry.random])
 
     def note_pace(self, count: int, now: float) -> None:

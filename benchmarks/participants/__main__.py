@@ -1,0 +1,151 @@
+"""`python -m benchmarks.participants`: simulated participants against the running program.
+
+Prints, for each crowd: latencies of queries and answers, the share of fallbacks after the first 2n answers, seconds from
+an answer to the first displayed query whose model has seen it, and processor time of each process, in use and idle.
+`--efficiency` runs the whole program on eggs and compares the accuracy it reaches with that of the offline simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.participants.crowd import Crowd, Diary, Thinking, floored_normal, log_normal
+from benchmarks.participants.hearing import read_store, seconds_to_be_heard
+from benchmarks.participants.living import efficiency
+from benchmarks.report import Report
+from salmon.simulate import egg_world
+from tests.program import Program
+
+COLUMNS = (
+    "n",
+    "participants",
+    "thinking",
+    "answers",
+    "heard_s_median",
+    "heard_s_95",
+    "fallbacks",
+    "query_ms_50",
+    "query_ms_99",
+    "answer_ms_50",
+    "answer_ms_99",
+    "cpu_web",
+    "cpu_backend",
+    "cpu_workers",
+    "cpu_redis",
+    "errors",
+)
+
+
+def main() -> None:
+    """Run the crowds that were asked for."""
+    options = _options()
+    report = Report("participants", COLUMNS)
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder) / "data").start()
+        try:
+            program.wait_until_ready()
+            for n in options.n:
+                for participants in options.participants:
+                    for name in options.thinking:
+                        report.add(**_crowd(program, n, participants, name, options))
+            if options.idle:
+                _idle(program, report, options.idle)
+            if options.efficiency:
+                for sentence in efficiency(program, options.efficiency):
+                    report.note(sentence)
+        finally:
+            program.stop()
+    report.write(options.json)
+
+
+def _crowd(program: Program, n: int, participants: int, name: str, options: argparse.Namespace) -> dict[str, Any]:
+    thinking: Thinking = floored_normal if name == "normal" else log_normal()
+    slug = f"crowd-{n}-{participants}-{name}"
+    spec = program.data.parent / f"{slug}.yaml"
+    spec.write_text(f"targets: {n}\nhtml: {{max_queries: 0}}\n")
+    address = program.launch(spec)
+    diary = Diary()
+    crowd = Crowd(address, egg_world(n), thinking, diary)
+    before, began = _processor_seconds(program), time.monotonic()
+    asyncio.run(crowd.live(participants, seconds=options.seconds, answers_each=options.answers))
+    lasted = time.monotonic() - began
+    used = {part: (seconds - before.get(part, 0)) / lasted for part, seconds in _processor_seconds(program).items()}
+    record = read_store(program.data, slug, "Adaptive")
+    waits = seconds_to_be_heard(record, diary)
+    warm = record.answers[2 * n][1].received_ms / 1000 if len(record.answers) > 2 * n else np.inf
+    late = [answer for _, answer in record.answers if answer.received_ms / 1000 >= warm]
+    fallbacks = sum(answer.served.trial_type == "fallback" for answer in late) / len(late) if late else None
+    return {
+        "n": n,
+        "participants": participants,
+        "thinking": name,
+        "answers": len(record.answers),
+        "heard_s_median": float(np.median(waits)) if len(waits) else None,
+        "heard_s_95": float(np.quantile(waits, 0.95)) if len(waits) else None,
+        "fallbacks": fallbacks,
+        **_latencies("query", diary.query_seconds),
+        **_latencies("answer", diary.answer_seconds),
+        "cpu_web": used["web"],
+        "cpu_backend": used["backend"],
+        "cpu_workers": used["workers"],
+        "cpu_redis": used["redis"],
+        "errors": len(diary.errors),
+    }
+
+
+def _latencies(name: str, seconds: list[float]) -> dict[str, float]:
+    return {f"{name}_ms_{q}": float(1000 * np.quantile(seconds, q / 100)) for q in (50, 99)}
+
+
+def _idle(program: Program, report: Report, seconds: float) -> None:
+    """Processor time of the whole program while nobody answers."""
+    time.sleep(5)  # what the last answers started comes to its end
+    before = _processor_seconds(program)
+    time.sleep(seconds)
+    after = _processor_seconds(program)
+    shares = {part: (after[part] - before[part]) / seconds for part in before}
+    report.note(
+        f"Idle: {100 * sum(shares.values()):.2f} % of a core in all ("
+        + ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
+        + ")."
+    )
+
+
+def _processor_seconds(program: Program) -> dict[str, float]:
+    """User and system seconds so far of each part of the program."""
+    parts = {
+        "web": ("frontend", False),
+        "redis": ("redis", False),
+        "backend": ("backend", False),
+        "workers": ("backend", True),
+    }
+    found: dict[str, float] = {}
+    for part, (name, below) in parts.items():
+        child = program.child(name)
+        processes = child.children(recursive=True) if below else [child]
+        found[part] = sum(sum(process.cpu_times()[:2]) for process in processes)
+    return found
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, nargs="+", default=[30, 90, 300])
+    parser.add_argument("--participants", type=int, nargs="+", default=[10, 50, 100])
+    parser.add_argument("--thinking", nargs="+", choices=["log-normal", "normal"], default=["log-normal"])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--answers", type=int, default=10**9, help="answers each participant gives at most")
+    parser.add_argument("--idle", type=float, default=20.0, help="seconds of idleness measured; 0 leaves it out")
+    parser.add_argument("--efficiency", type=int, default=0, help="runs on eggs through the living loop")
+    parser.add_argument("--json", type=Path, default=None)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""How soon an answer is heard: until the first query on anybody's screen whose model has seen it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import redis
+
+from benchmarks.participants.crowd import Diary
+from salmon.cli.data_directory import DataDirectory
+from salmon.records import Answer
+from salmon.wire import EXPERIMENTS, Keys, decode_answer
+
+
+@dataclass(frozen=True)
+class Record:
+    """An experiment as it lies in the store: answers with their stream ids, (generation, cursor) of every generation,
+    and the name of every participant by the store's own id.
+    """
+
+    answers: list[tuple[str, Answer]]
+    history: list[tuple[int, str]]
+    names: dict[str, str]
+
+
+def read_store(data: Path, slug: str, sampler: str) -> Record:
+    """What the run has left behind."""
+    directory = DataDirectory(data)
+    url = directory.redis_url("backend", directory.credentials().backend)
+    with redis.Redis.from_url(url) as client:
+        experiment = client.hget(EXPERIMENTS, slug).decode()
+        keys = Keys(experiment)
+        answers = [
+            (stream_id.decode(), decode_answer(experiment, {k.decode(): v.decode() for k, v in entry.items()}))
+            for stream_id, entry in client.xrange(keys.answers)
+        ]
+        history = [
+            (int(entry[b"generation"]), entry[b"cursor"].decode()) for _, entry in client.xrange(keys.history(sampler))
+        ]
+        arrivals = client.hgetall(keys.arrivals)
+    names = {participant.decode(): identity.decode().partition(":")[2] for identity, participant in arrivals.items()}
+    return Record(answers, history, names)
+
+
+def seconds_to_be_heard(record: Record, diary: Diary) -> np.ndarray:
+    """For every answer: seconds from its being stored to the first display of a query whose model has seen it."""
+    cursors = [_place(cursor) for _, cursor in record.history]
+    generations = [generation for generation, _ in record.history]
+    displays = sorted(
+        (diary.shown[shown], answer.served.generation)
+        for _, answer in record.answers
+        if (shown := (record.names[answer.served.participant], answer.served.trial)) in diary.shown
+        and answer.served.trial_type != "fallback"
+    )
+    waits: list[float] = []
+    for stream_id, answer in record.answers:
+        first = bisect_left(cursors, _place(stream_id))
+        if first == len(cursors):
+            continue
+        received = answer.received_ms / 1000
+        wanted = generations[first]
+        heard = next((at for at, generation in displays if at >= received and generation >= wanted), None)
+        if heard is not None:
+            waits.append(heard - received)
+    return np.array(waits)
+
+
+def _place(stream_id: str) -> tuple[int, int]:
+    milliseconds, _, number = stream_id.partition("-")
+    return int(milliseconds), int(number or 0)
