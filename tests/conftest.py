@@ -17,6 +17,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
+from tests.browser.participant import Laboratory, Participant
 from tests.program import REPOSITORY, Program
 
 CHROMIUM_FLAGS = (
@@ -120,3 +121,15 @@ def pictures(tmp_path: Path) -> Path:
 def examples() -> Path:
     """The examples that come with the project."""
     return REPOSITORY / "examples"
+
+
+@pytest.fixture(scope="module")
+def laboratory(program: Program) -> Laboratory:
+    """The running program of this module with an experimenter's account."""
+    return Laboratory(program, program.add_user())
+
+
+@pytest.fixture
+def participant(page: Page) -> Participant:
+    """Somebody with a keyboard and a mouse in front of a page of their own."""
+    return Participant(page)

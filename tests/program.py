@@ -28,6 +28,7 @@ class Program:
 
     data: Path
     environment: dict[str, str] = field(default_factory=dict)
+    port: int = 0
     address: str = ""
     invitation: str = ""
     log: list[str] = field(default_factory=list)
@@ -36,7 +37,7 @@ class Program:
 
     def start(self) -> Program:
         """Start it and wait until it says where it is."""
-        command = (sys.executable, "-m", "salmon", "serve", "--port", "0", "--data", str(self.data))
+        command = (sys.executable, "-m", "salmon", "serve", "--port", str(self.port), "--data", str(self.data))
         self._process = subprocess.Popen(
             command,
             cwd=REPOSITORY,

@@ -70,8 +70,10 @@ class Page {
     this.#outbox = new Outbox({
       changed: (failure) => this.#screens.status(failure ? this.#strings.failure(failure) : ""),
       refused: (answers) => {
-        this.#run?.lost(answers.filter((answer) => answer.owner === this.#arrival.participant).length);
-        this.#journal?.note("answers_refused", answers.length);
+        if (!this.#run) return;
+        this.#run.lost(answers.filter((answer) => answer.owner === this.#arrival.participant).length);
+        this.#screens.progress(this.#run.given, this.#arrival.page.max_queries);
+        this.#journal.note("answers_refused", answers.length);
       },
       send: (list) => this.#api.answers(list),
       shelf,
@@ -122,6 +124,9 @@ class Page {
     });
     if (arrival.resumed && arrival.step === "trials") this.#screens.status(this.#strings.say("resumed"));
     this.#offerKeySwitch(page.keys);
+    const shown = arrival.targets.map(({ html, source, text }) => html ?? text ?? `<img src="${source}">`);
+    const detail = { max_queries: page.max_queries, num_queries: this.#run.given, puid: arrival.participant, targets: shown };
+    document.dispatchEvent(new CustomEvent("salmon:arrived", { detail })); // for scripts of the experimenter
   }
 
   /** Load the files while the first screens are read; resolves with the targets that could not be had. */
@@ -179,6 +184,7 @@ class Page {
       asked = performance.now();
     }
     this.#screens.progress(run.given, page.max_queries);
+    document.body.classList.add("no-more-queries");
     if (page.max_queries > 0) return { next: this.#after("trials") };
     await this.#outbox.flush();
     return this.#patiently(() => this.#api.step("trials"));

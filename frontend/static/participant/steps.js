@@ -163,7 +163,8 @@ export class Steps {
   async #wayOut({ code, debrief, form, redirect, save_incomplete: incomplete }) {
     const { api, screens, strings } = this.#parts;
     screens.status("");
-    const parts = [make("div", { className: "prose debrief", id: "debrief", innerHTML: debrief })];
+    const thanks = make("div", { className: "prose", id: "debrief", innerHTML: debrief }); // cleaned by the server
+    const parts = [make("div", { className: "debrief", id: "debriefModal" }, thanks)];
     if (incomplete) parts.push(paragraph(strings.say("save_incomplete")));
     if (code) {
       parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));

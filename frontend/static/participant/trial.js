@@ -45,6 +45,7 @@ export class Trial {
       this.#choosing.forgetKeys();
     }, { signal });
     byId("skip-button").addEventListener("click", () => this.#leave({ skipped: true }), { signal });
+    document.addEventListener("salmon:getquery", () => this.#leave({ skipped: true }), { signal });
     byId("finish-here").addEventListener("click", () => this.#leave({ stopped: true }), { signal });
   }
 

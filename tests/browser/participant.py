@@ -1,0 +1,145 @@
+"""What browser tests do as a participant and as the experimenter who looks at the answers afterwards."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+from tests.program import Program
+
+READY = "#trial:not([hidden]):not(.blank) #q-left:not(.disabled)"
+LOCK_OUT_MS = 130  # the specs of these tests lock answers out for the shortest time there is, 100 ms
+
+#: Every step of the page; short waits, so that tests are short.
+EVERYTHING = """
+targets: [red, orange, yellow, green, blue, purple]
+title: Colour words
+html: {instructions: Which of the two is more like the <b>upper</b> one?, max_queries: 4}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+consent: {text: You compare words. You can stop at any time., decline_url: "https://example.org/declined"}
+instructions:
+  - text: You will see one word above and two below.
+  - text: Choose the lower word that is more like the upper one.
+practice: {queries: [[0, 1, 4, 1], [4, 5, 2, 5]]}
+comprehension:
+  questions:
+    - {text: What do you choose?, options: [the more similar word, the nicer word], answer: the more similar word}
+questions:
+  - {name: age, text: How old are you?, type: number}
+  - {name: screen, text: What did you use?, type: choice, options: [a computer, a phone], required: true}
+  - {name: remarks, text: Was anything unclear?}
+recruitment: {completion_code: C0DE-7}
+"""
+
+#: Nothing but trials.
+PLAIN = """
+targets: [red, orange, yellow, green, blue, purple, pink, brown]
+html: {max_queries: COUNT}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+recruitment: {completion_code: C0DE-7}
+"""
+
+
+def plain(count: int, extra: str = "") -> str:
+    return PLAIN.replace("COUNT", str(count)) + extra
+
+
+@dataclass
+class Laboratory:
+    """A running program and the account of an experimenter on it."""
+
+    program: Program
+    login: tuple[str, str]
+
+    def launch(self, name: str, spec: str, archive: Path | None = None) -> str:
+        """Open an experiment; the address for participants."""
+        files: dict[str, tuple[str, bytes]] = {"spec": ("spec.yaml", spec.encode())}
+        if archive is not None:
+            files["targets"] = ("targets.zip", archive.read_bytes())
+        reply = httpx.post(
+            f"{self.program.address}/api/experiments",
+            files=files,
+            data={"name": name, "state": "open"},
+            auth=self.login,
+        )
+        assert reply.status_code == 201, reply.text
+        return f"{self.program.address}/e/{reply.json()['slug']}/"
+
+    def rows(self, address: str) -> list[dict[str, str]]:
+        """The answers as the experimenter gets them."""
+        slug = address.rstrip("/").rpartition("/")[2]
+        url = f"{self.program.address}/api/experiments/{slug}/exports/responses.csv"
+        reply = httpx.get(url, auth=self.login).raise_for_status()
+        return list(csv.DictReader(io.StringIO(reply.text)))
+
+
+@dataclass
+class Participant:
+    """Somebody in front of a page; `given` is what they saw and chose, in words, in order."""
+
+    page: Page
+    given: list[tuple[str, str]] = field(default_factory=list)
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def heading(self, name: str) -> None:
+        expect(self.page.get_by_role("heading", name=name, exact=True, level=2)).to_be_visible()
+
+    def open(self, address: str) -> Participant:
+        """Open the link and begin."""
+        self.page.goto(address)
+        self.button("Begin").click()
+        return self
+
+    def ready(self) -> None:
+        """Wait until an answer counts."""
+        self.page.locator(READY).wait_for(timeout=60_000)
+        self.page.wait_for_timeout(LOCK_OUT_MS)
+
+    def answer(self, count: int = 1, *, side: str = "left", by: str = "key") -> None:
+        """Answer some queries, and wait each time until the page has counted it."""
+        for _ in range(count):
+            self.ready()
+            before = self.count()
+            seen = self.page.locator("#q-head").inner_text(), self.page.locator(f"#q-{side}").inner_text()
+            self.choose(side, by)
+            self.given.append(seen)
+            expect(self.page.locator("#num-queries")).to_have_text(re.compile(rf"^{before + 1}\b"), timeout=60_000)
+
+    def choose(self, side: str, by: str) -> None:
+        if by == "key":
+            self.page.keyboard.press("ArrowLeft" if side == "left" else "ArrowRight")
+        elif by == "touch":
+            self.page.locator(f"#q-{side}").tap()
+        else:
+            self.page.locator(f"#q-{side}").click()
+
+    def count(self) -> int:
+        """How many answers the page has counted."""
+        return int((self.page.locator("#num-queries").text_content() or "0").split("/")[0])
+
+    def code(self) -> str:
+        """The completion code, when it is shown."""
+        expect(self.page.locator("#code code")).to_be_visible(timeout=60_000)
+        return self.page.locator("#code code").inner_text()
+
+
+def chosen(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """What a participant saw above and chose, as the experimenter's file has it."""
+    return [(row["head_html"], row["winner_html"]) for row in rows]
+
+
+def assert_accessible(page: Page) -> None:
+    """axe-core finds nothing on the screen as it is."""
+    found = Axe().run(page).response["violations"]
+    assert not found, "\n".join(f"{item['id']}: {[node['html'] for node in item['nodes']]}" for item in found)

@@ -1,0 +1,304 @@
+"""Whatever goes wrong on the way, a run ends with exactly the answers given, once each, and a code."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser.participant import EVERYTHING, Laboratory, Participant, chosen, plain
+from tests.program import Program
+
+pytestmark = pytest.mark.browser
+
+
+def assert_complete(laboratory: Laboratory, address: str, given: list[tuple[str, str]], puid: str) -> None:
+    """The experimenter has exactly these answers of this participant, in this order."""
+    rows = [row for row in laboratory.rows(address) if row["puid"] == puid]
+    assert chosen(rows) == given
+    assert len({row["trial_index"] for row in rows}) == len(rows)
+
+
+def test_a_server_that_is_away_for_twenty_seconds_in_the_middle_costs_nothing(
+    tmp_path: Path, participant: Participant, page: Page
+) -> None:
+    program = Program(tmp_path / "data").start()
+    laboratory = Laboratory(program, program.add_user())
+    address = laboratory.launch("away", plain(8))
+    port = address.split(":")[2].split("/")[0]
+    participant.open(f"{address}?puid=patient")
+    participant.answer(3)
+    participant.ready()
+    program.kill()
+    participant.answer(2)  # one query is on the screen and one ahead, so answering goes on
+    expect(page.locator("#status")).to_contain_text("There is no connection")
+    threading.Event().wait(20)
+    again = Program(tmp_path / "data", port=int(port)).start()
+    try:
+        participant.answer(3)
+        assert participant.code() == "C0DE-7"
+        assert_complete(Laboratory(again, laboratory.login), address, participant.given, "patient")
+    finally:
+        again.stop()
+
+
+def test_when_every_third_request_is_lost_on_the_way_there_or_back_every_answer_arrives_once(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("lossy", plain(20))
+    chance = random.Random(1)
+    lost = {"there": 0, "back": 0}
+
+    def lose(route: Route) -> None:
+        fate = chance.random()
+        if fate < 0.15:
+            lost["there"] += 1
+            route.abort("connectionfailed")
+        elif fate < 0.30:
+            lost["back"] += 1
+            route.fetch()  # the server has done it, and the page will never know
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route(
+        lambda url: url.rstrip("/").rpartition("/")[2] in {"arrive", "query", "answers", "finish", "welcome"}, lose
+    )
+    participant.open(f"{address}?puid=lossy")
+    participant.answer(20)
+    assert participant.code() == "C0DE-7"
+    assert min(lost.values()) > 2
+    assert_complete(laboratory, address, participant.given, "lossy")
+
+
+def test_a_reload_at_every_step_goes_on_at_that_step(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("reloads", EVERYTHING)
+
+    def reload_at(heading: str) -> None:
+        participant.heading(heading)
+        page.reload()
+        participant.heading(heading)
+
+    page.goto(f"{address}?puid=again")
+    reload_at("Welcome")
+    participant.button("Begin").click()
+    reload_at("Before you begin")
+    participant.button("I agree").click()
+    reload_at("Instructions")
+    participant.button("Continue").click()
+    participant.button("Continue").click()
+    reload_at("Practice")
+    participant.button("Continue").click()
+    for _ in range(2):
+        participant.ready()
+        page.keyboard.press("ArrowLeft")
+        participant.button("Continue").click()
+    participant.heading("Practice")
+    participant.button("Continue").click()
+    reload_at("Is everything clear?")
+    page.get_by_text("the more similar word").click()
+    participant.button("Send").click()
+    for number in range(4):
+        participant.ready()
+        shown = page.locator("#trial").inner_text()
+        page.reload()
+        participant.ready()
+        assert page.locator("#trial").inner_text() == shown  # nobody gets another query by reloading
+        if number == 0:
+            expect(page.locator("#num-queries")).to_have_text("0 / 4")
+        participant.answer()
+    reload_at("A few last questions")
+    page.get_by_text("a phone").click()
+    participant.button("Send").click()
+    assert participant.code() == "C0DE-7"
+    page.reload()
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, "again")
+
+
+def test_of_two_tabs_the_newer_goes_on_and_the_older_says_so(laboratory: Laboratory, browser: Browser) -> None:
+    address = laboratory.launch("tabs", plain(6)) + "?puid=twins"
+    context = browser.new_context()
+    first, second = Participant(context.new_page()), Participant(context.new_page())
+    first.open(address)
+    first.answer(2)
+    second.page.goto(address)
+    expect(first.page.get_by_text("open in another window")).to_be_visible()
+    second.answer(2)
+    first.button("Go on here").click()
+    expect(second.page.get_by_text("open in another window")).to_be_visible()
+    first.answer(2)
+    assert first.code() == "C0DE-7"
+    rows = laboratory.rows(address.partition("?")[0])
+    assert chosen(rows) == [*first.given[:2], *second.given, *first.given[2:]]
+    context.close()
+
+
+def test_in_two_browsers_the_older_learns_it_from_the_server(laboratory: Laboratory, browser: Browser) -> None:
+    address = laboratory.launch("browsers", plain(6)) + "?puid=two"
+    contexts = [browser.new_context(), browser.new_context()]
+    first, second = (Participant(context.new_page()) for context in contexts)
+    first.open(address)
+    first.answer(1)
+    second.page.goto(address)
+    second.ready()
+    # the queries that the first has are answered and recorded; it gets no more of them
+    first.answer(1)
+    first.ready()
+    first.page.keyboard.press("ArrowLeft")
+    expect(first.page.get_by_text("open in another window")).to_be_visible()
+    assert second.page.locator("#message").is_hidden()
+    for context in contexts:
+        context.close()
+
+
+def test_the_back_button_is_harmless(laboratory: Laboratory, participant: Participant, page: Page) -> None:
+    address = laboratory.launch("back", plain(4))
+    page.goto("about:blank")
+    participant.open(f"{address}?puid=back")
+    participant.answer(2)
+    page.go_back()
+    expect(page).to_have_url("about:blank")
+    page.go_forward()
+    expect(page.locator("#num-queries")).to_have_text("2 / 4")
+    participant.answer(2)
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, "back")
+
+
+def test_double_clicks_and_held_keys_give_one_answer_each(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("doubles", plain(6))
+    participant.open(f"{address}?puid=nervous")
+    for number in range(6):
+        participant.ready()
+        seen = page.locator("#q-head").inner_text(), page.locator("#q-left").inner_text()
+        if number % 2:
+            page.locator("#q-left").dblclick()
+        else:
+            for _ in range(15):
+                page.keyboard.down("ArrowLeft")  # held: the first is a press, the rest are repeats
+                page.wait_for_timeout(20)
+            expect(page.locator("#num-queries")).to_have_text(f"{number + 1} / 6")
+            page.keyboard.up("ArrowLeft")
+        participant.given.append(seen)
+        expect(page.locator("#num-queries")).to_have_text(f"{number + 1} / 6")
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, "nervous")
+
+
+WITHOUT_STORAGE = """
+for (const name of ["sessionStorage", "localStorage", "indexedDB"]) {
+  Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError"); } });
+}
+"""
+
+
+def test_without_any_storage_a_run_still_ends_and_a_reload_still_goes_on(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    page.add_init_script(WITHOUT_STORAGE)
+    address = laboratory.launch("nothing-kept", plain(4))
+    participant.open(address)
+    participant.answer(2)
+    code = page.locator("#puid").inner_text()
+    page.reload()
+    expect(page.locator("#num-queries")).to_have_text("2 / 4")
+    assert page.locator("#puid").inner_text() == code
+    participant.answer(2)
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, code)
+
+
+WANDERING_CLOCK = """
+let wrong = 0;
+const right = Date.now;
+Date.now = () => right() + wrong;
+addEventListener("keydown", () => { wrong = wrong ? 0 : -7200000; }, true);
+"""
+
+
+def test_a_clock_that_is_changed_meanwhile_does_not_touch_response_times(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    page.add_init_script(WANDERING_CLOCK)
+    address = laboratory.launch("clock", plain(4))
+    participant.open(f"{address}?puid=traveller")
+    participant.answer(4)
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, "traveller")
+    assert all(0.1 <= float(row["response_time"]) < 60 for row in laboratory.rows(address))
+
+
+def test_answers_that_could_not_be_sent_survive_the_browser_tab_and_go_out_with_the_next_visit(
+    laboratory: Laboratory, browser: Browser
+) -> None:
+    address = laboratory.launch("survivors", plain(4)) + "?puid=offline"
+    context = browser.new_context()
+    first = Participant(context.new_page())
+    first.open(address)
+    first.answer(1)
+    first.ready()
+    context.route("**/answers", lambda route: route.abort())
+    first.answer(1)
+    expect(first.page.locator("#status")).to_contain_text("There is no connection")
+    assert len(laboratory.rows(address.partition("?")[0])) == 1
+    first.page.close()
+    context.unroute("**/answers")
+    second = Participant(context.new_page())
+    second.page.goto(address)
+    second.answer(2)
+    assert second.code() == "C0DE-7"
+    assert_complete(laboratory, address.partition("?")[0], [*first.given, *second.given], "offline")
+    context.close()
+
+
+def test_no_code_before_the_server_has_counted_every_answer(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("held-up", plain(3))
+    participant.open(f"{address}?puid=early")
+    participant.answer(2)
+    page.route("**/answers", lambda route: route.abort())
+    participant.answer(1)
+    participant.heading("Saving your answers…")
+    assert page.locator("#code").count() == 0
+    page.unroute("**/answers")
+    page.evaluate("dispatchEvent(new Event('online'))")
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, "early")
+
+
+def test_an_answer_that_the_server_refuses_is_asked_for_again(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("refused", plain(3))
+    participant.open(f"{address}?puid=forged")
+    participant.answer(1)
+
+    def damage(route: Route) -> None:
+        answers = route.request.post_data_json
+        for answer in answers:
+            answer["token"] = answer["token"][:-3] + "AAA"
+        reply = httpx.post(route.request.url, json=answers)
+        results = reply.json()["results"]
+        for result, answer in zip(results, route.request.post_data_json, strict=True):
+            result["token"] = answer["token"]
+        route.fulfill(status=reply.status_code, json={"results": results})
+
+    page.route("**/answers", damage)
+    participant.ready()
+    with page.expect_response("**/answers"):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#num-queries")).to_have_text("1 / 3")
+    page.unroute("**/answers")
+    participant.answer(2)
+    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant.given, "forged")
