@@ -33,7 +33,7 @@ def levels_for(world: str, n: int, ceiling: float) -> list[Level]:
     if world == "eggs":
         accuracies: Sequence[float] = ACCURACIES
     else:
-        accuracies = [round(0.5 + share * (ceiling - 0.5), 3) for share in (0.75, 0.85, 0.9, 0.94)]
+        accuracies = [round(0.5 + share * (ceiling - 0.5), 3) for share in (0.6, 0.7, 0.8, 0.9)]
     return [Level("accuracy", value) for value in accuracies] + [
         Level("rank_error", value) for value in RANK_ERRORS.get(n, ())
     ]
@@ -75,16 +75,15 @@ def _ratio(one: Mapping[str, Curves], other: Mapping[str, Curves], level: Level)
     if level.measure not in one or level.measure not in other:
         return ""
     value, low, high = paired_ratio(one[level.measure], other[level.measure], level.value, falling=level.falling)
+    baseline = _needed_by(other[level.measure], level)
     if not np.isfinite(value):
-        return "never"
-    return f"{_unreached(other[level.measure], level)}{value:.2f} [{low:.2f}–{_bound(high)}]"
+        # The curve ends before the level: at least so much more than the baseline.
+        return f"> {one[level.measure].answers[-1] / baseline:.2f}" if np.isfinite(baseline) else "neither"
+    return f"{'' if np.isfinite(baseline) else '< '}{value:.2f} [{low:.2f}–{_bound(high)}]"
 
 
-def _unreached(baseline: Curves, level: Level) -> str:
-    """A sign that the baseline never got there, so that the true ratio is smaller still."""
-    mean = baseline.values.mean(axis=0)
-    reached = np.isfinite(answers_needed(baseline.answers, mean, level.value, falling=level.falling))
-    return "" if reached else "< "
+def _needed_by(curves: Curves, level: Level) -> float:
+    return answers_needed(curves.answers, curves.values.mean(axis=0), level.value, falling=level.falling)
 
 
 def _bound(high: float) -> str:
