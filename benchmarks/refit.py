@@ -6,7 +6,8 @@ Every contender gets the same answers. `to_best_s` is the time until its accurac
 the best that any contender reached in the end; `total_s` the time until it stops by itself. cblearn cannot be watched,
 so its two times are the same. Adadelta is fitted as in published experiments: torch with autograd, batches of 512 drawn
 without replacement, N(0, 1) · 1e-4 at first, learning rate 1; it never stops, so it gets a fixed time.
-`--data` takes human answers with the columns head, winner, loser, sampler: fitted on RandomSampling, judged on Test.
+Before them it prints what one loss with its gradient costs with numpy and with torch, alternately; the library takes the
+quicker one at each size. `--data` takes human answers with the columns head, winner, loser, sampler: fitted on RandomSampling, judged on Test.
 """
 
 import csv
@@ -22,6 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.report import Report, arguments
 from salmon.learning import accuracy, check_triplets, fit
+from salmon.learning.arithmetic import TENSORS_FROM, arithmetic_for
+from salmon.learning.objective import blocks_of, evaluate
 from salmon.noise import TSTE, PowerTSTE
 from salmon.samplers.active.state import random_queries
 from salmon.simulate import egg_world
@@ -31,6 +34,8 @@ OURS = {"power t-STE": PowerTSTE(k=0.85, lapse=0.07), "t-STE": "TSTE", "STE": "S
 PEERS = ("STE", "TSTE", "CKL", "SOE")
 SIMULATED = {30: 900, 90: 10_000, 300: 50_000}
 LARGE = (10_000, 1_000_000)
+#: (targets, answers) of single evaluations.
+EVALUATED = ((30, 300), (30, 3_000), (300, 10_000), (300, 50_000), (10_000, 50_000), LARGE)
 
 
 def main():
@@ -50,6 +55,9 @@ def main():
         ["answers", "n", "m", "contender", "to_best_s", "total_s", "accuracy", "runs_within"],
     )
     with threadpool_limits(1):
+        for n, m in EVALUATED:
+            if n == 30 or n in options.sizes:
+                report.note(evaluations(n, m, options.repeats, clock))
         if options.data is None:
             report.note("Human answers: skipped, no --data.")
         else:
@@ -61,6 +69,26 @@ def main():
                 compare(report, "t-STE world", *large(), 1, 10 * options.patience, clock)
                 report.note(alone(options.cpu))
     report.write(options.json)
+
+
+def evaluations(n, m, repeats, clock):
+    """A sentence on one loss with its gradient, as the library and the other way."""
+    generator = np.random.default_rng([n, m])
+    blocks = tuple(blocks_of(random_queries(n, m, generator), n))
+    coordinates = generator.standard_normal((n, 2))
+    times = {"numpy": [], "torch": []}
+    for _ in range(repeats * max(2, min(100, 100_000 // m))):
+        for name, triplets in (("numpy", 0), ("torch", TENSORS_FROM)):
+            started = clock()
+            with arithmetic_for(triplets) as use:
+                evaluate(TSTE(), coordinates, blocks, use)
+            times[name].append(clock() - started)
+    cost = {name: 1000 * statistics.median(taken) for name, taken in times.items()}
+    chosen = "numpy" if len(blocks[0]) < TENSORS_FROM else "torch"
+    return (
+        f"One loss with its gradient, n = {n}, m = {m}: numpy {cost['numpy']:.3f} ms, torch {cost['torch']:.3f} ms;"
+        f" the library uses {chosen}."
+    )
 
 
 def compare(report, answers, n, train, test, repeats, patience, clock):

@@ -7,7 +7,7 @@ keeps the coordinates small where the answers alone would let them grow.
 import numpy as np
 
 from salmon.geometry import Coordinates
-from salmon.learning.objective import Block
+from salmon.learning.objective import block_of, loss_and_gradient
 from salmon.learning.triplets import Triplets
 from salmon.noise import NoiseModel
 
@@ -34,9 +34,8 @@ def adadelta(
     slopes, steps = np.zeros_like(coordinates), np.zeros_like(coordinates)
     size = min(batch, len(triplets))
     for _ in range(epochs * -(-len(triplets) // max(1, size))):
-        heads, winners, losers = triplets[generator.choice(len(triplets), size, replace=False, shuffle=False)].T
-        block = Block(np.concatenate([heads, heads]), np.concatenate([winners, losers]), None, None)
-        gradient = block.loss_and_gradient(model, coordinates)[1] / size
+        drawn = triplets[generator.choice(len(triplets), size, replace=False, shuffle=False)]
+        gradient = loss_and_gradient(model, coordinates, (block_of(drawn),))[1] / size
         slopes = _MEMORY * slopes + (1 - _MEMORY) * gradient**2
         step = np.sqrt((steps + _SMALLEST) / (slopes + _SMALLEST)) * gradient
         steps = _MEMORY * steps + (1 - _MEMORY) * step**2

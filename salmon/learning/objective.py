@@ -1,6 +1,6 @@
 """What a refit makes small: the loss of all answers and a ridge, with its gradient, block by block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates
+from salmon.learning.arithmetic import Arithmetic, arithmetic_for
 from salmon.learning.triplets import Triplets
 from salmon.noise import NoiseModel
 from salmon.parallel import Executor, SerialExecutor
@@ -18,67 +19,115 @@ _BLOCK = 1 << 15
 # Below this many answers one core counts sooner (25 ms for a million) than a cluster's messages come back (10 ms).
 _WORTH_SENDING = 1 << 20
 
-Indices = NDArray[np.int32]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Block:
     """Some triplets, as the distances that they compare.
 
-    `first` and `second` (p,) are the two targets of each distance. Where pairs of targets recur, every distance is
-    computed once: `near` and `far` (m,) say which one each triplet compares. Where they hardly recur, `near` and `far`
-    are None: the first half of the distances are head to winner, the second half head to loser, row by row.
+    Where pairs of targets hardly recur, `near` and `far` are None: `first` (m,) are the heads, `second` (2m,) the
+    winners and then the losers, row by row. Where they recur every distance is computed once: `first` and `second` (p,)
+    are its two targets, and `near` and `far` (m,) say which distances each triplet compares.
     """
 
     first: Indices
     second: Indices
-    near: Indices | None
-    far: Indices | None
+    near: Indices | None = None
+    far: Indices | None = None
 
-    def loss_and_gradient(self, model: NoiseModel, coordinates: Coordinates) -> tuple[float, Coordinates]:
-        """Σ loss over the triplets in nats, and its gradient (n, d).
+    def __len__(self) -> int:
+        return len(self.first if self.near is None else self.near)
+
+    def add_gradient(self, model: NoiseModel, axes: Sequence[Any], gradient: Sequence[Any], use: Arithmetic) -> float:
+        """Σ loss over the triplets in nats; its gradient is added to `gradient`, d rows (n,) like `axes`.
 
         With f = u(far) − u(near) and u' the slope of the remoteness, ∂loss/∂d2 = ± loss'(f)·u'(d2), and a squared
         distance moves its two targets by ±2 (x_first − x_second).
         """
-        axes = np.ascontiguousarray(coordinates.T)
-        differences = [axis.take(self.first) - axis.take(self.second) for axis in axes]
+        first, second = use.of(self.first), use.of(self.second)
+        differences: list[Any] = []
+        for axis in axes:
+            difference = use.gather(axis, second)
+            # Winners and losers in a row each: one gathering of the heads serves both.
+            parts = difference.reshape(-1, len(first))
+            parts -= use.gather(axis, first)
+            differences.append(difference)
         d2 = differences[0] * differences[0]
         for difference in differences[1:]:
-            d2 += difference * difference
-        felt = model.remoteness(d2)
-        if self.near is None or self.far is None:
-            half = len(felt) // 2
-            loss, slope = model.loss_and_slope(felt[half:] - felt[:half])
-            pull = np.concatenate([-slope, slope])
-        else:
-            loss, slope = model.loss_and_slope(felt.take(self.far) - felt.take(self.near))
-            size = len(felt)
-            pull = np.bincount(self.far, slope, size) - np.bincount(self.near, slope, size)
-        pull *= model.remoteness_slope(d2)
-        pull *= 2
-        n = len(coordinates)
-        gradient = np.empty_like(axes)
+            use.add_square(d2, difference)
+        loss, pull = self._loss_and_pull(model, d2, use)
         for row, difference in zip(gradient, differences, strict=True):
             difference *= pull  # noqa: PLW2901 - in place on purpose: the differences are used up here
-            np.subtract(np.bincount(self.first, difference, n), np.bincount(self.second, difference, n), out=row)
-        return float(loss.sum()), gradient.T
+            use.add_at(row, second, difference)
+            heads, *more = difference.reshape(-1, len(first))
+            for part in more:
+                heads += part
+            heads *= -1
+            use.add_at(row, first, heads)
+        return loss
+
+    def _loss_and_pull(self, model: NoiseModel, d2: Any, use: Arithmetic) -> tuple[float, Any]:
+        """(Σ loss, twice its derivative by each squared distance)."""
+        felt = use.of(model.remoteness(use.array(d2)))
+        pull = use.of(2 * model.remoteness_slope(use.array(d2)))
+        if self.near is None or self.far is None:
+            m = len(self.first)
+            loss, slope = model.loss_and_slope(use.array(felt[m:] - felt[:m]))
+            near, far = pull[:m], pull[m:]
+            far *= use.of(slope)
+            near *= use.of(np.negative(slope, out=slope))
+            return float(loss.sum()), pull
+        near, far = use.of(self.near), use.of(self.far)
+        log_odds = use.gather(felt, far)
+        log_odds -= use.gather(felt, near)
+        loss, slope = model.loss_and_slope(use.array(log_odds))
+        weight = use.zeros(len(self.first))
+        use.add_at(weight, far, use.of(slope))
+        use.add_at(weight, near, use.of(np.negative(slope, out=slope)))
+        pull *= weight
+        return float(loss.sum()), pull
 
 
 def blocks_of(triplets: Triplets, n: int, size: int = _BLOCK) -> Iterator[Block]:
     """The triplets cut into blocks of `size` rows, in their order."""
     for start in range(0, len(triplets), size):
-        heads, winners, losers = triplets[start : start + size].T
-        first = np.concatenate([heads, heads])
-        second = np.concatenate([winners, losers])
-        if n * (n - 1) // 2 > len(heads):
-            yield Block(np.ascontiguousarray(first), np.ascontiguousarray(second), None, None)
-            continue
-        low, high = np.minimum(first, second), np.maximum(first, second)
-        keys, which = np.unique(low.astype(np.int64) * n + high, return_inverse=True)
-        which = which.astype(np.int32)
-        first, second = (part.astype(np.int32) for part in np.divmod(keys, n))
-        yield Block(first, second, which[: len(heads)], which[len(heads) :])
+        block = block_of(triplets[start : start + size])
+        yield block if n * (n - 1) // 2 > len(block) else _merged(block, n)
+
+
+def block_of(triplets: Triplets) -> Block:
+    """A block of these triplets, each distance for itself."""
+    rows = triplets.astype(np.int64)
+    return Block(np.ascontiguousarray(rows[:, 0]), rows[:, 1:].T.ravel())
+
+
+def _merged(block: Block, n: int) -> Block:
+    """The same block with every distance computed once."""
+    heads = np.tile(block.first, 2)
+    keys = np.minimum(heads, block.second) * n + np.maximum(heads, block.second)
+    pairs, which = np.unique(keys, return_inverse=True)
+    first, second = np.divmod(pairs, n)
+    return Block(first, second, which[: len(block)], which[len(block) :])
+
+
+def loss_and_gradient(
+    model: NoiseModel, coordinates: Coordinates, blocks: Sequence[Block]
+) -> tuple[float, Coordinates]:
+    """Σ loss over the triplets of some blocks in nats, and its gradient (n, d)."""
+    with arithmetic_for(len(blocks[0]) if blocks else 0) as use:
+        return evaluate(model, coordinates, blocks, use)
+
+
+def evaluate(
+    model: NoiseModel, coordinates: Coordinates, blocks: Sequence[Block], use: Arithmetic
+) -> tuple[float, Coordinates]:
+    """The same with an arithmetic of the caller's choice."""
+    columns = np.ascontiguousarray(coordinates.T)
+    total = np.zeros_like(columns)
+    axes, gradient = [use.of(column) for column in columns], [use.of(row) for row in total]
+    loss = sum(block.add_gradient(model, axes, gradient, use) for block in blocks)
+    return float(loss), total.T
 
 
 @dataclass(frozen=True)
@@ -97,7 +146,7 @@ class Objective:
 
     def __call__(self, coordinates: Coordinates) -> tuple[float, Coordinates]:
         """The value and its gradient (n, d) at (n, d) coordinates."""
-        parts = self.executor.map(partial(_total, self.model, coordinates), self.shares)
+        parts = self.executor.map(partial(loss_and_gradient, self.model, coordinates), self.shares)
         loss = sum(part[0] for part in parts)
         gradient = self.ridge * coordinates
         for part in parts:
@@ -117,12 +166,3 @@ def objective_of(
     parts = np.array_split(triplets, executor.workers)
     shares = tuple(executor.scatter(tuple(blocks_of(part, n))) for part in parts)
     return Objective(model, ridge, len(triplets), shares, executor)
-
-
-def _total(model: NoiseModel, coordinates: Coordinates, share: tuple[Block, ...]) -> tuple[float, Coordinates]:
-    loss, gradient = 0.0, np.zeros_like(coordinates)
-    for block in share:
-        part, slope = block.loss_and_gradient(model, coordinates)
-        loss += part
-        gradient += slope
-    return loss, gradient

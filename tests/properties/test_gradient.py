@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from salmon.learning import check_triplets
-from salmon.learning.objective import objective_of
+from salmon.learning.arithmetic import TENSORS_FROM, arithmetic_for
+from salmon.learning.objective import blocks_of, evaluate, objective_of
 from salmon.noise import NOISE_MODELS, PowerTSTE, noise_model
 from tests.oracles import finite_difference
 
@@ -40,6 +41,22 @@ def test_both_ways_of_counting_give_the_same_loss_and_gradient(model):
     parts = [objective_of(rows[start : start + 20], 8, model) for start in (0, 20, 40)]
     np.testing.assert_allclose(merged(coordinates)[0], np.mean([part(coordinates)[0] for part in parts]))
     np.testing.assert_allclose(merged(coordinates)[1], np.mean([part(coordinates)[1] for part in parts], axis=0))
+
+
+@pytest.mark.parametrize("n", [6, 9], ids=["distances recur", "distances hardly recur"])
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 4))
+def test_arrays_and_tensors_give_the_same_loss_and_gradient(n, model, seed, d):
+    blocks = tuple(blocks_of(drawn(n, 33, seed), n, size=16))
+    coordinates = np.random.default_rng(seed + 1).normal(size=(n, d))
+    with arithmetic_for(0) as arrays, arithmetic_for(TENSORS_FROM) as tensors:
+        assert type(arrays) is not type(tensors)
+        (loss, gradient), (same_loss, same_gradient) = (
+            evaluate(model, coordinates, blocks, use) for use in (arrays, tensors)
+        )
+    assert same_loss == pytest.approx(loss, rel=1e-12)
+    np.testing.assert_allclose(same_gradient, gradient, rtol=1e-9, atol=1e-12)
 
 
 def test_targets_on_one_spot_pull_nowhere_and_break_nothing():
