@@ -81,6 +81,13 @@ class Laboratory:
         reply = httpx.get(url, auth=self.login).raise_for_status()
         return list(csv.DictReader(io.StringIO(reply.text)))
 
+    def participants(self, address: str) -> int:
+        """How many participants the experimenters' list counts."""
+        page = httpx.get(f"{self.program.address}/console/", auth=self.login).raise_for_status().text
+        rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)
+        row = next(row for row in rows if f"/e/{address.rstrip('/').rpartition('/')[2]}/" in row)
+        return int(re.findall(r"<td[^>]*>\s*(\d+)\s*</td>", row)[-1])
+
 
 @dataclass
 class Participant:

@@ -1,0 +1,322 @@
+"""One trial: what it shows, what it takes as an answer, and what it never tells."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import struct
+import wave
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.archives import write_zip
+from tests.browser.participant import Laboratory, Participant, assert_accessible, plain
+
+pytestmark = pytest.mark.browser
+
+MEDIA = """
+html: {max_queries: COUNT}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+"""
+
+
+def picture(width: int, height: int, shade: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), (shade, shade, shade)).save(file, "PNG")
+    return file.getvalue()
+
+
+def tone(hertz: int, seconds: float = 0.15) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        samples = (int(9000 * math.sin(2 * math.pi * hertz * k / 8000)) for k in range(int(8000 * seconds)))
+        sound.writeframes(b"".join(struct.pack("<h", sample) for sample in samples))
+    return file.getvalue()
+
+
+RECORD = """async (shade) => {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 64;
+  const pen = canvas.getContext("2d");
+  const recorder = new MediaRecorder(canvas.captureStream(25), { mimeType: "video/webm" });
+  const pieces = [];
+  recorder.ondataavailable = ({ data }) => pieces.push(data);
+  const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+  recorder.start();
+  for (let frame = 0; frame < 8; frame += 1) {
+    pen.fillStyle = `rgb(${shade}, ${8 * frame}, 0)`;
+    pen.fillRect(0, 0, 64, 64);
+    await new Promise((resolve) => setTimeout(resolve, 40));
+  }
+  recorder.stop();
+  await stopped;
+  const bytes = new Uint8Array(await new Blob(pieces).arrayBuffer());
+  return btoa(String.fromCharCode(...bytes));
+}"""
+
+
+def test_pictures_keep_their_shape_are_never_enlarged_and_never_named(
+    laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
+) -> None:
+    sizes = [(60, 40), (900, 300), (300, 900), (400, 400)]
+    files = [(f"secret-condition-{k}.png", picture(*size, 60 * k)) for k, size in enumerate(sizes)]
+    address = laboratory.launch("shapes", MEDIA.replace("COUNT", "8"), write_zip(tmp_path / "t.zip", files))
+    arrival = httpx.post(f"{address}arrive", json={"parameters": {"puid": "spy"}}).text
+    assert "secret" not in arrival + httpx.get(address).text
+    participant.open(f"{address}?puid=eyes")
+    for _ in range(8):
+        participant.ready()
+        assert "secret" not in page.content()
+        for place in ("head", "left", "right"):
+            image = page.locator(f"#q-{place} img")
+            assert image.get_attribute("alt") == {"head": "Target", "left": "Left", "right": "Right"}[place]
+            box = image.bounding_box()
+            assert box is not None
+            width, height = image.evaluate("image => [image.naturalWidth, image.naturalHeight]")
+            assert box["width"] / box["height"] == pytest.approx(width / height, rel=0.03)
+            assert box["width"] <= width + 1
+            assert box["width"] <= 320
+        participant.answer()
+
+
+def test_nothing_begins_before_every_file_is_there_and_a_file_that_fails_is_tried_again(
+    laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
+) -> None:
+    files = [(f"{k}.png", picture(40, 40, 50 * k)) for k in range(4)]
+    address = laboratory.launch("failing", MEDIA.replace("COUNT", "2"), write_zip(tmp_path / "t.zip", files))
+    target = httpx.post(f"{address}arrive", json={"parameters": {"puid": "look"}}).json()["targets"][2]["source"]
+    requests: list[str] = []
+
+    def fail(route: Route) -> None:
+        requests.append(route.request.url)
+        route.abort()
+
+    page.route(f"**{target}", fail)
+    participant.open(f"{address}?puid=unlucky")
+    expect(page.get_by_text("Some files of this study could not be loaded")).to_be_visible(timeout=15_000)
+    assert len(requests) == 3
+    expect(page.locator("#trial")).to_be_hidden()
+    assert_accessible(page)
+    page.unroute(f"**{target}")
+    participant.button("Try again").click()
+    participant.answer(2)
+    expect(page.locator("#debrief")).to_be_visible()
+
+
+def test_sounds_are_played_by_buttons_and_answered_when_each_was_heard(
+    laboratory: Laboratory, browser: Browser, tmp_path: Path
+) -> None:
+    files = [(f"{k}.wav", tone(220 * (k + 1))) for k in range(3)]
+    address = laboratory.launch("sounds", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
+    context = browser.new_context()
+    page = context.new_page()
+    walker = Participant(page).open(f"{address}?puid=ears")
+    walker.ready()
+    assert page.evaluate("[...document.querySelectorAll('#trial audio')].every((sound) => sound.paused)")
+    expect(page.get_by_text("Please listen to all sounds first.")).to_be_visible()
+    assert_accessible(page)
+    page.keyboard.press("ArrowLeft")
+    page.locator("#q-left").click(force=True)
+    expect(page.locator("#num-queries")).to_have_text("0 / 1")
+    for place in ("Target", "Left", "Right"):
+        page.get_by_role("button", name=f"Play: {place}").click()
+        page.wait_for_function("place => document.querySelector(`#q-${place} audio`).ended", arg=PLACES[place])
+    expect(page.locator("#listen")).to_be_empty()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#debrief")).to_be_visible()
+    context.close()
+
+
+PLACES = {"Target": "head", "Left": "left", "Right": "right"}
+
+
+def test_films_play_by_themselves_without_sound_and_can_be_stopped(
+    laboratory: Laboratory, browser: Browser, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(laboratory.program.address + "/healthz")
+    files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
+    address = laboratory.launch("films", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
+    walker = Participant(page).open(f"{address}?puid=cinema")
+    walker.ready()
+    film = page.locator("#q-head video")
+    assert film.evaluate("film => [film.muted, film.loop, film.controls, film.paused]") == [True, True, False, False]
+    page.get_by_role("button", name="Pause: Target").click()
+    assert film.evaluate("film => film.paused")
+    assert_accessible(page)
+    walker.choose("right", "key")
+    expect(page.locator("#debrief")).to_be_visible()
+    context.close()
+
+
+def test_films_stand_still_for_people_who_asked_for_less_motion(
+    laboratory: Laboratory, browser: Browser, tmp_path: Path
+) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(laboratory.program.address + "/healthz")
+    files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
+    address = laboratory.launch("stills", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
+    walker = Participant(page).open(f"{address}?puid=calm")
+    walker.ready()
+    assert page.evaluate("[...document.querySelectorAll('#trial video')].every((film) => film.paused)")
+    context.close()
+
+
+HTML = """
+targets: ["<b>one</b><script>window.broken = 1</script>", "<i onclick='window.broken = 1'>two</i>", "<u>three</u>"]
+html: {max_queries: 3, instructions: "Which? <img src=x onerror='window.broken = 1'>"}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+"""
+
+
+def test_html_of_targets_loses_what_it_could_do_unless_it_is_trusted(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    participant.open(laboratory.launch("cleaned", HTML) + "?puid=x")
+    participant.ready()
+    assert page.locator("#trial b, #trial i, #trial u").count() == 3
+    assert page.locator("#trial script, #trial [onclick], #trial [onerror]").count() == 0
+    page.goto(laboratory.launch("raw", HTML.replace("page: {", "page: {trusted: true, ")) + "?puid=x")
+    participant.button("Begin").click()
+    participant.ready()
+    assert page.locator("#trial [onclick]").count() == 1
+    assert page.evaluate("window.broken") == 1
+
+
+def test_before_the_lock_out_and_with_a_key_held_since_the_last_trial_nothing_is_chosen(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    spec = plain(2).replace("min_rt_ms: 100", "min_rt_ms: 1500")
+    participant.open(laboratory.launch("locked", spec) + "?puid=fast")
+    page.locator("#trial:not([hidden]):not(.blank) #q-left:not(.disabled)").wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#q-right").click()
+    expect(page.locator("#num-queries")).to_have_text("0 / 2")
+    page.wait_for_timeout(1500)
+    page.keyboard.down("ArrowLeft")
+    expect(page.locator("#num-queries")).to_have_text("1 / 2")
+    participant.ready()
+    page.wait_for_timeout(1500)
+    page.keyboard.down("ArrowLeft")  # held until now: the browser calls it a repeat
+    expect(page.locator("#num-queries")).to_have_text("1 / 2")
+    page.keyboard.up("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#debrief")).to_be_visible()
+
+
+def test_an_answer_that_is_too_fast_is_kept_and_followed_by_a_warning(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("warned", plain(2).replace("min_rt_ms: 100", "min_rt_ms: 100, warn_rt_ms: 60000"))
+    participant.open(f"{address}?puid=hasty")
+    participant.ready()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("That was very fast.")).to_be_visible()
+    assert_accessible(page)
+    participant.button("Continue").click()
+    participant.ready()
+    assert len(laboratory.rows(address)) == 1
+
+
+def test_a_skipped_query_is_replaced_and_counts_for_nothing(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    spec = plain(2).replace("max_queries: 2", "max_queries: 2, skip_button: true")
+    address = laboratory.launch("skipped", spec)
+    participant.open(f"{address}?puid=unsure")
+    participant.ready()
+    before = page.locator("#trial").inner_text()
+    participant.button("Skip").click()
+    participant.ready()
+    assert page.locator("#trial").inner_text() != before
+    expect(page.locator("#num-queries")).to_have_text("0 / 2")
+    with page.expect_request("**/events") as sent:
+        pass
+    assert "skip" in [event["event"] for event in sent.value.post_data_json]
+    participant.answer(2)
+    assert participant.code() == "C0DE-7"
+    assert len(laboratory.rows(address)) == 2
+
+
+def test_other_keys_can_be_chosen_and_single_letters_can_be_switched_off(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("letters", plain(2).replace("min_rt_ms", "keys: [f, j], min_rt_ms"))
+    page.goto(f"{address}?puid=typist")
+    expect(page.get_by_text("the keys F and J")).to_be_visible()
+    participant.button("Begin").click()
+    participant.ready()
+    page.keyboard.press("ArrowLeft")
+    participant.button("Switch the keys off (F J)").click()
+    page.keyboard.press("f")
+    expect(page.locator("#num-queries")).to_have_text("0 / 2")
+    participant.button("Switch the keys on (F J)").click()
+    page.keyboard.press("f")
+    expect(page.locator("#num-queries")).to_have_text("1 / 2")
+    row = laboratory.rows(address)[0]
+    assert row["winner"] == row["left"]
+
+
+def test_a_fixation_cross_stands_alone_before_the_targets(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    spec = plain(2).replace("blank_ms: 20", "blank_ms: 20, fixation_ms: 1500")
+    participant.open(laboratory.launch("cross", spec) + "?puid=still")
+    participant.ready()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#trial.fixation").wait_for()
+    assert page.locator("#q-head > *").is_hidden()
+    assert page.evaluate("getComputedStyle(document.getElementById('trial'), '::after').content") == '"+"'
+    participant.answer()
+
+
+def test_text_follows_the_background_by_contrast(laboratory: Laboratory, participant: Participant, page: Page) -> None:
+    for name, background, ink in (
+        ("black", "'#101010'", "rgb(255, 255, 255)"),
+        ("grey", "'#808080'", "rgb(0, 0, 0)"),
+    ):
+        address = laboratory.launch(name, plain(2).replace("page: {", f"page: {{background: {background}, "))
+        page.goto(f"{address}?puid=x")
+        participant.heading("Welcome")
+        assert page.evaluate("getComputedStyle(document.body).color") == ink
+        participant.button("Begin").click()
+        participant.ready()
+        assert_accessible(page)
+
+
+def test_an_experiment_without_end_ends_when_the_participant_says_so(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("endless", plain(0))
+    participant.open(f"{address}?puid=enough")
+    participant.answer(3)
+    participant.button("Finish here").click()
+    assert participant.code() == "C0DE-7"
+    assert len(laboratory.rows(address)) == 3
+
+
+def test_a_study_for_computers_asks_a_phone_to_leave_before_anything_else(
+    laboratory: Laboratory, browser: Browser
+) -> None:
+    address = laboratory.launch("devices", plain(2).replace("page: {", "page: {devices: [desktop], "))
+    context = browser.new_context(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{address}?puid=phone")
+    expect(page.get_by_text("This study needs a computer")).to_be_visible()
+    assert page.get_by_role("button", name="Begin").count() == 0
+    assert_accessible(page)
+    page.keyboard.press("a")  # a tablet with a keyboard after all
+    expect(page.get_by_role("button", name="Begin")).to_be_visible()
+    context.close()

@@ -1,0 +1,277 @@
+"""How participants come from their platforms and go back to them, in a browser."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.browser.participant import LOCK_OUT_MS, Laboratory, Participant, assert_accessible, plain
+from tests.program import REPOSITORY
+
+pytestmark = pytest.mark.browser
+
+MTURK = """
+targets: [red, orange, yellow, green]
+html: {max_queries: 1}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+recruitment: {platform: mturk}
+"""
+
+
+def test_a_preview_on_mechanical_turk_shows_a_still_sample_and_stores_nothing(
+    laboratory: Laboratory, page: Page, pictures: Path
+) -> None:
+    address = laboratory.launch("preview", MTURK)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.method))
+    page.goto(f"{address}?assignmentId=ASSIGNMENT_ID_NOT_AVAILABLE&hitId=H1", wait_until="networkidle")
+    expect(page.get_by_text("This is a preview.")).to_be_visible()
+    expect(page.locator("#q-head")).to_have_text("red")
+    expect(page.locator("#q-left")).to_be_disabled()
+    assert_accessible(page)
+    page.screenshot(path=pictures / "desktop-0-preview.png")
+    assert "POST" not in requests
+    reply = httpx.post(f"{address}arrive", json={"parameters": {"assignmentId": "ASSIGNMENT_ID_NOT_AVAILABLE"}})
+    assert reply.status_code == 400
+    assert laboratory.participants(address) == 0
+
+
+def test_mechanical_turk_gets_its_own_form_from_inside_its_frame(laboratory: Laboratory, browser: Browser) -> None:
+    address = laboratory.launch("turk", MTURK)
+    context = browser.new_context()
+    page = context.new_page()
+    sent: list[dict[str, list[str]]] = []
+
+    def serve_study(route: Route) -> None:
+        """A public name for the program: browsers do not let a public site frame this machine."""
+        here = route.request.url.replace("https://study.test", laboratory.program.address)
+        route.fulfill(response=route.fetch(url=here))
+
+    def serve_turk(route: Route) -> None:
+        if route.request.method == "POST":
+            sent.append(parse_qs(route.request.post_data or ""))
+            route.fulfill(content_type="text/html", body="<p>Done.</p>")
+            return
+        ids = "assignmentId=A1&amp;hitId=H1&amp;workerId=W1&amp;turkSubmitTo=https%3A%2F%2Fworkersandbox.mturk.com"
+        frame = f"https://study.test/e/turk/?{ids}"
+        route.fulfill(content_type="text/html", body=f"<iframe src='{frame}' height=700 width=900></iframe>")
+
+    context.route("https://study.test/**", serve_study)
+    context.route("https://workersandbox.mturk.com/**", serve_turk)
+    page.goto("https://workersandbox.mturk.com/task")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("button", name="Begin").click()
+    frame.locator("#q-left:not(.disabled)").wait_for()
+    page.wait_for_timeout(LOCK_OUT_MS)
+    frame.locator("#q-left").click()
+    frame.get_by_role("button", name="Submit").click()
+    expect(frame.get_by_text("Done.")).to_be_visible()
+    assert sent == [{"assignmentId": ["A1"], "answers": ["1"]}]
+    assert laboratory.rows(address)[0]["puid"] == "W1"
+    context.close()
+
+
+def test_a_redirect_is_offered_with_the_participants_ids_only_at_the_end(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    spec = plain(1).replace(
+        "recruitment: {completion_code: C0DE-7}",
+        "recruitment: {platform: prolific, completion_code: C0DE-7, "
+        'redirect: "https://example.org/back?cc={code}&pid={PROLIFIC_PID}&study={STUDY_ID}"}',
+    )
+    address = laboratory.launch("redirect", spec)
+    told: list[str] = []
+    page.on("response", lambda response: told.append(response.text()) if response.request.method == "POST" else None)
+    page.route("https://example.org/**", lambda route: route.fulfill(body="back"))
+    participant.open(f"{address}?PROLIFIC_PID=5f00&STUDY_ID=s1&SESSION_ID=x")
+    participant.ready()
+    assert "C0DE-7" not in page.content() + "".join(told)
+    assert "example.org" not in page.content() + "".join(told)
+    participant.answer()
+    participant.button("Finish and return").click()
+    expect(page).to_have_url("https://example.org/back?cc=C0DE-7&pid=5f00&study=s1")
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("PROLIFIC_PID=%7B%7B%25PROLIFIC_PID%25%7D%7D", "has not filled in who you are"),
+        ("PROLIFIC_PID=PROLIFIC_PID", "has not filled in who you are"),
+        ("PROLIFIC_PID=a%20b", "is not an id"),
+        ("PROLIFIC_PID=" + "x" * 129, "is not an id"),
+        ("survey_code=0123", "is not an id"),
+        ("workerId=W&turkSubmitTo=https%3A%2F%2Fevil.example", "not Mechanical Turk"),
+        ("", "does not say who you are"),
+    ],
+)
+def test_a_link_that_cannot_be_right_gets_a_clear_page_and_stores_nothing(
+    laboratory: Laboratory, query: str, sentence: str
+) -> None:
+    spec = plain(1).replace("recruitment: {", "recruitment: {platform: prolific, ")
+    address = laboratory.launch("", spec)
+    reply = httpx.get(f"{address}?{query}", headers={"Accept": "text/html"})
+    assert reply.status_code == 400
+    assert reply.headers["content-type"].startswith("text/html")
+    assert sentence in reply.text.replace("&#39;", "'")
+    assert laboratory.participants(address) == 0
+
+
+LEGACY = """
+targets: [red, orange, yellow, green]
+html:
+  max_queries: 3
+  css: "#q-head { letter-spacing: 7px } .answer { border-style: dotted }"
+  element_top: "<div class='alert alert-info' id='top'>Above</div>"
+  element_middle: "<span id='middle'>Between</span>"
+  element_bottom: "<span id='bottom'>Below</span>"
+  element_standalone: "<span id='alone'>Alone</span>"
+  js: |
+    window.seen = [];
+    $(function () { $("#top").text("jQuery " + $.fn.jquery + ", Bootstrap " + $.fn.modal.Constructor.VERSION); });
+    $("#skip-button").parent().append("<button id='other'>Other</button>");
+    $("#other").on("click", function () { getquery(); });
+    document.addEventListener("keydown", function () { seen.push([num_queries, targets[head], puid, max_queries]); });
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+"""
+
+
+def test_scripts_and_styles_of_the_first_salmon_find_what_they_know(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    origins: set[str] = set()
+    page.on("request", lambda request: origins.add("/".join(request.url.split("/")[:3])))
+    participant.open(laboratory.launch("legacy", LEGACY) + "?puid=veteran")
+    expect(page.locator("#top")).to_have_text("jQuery 3.2.1, Bootstrap 4.0.0")
+    participant.ready()
+    places = [page.locator(f"#{name}").bounding_box() for name in ("middle", "q-head", "bottom", "alone")]
+    heights = [place["y"] for place in places if place]
+    assert heights == sorted(heights)
+    assert len(heights) == 4
+    assert page.locator("#q-head").evaluate("head => getComputedStyle(head).letterSpacing") == "7px"
+    shown = page.locator("#q-head").inner_text()
+    page.keyboard.press("a")
+    assert page.evaluate("window.seen[0]") == [0, shown, "veteran", 3]
+    before = page.locator("#trial").inner_text()
+    page.locator("#other").click()
+    participant.ready()
+    assert page.locator("#trial").inner_text() != before
+    for name in ("instructions", "target-text", "comparison-text", "q-head", "q-left", "q-right", "choices", "puid"):
+        assert page.locator(f"#{name}").count() == 1
+    assert page.locator(".cell").count() == 3
+    assert page.locator(".answer").count() == 2
+    participant.answer(3)
+    expect(page.locator("#debriefModal #debrief")).to_be_visible()
+    assert page.locator("body.no-more-queries").count() == 1
+    assert {origin for origin in origins if origin.startswith("http")} == {laboratory.program.address}
+
+
+def test_nothing_of_the_legacy_layer_is_loaded_without_need(laboratory: Laboratory, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(laboratory.launch("modern", plain(1)), wait_until="networkidle")
+    assert not [url for url in asked if "/legacy/" in url or "/own." in url]
+
+
+def test_the_legacy_files_are_those_whose_digests_are_written_down() -> None:
+    folder = REPOSITORY / "frontend" / "static" / "legacy"
+    notes = (folder / "README.md").read_text()
+    for name in ("jquery-3.2.1.min.js", "bootstrap-4.0.0.bundle.min.js", "bootstrap-4.0.0.min.css"):
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() in notes
+
+
+MODELS = """async () => {
+  const { Choosing } = await import("/static/participant/choosing.js");
+  const { Outbox } = await import("/static/participant/outbox.js");
+  const { Run } = await import("/static/participant/run.js");
+  const { Strings } = await import("/static/participant/strings.js");
+  const { isDark } = await import("/static/participant/appearance.js");
+  const facts = {};
+
+  const choosing = new Choosing({ keys: ["f", "J"], minRtMs: 200 });
+  const before = choosing.keyDown("f", 50);
+  choosing.begin(100);
+  facts.held = [before, choosing.keyDown("f", 400, { repeat: true }), choosing.keyDown("f", 400)];
+  choosing.keyUp("F");
+  facts.early = choosing.keyDown("f", 299);
+  choosing.keyUp("f");
+  facts.modified = choosing.keyDown("j", 350, { modified: true });
+  choosing.keyUp("j");
+  facts.right = choosing.keyDown("j", 350);
+  facts.second = choosing.keyDown("f", 360);
+  choosing.begin(1000);
+  choosing.pointerDown("left", 1300);
+  facts.pointer = choosing.click("left", 1450, "touch");
+  choosing.begin(2000);
+  choosing.pointerDown("left", 2100);
+  facts.pressedTooEarly = choosing.click("left", 2400, "mouse");
+  facts.assistive = choosing.click("right", 2500, "mouse");
+
+  let number = 0;
+  let kept = [];
+  const fetchQuery = async () => ({ token: `t${(number += 1)}` });
+  const keep = (queries) => (kept = queries.map((query) => query.token));
+  const run = new Run({ fetchQuery, given: 0, keep, limit: 3 });
+  const first = await run.next();
+  await Promise.all([run.prefetch(), run.prefetch()]);
+  facts.oneAhead = [number, kept];
+  const answer = run.answer(7, { rt_ms: 5 });
+  facts.answer = [answer, run.answer(7, {}), run.given, kept];
+  const again = new Run({ fetchQuery, given: 1, keep, kept: [{ token: "t2" }], limit: 2 });
+  facts.again = [(await again.next()).token, number, again.complete];
+  again.answer(1, {});
+  facts.complete = [again.complete, await again.next()];
+  again.lost(1);
+  facts.lost = [again.complete, (await again.next()).token];
+
+  const shelf = { kept: [], all: async () => [], put: async (item) => shelf.kept.push(item.token),
+    remove: async (tokens) => (shelf.kept = shelf.kept.filter((token) => !tokens.includes(token))) };
+  let fail = true;
+  const sent = [];
+  const outbox = new Outbox({ shelf, send: async (list) => {
+    facts.shelvedFirst = [...shelf.kept];
+    if (fail) throw new Error("away");
+    sent.push(...list.map(({ token, sent_attempts }) => [token, sent_attempts]));
+    return list.map(({ token }) => ({ recorded: true, token }));
+  } });
+  await outbox.put({ token: "a", winner: 1 }, "ada");
+  facts.failing = [outbox.failing, outbox.waiting, outbox.waitingOf("ada"), outbox.waitingOf("bob"), outbox.unsent];
+  fail = false;
+  await outbox.put({ token: "b", winner: 2 }, "bob");
+  facts.sent = [sent, outbox.waiting, shelf.kept, outbox.failing];
+
+  const strings = new Strings({ hello: "{a} and {b} {c}" });
+  facts.strings = [strings.say("hello", { a: 1, b: 2 }), strings.say("nothing")];
+  facts.dark = ["rgb(0, 0, 0)", "rgb(128, 128, 128)", "rgb(255, 255, 255)", "rgb(90, 90, 90)"].map(isDark);
+  return facts;
+}"""
+
+
+def test_the_models_without_a_document_keep_their_laws(laboratory: Laboratory, page: Page) -> None:
+    page.goto(laboratory.launch("models", plain(1)) + "?puid=models")
+    facts = page.evaluate(MODELS)
+    choice = {"input": "key", "onset_client_ms": 100, "rt_ms": 250, "side": "right"}
+    assert facts["held"] == [None, None, None]
+    assert facts["early"] is None
+    assert facts["modified"] is None
+    assert facts["right"] == choice
+    assert facts["second"] is None
+    assert facts["pointer"] == {"input": "touch", "onset_client_ms": 1000, "rt_ms": 300, "side": "left"}
+    assert facts["pressedTooEarly"] is None
+    assert facts["assistive"] == {"input": "key", "onset_client_ms": 2000, "rt_ms": 500, "side": "right"}
+    assert facts["oneAhead"] == [2, ["t1", "t2"]]
+    assert facts["answer"] == [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]]
+    assert facts["again"] == ["t2", 2, False]
+    assert facts["complete"] == [True, None]
+    assert facts["lost"] == [False, "t3"]
+    assert facts["shelvedFirst"] == ["a", "b"]
+    assert facts["failing"] == [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]]
+    assert facts["sent"] == [[["a", 2], ["b", 1]], 0, [], False]
+    assert facts["strings"] == ["1 and 2 {c}", ""]
+    assert facts["dark"] == [True, False, False, True]
