@@ -31,7 +31,7 @@ def responses(program: Program, slug: str, login: tuple[str, str]) -> list[dict[
 
 
 def test_ten_answers_by_keyboard_and_mouse_are_exactly_the_ten_rows_of_the_csv(
-    program: Program, page: Page, tmp_path: Path, examples: Path
+    program: Program, page: Page, tmp_path: Path, examples: Path, pictures: Path
 ) -> None:
     spec = tmp_path / "shapes.yaml"
     spec.write_text(SPEC)
@@ -49,6 +49,8 @@ def test_ten_answers_by_keyboard_and_mouse_are_exactly_the_ten_rows_of_the_csv(
     for number in range(10):
         expect(page.locator("#num-queries")).to_have_text(f"{number} / 10")
         expect(page.locator("#trial:not(.blank) #q-head img")).to_be_visible()
+        if number == 3:
+            page.screenshot(path=pictures / "participant-page.png")
         page.wait_for_timeout(250)  # the page takes no answer before 200 ms, as nobody sees anything sooner
         side = "left" if number % 3 else "right"
         if number % 2:

@@ -176,7 +176,7 @@ class Page {
         run.skip();
       } else {
         this.#outbox.put(run.answer(winner, { ...timing, query_wait_ms: Math.max(0, waited) }), this.#arrival.participant);
-        document.dispatchEvent(new CustomEvent("salmon:answer", { detail: { given: run.given, winner } }));
+        document.dispatchEvent(new CustomEvent("salmon:answer", { detail: { given: run.given, rt_ms: timing.rt_ms, winner } }));
       }
       query = null;
       await this.#trial.gap();
