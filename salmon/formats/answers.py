@@ -128,12 +128,12 @@ def _require_columns(rows: Rows) -> None:
     absent = [role for role in ("head", "winner", "loser") if rows.place(role) is None]
     if rows.place("left") is not None and rows.place("right") is not None:
         absent = [role for role in absent if role != "loser"]
-    if not rows.header or not absent:
+    if not rows.cells or not absent:
         return
     # Nothing can be said about rows whose columns are unknown.
     rows.cells, rows.lines = [], []
     named = ", ".join(" or ".join(COLUMNS[role]) for role in absent)
-    found = ", ".join(name or "(unnamed)" for name in rows.header[:30])
+    found = ", ".join(name or "(unnamed)" for name in rows.header[:30]) or "none"
     hint = "A file of answers needs head, winner and loser, or head, left, right and winner."
     rows.problems.append(Problem(f"There is no column {named}; the columns are {found}.", line=1, hint=hint))
 

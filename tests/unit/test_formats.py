@@ -181,6 +181,7 @@ def test_hundreds_of_problems_are_counted_not_written_out():
         ('[{"head": 0,]', "not JSON"),
         ('{"head": 0}\n{"head": \n', "not JSON"),
         ("[1, 2]", "Record 1 is not an object"),
+        ("{}", "the columns are none"),
         ("head,winner,loser,trial_type\n0,1,2,catch\n", "all are catch, practice or excluded"),
         ("head,winner,loser,left,right\n0,1,1,1,2\n", "the foot that did not win is '2'"),
         ("0,1,99999999999\n", "too large"),
