@@ -11,7 +11,7 @@ from salmon.spec.manifest import Manifest
 from salmon.spec.nodes import Node, Scalar
 from salmon.spec.sentences import problem_at
 from salmon.spec.suggestions import did_you_mean, listed, shown
-from salmon.spec.values import Misfit, flag, share
+from salmon.spec.values import Misfit, flag, share, whole
 
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
@@ -23,6 +23,7 @@ def disagreements(
 ) -> Iterator[Problem]:
     """Every disagreement between parts of the file, `tree` being its dicts and lists with Scalars as leaves."""
     yield from _probabilities(root, tree, sampler_names)
+    yield from _samplers_per_user(root, tree, sampler_names)
     yield from _fixed_queries(root, tree, sampler_names)
     yield from _targets(root, tree, manifest)
     yield from _checks(root, tree)
@@ -52,6 +53,20 @@ def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
     if len(read) == len(amounts) and sum(read) != 100:
         message = f"The values in sampling.probs should add up to 100; here they add up to {sum(read)}."
         yield problem_at(root, path, message, hint="Change them so that their sum is 100.")
+
+
+def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
+    path = ("sampling", "samplers_per_user")
+    written = _part(tree, *path)
+    try:
+        number = whole(0)(written) if isinstance(written, Scalar) else 0
+    except Misfit:
+        return  # said where it stands
+    if names and number > len(names):
+        message = (
+            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}."
+        )
+        yield problem_at(root, path, message, hint="Write at most that many, or 0 to draw one for every query.")
 
 
 def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from salmon.errors import Problem, SpecError
 from salmon.spec.agreement import disagreements
-from salmon.spec.arguments import Argument, argument_name
+from salmon.spec.arguments import Argument
 from salmon.spec.frozen import FrozenMap
 from salmon.spec.kinds import MAX_TARGETS, MIN_TARGETS
 from salmon.spec.manifest import Manifest
 from salmon.spec.nodes import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain
-from salmon.spec.samplers import read_common, read_samplers, sampler_nodes
+from salmon.spec.samplers import read_common, read_samplers, sampler_nodes, shared_arguments
 from salmon.spec.schema import Html, SamplerSpec, Spec
 from salmon.spec.sentences import misfit_problems, problem_at, schema_problems, unknown_key
 from salmon.spec.source import read_source
@@ -196,7 +196,7 @@ def _samplers(
     if node is not None:
         return read_samplers(node, common, root, n_targets, problems)
     default = _DEFAULT_SAMPLERS[default_sampler]
-    shared = {own: common[key] for key in common if (own := argument_name(default.sampler_class, key)) is not None}
+    shared = shared_arguments(default.sampler_class, common, (), root, problems)
     return {default.name: default.model_copy(update={"arguments": FrozenMap({**default.arguments, **shared})})}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from salmon.errors import Problem
@@ -11,6 +11,7 @@ from salmon.spec import values
 from salmon.spec.arguments import (
     COMMON_ARGUMENTS,
     OLD_CLASSES,
+    READERS,
     SAMPLER_CLASSES,
     Argument,
     SamplerClass,
@@ -120,11 +121,36 @@ def _read_sampler(
     if sampler_class is None:
         return None
     own = _read_own(sampler_class, path, written, root, n_targets, problems)
-    shared = {called: common[key] for key in common if (called := argument_name(sampler_class, key)) is not None}
+    shared = shared_arguments(sampler_class, common, own, root, problems)
     noise = noise_of(sampler_class, {**shared, **own})
     problems += _foreign_parameters(root, path, noise, own)
     arguments = {**{key: value for key, value in shared.items() if noise in models_with(key)}, **own}
     return SamplerSpec(name=name, sampler_class=sampler_class, arguments=FrozenMap(arguments), test=test)
+
+
+def shared_arguments(
+    sampler_class: SamplerClass,
+    common: dict[str, Argument],
+    own: Container[str],
+    root: Node,
+    problems: list[Problem],
+) -> dict[str, Argument]:
+    """What the sampler takes from `sampling.common`, by its own names; `own` are those it has values of its own for."""
+    shared: dict[str, Argument] = {}
+    for key, value in common.items():
+        called = argument_name(sampler_class, key)
+        if called is None or called in own:
+            continue
+        shared[called] = value
+        readers = READERS[sampler_class]
+        if called not in readers or readers[called] is READERS[COMMON_ARGUMENTS[key]][key]:
+            continue
+        try:
+            # One class may refuse what another takes, such as a ridge of 0.
+            readers[called](value)
+        except Misfit as misfit:
+            problems += misfit_problems(root, ("sampling", "common", key), misfit)
+    return shared
 
 
 def _read_own(

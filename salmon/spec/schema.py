@@ -94,7 +94,8 @@ class Sampling(Part):
 
     probs: FrozenMap[str, Percentage] | None = None  # None: equal
     samplers_per_user: Annotated[
-        int, BeforeValidator(values.whole(0, 1, "0 (drawn for every query) or 1 (one for each participant)"))
+        int,
+        BeforeValidator(values.whole(0, None, "0 (drawn for every query) or how many samplers each participant meets")),
     ] = 0
     common: FrozenMap[str, Argument] = FrozenMap({"d": 2})
     details: FrozenMap[Positive, Detail] = FrozenMap()
