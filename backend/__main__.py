@@ -39,7 +39,9 @@ def main() -> int:
     leash.announce("")
     service.run()
     pulse.stop()
-    return 0
+    # A long refit may still run in its thread: it is given up, as nothing of it is published.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

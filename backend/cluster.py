@@ -75,7 +75,7 @@ class Workshop:
     def take(self, piece: Piece) -> None:
         """Begin a piece of work and return at once."""
         blocks, tail = piece.learner.answers.pieces()
-        self._threads.submit(self._do, piece, blocks, tail, time.monotonic())
+        self._threads.submit(self._do, piece, blocks, tail)
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started here; what still runs is given up."""
@@ -83,17 +83,20 @@ class Workshop:
         if self._executor is not None:
             self._executor.close()
 
-    def _do(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows, began: float) -> None:
+    def _do(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows) -> None:
+        began = time.monotonic()
         try:
-            outcome = self._outcome(piece, blocks, tail)
+            executor = self._cluster()
+            began = time.monotonic()  # how long the cluster took to start says nothing about the work
+            outcome = self._outcome(piece, blocks, tail, executor)
             self._failures = 0
         except Exception as error:  # noqa: BLE001 - the outermost loop of the work: what goes wrong is an outcome too
             outcome = error
             self._recover()
         self._done(piece, outcome, time.monotonic() - began)
 
-    def _outcome(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows) -> Any:
-        learner, executor = piece.learner, self._cluster()
+    def _outcome(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
+        learner = piece.learner
         if learner.n >= SPREAD_FROM:
             return _lead(piece, join((*blocks, tail)), executor)
         arguments = (learner.sampler, piece.state, [self._handle(block, executor) for block in blocks], tail)
@@ -140,7 +143,7 @@ def _lead(piece: Piece, rows: Rows, executor: Executor) -> Any:
         case "search":
             pending = piece.pending if piece.pending is not None else rows[:0]
             return learner.sampler.search(
-                piece.state, rows, pending, piece.count, executor, stop=lambda: learner.state.generation > generation
+                piece.state, rows, pending, piece.count, executor, stop=lambda: learner.is_stale(generation)
             )
         case "report":
             return learner.sampler.report(piece.state, rows, executor), work.ceiling(rows)

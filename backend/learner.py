@@ -6,7 +6,7 @@ Its methods run in the service's thread; only the work itself runs elsewhere and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, isnan
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from backend.answer_log import AnswerLog, Entry, Rows
 from backend.judgement import Judgement
-from backend.plan import Progress, Refit, Report, Rest, Search, Timed, next_steps, queries_wanted
+from backend.plan import Progress, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel, bytes_of
 from salmon.logs import fields
 from salmon.records import Query
@@ -37,12 +37,11 @@ _PACE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work to be done elsewhere: `kind`, and what it needs of the log as it is now."""
+    """A piece of work to be done elsewhere, on the answers that the log has when it is handed out."""
 
     kind: Kind
     learner: Learner
     state: State
-    log_length: int
     pending: Rows | None = None
     count: int = 0
 
@@ -86,8 +85,7 @@ class Learner:
         self._now_ms = now_ms
         self._timed: dict[Kind, Timed] = {"refit": Timed(), "search": Timed(), "report": Timed()}
         self._model = Model(sampler.start(n, seed), "0", Judgement())
-        self._candidate: Model | None = None
-        self._searching: Model = self._model
+        self._candidate = self._model  # what the running refit will become
         self._searched = -1
         self._reported: NDArray[np.float64] | None = None
         self._reported_to = 0
@@ -97,6 +95,7 @@ class Learner:
         self._pace = 0.0
         self._paced_at = -inf
         self._thinned_at = 0
+        self._was_cut = False
 
     def resume(self, stored: StoredModel | None) -> str:
         """Go on from what was published last; the cursor up to which that model has seen the answers."""
@@ -121,13 +120,19 @@ class Learner:
         self._reported = stored.reported if stored.reported is not None and len(stored.reported) == self.n else None
         return numbers["cursor"]
 
+    def is_stale(self, generation: int) -> bool:
+        """Whether a search with this generation's model should end early, because a newer model is there.
+
+        Never twice in a row: where refits are faster than searches, no search would ever come to its end.
+        """
+        return self._model.state.generation > generation and not self._was_cut
+
     def greet(self) -> None:
         """Make sure that there is something to ask before the workers are there: random draws, flagged as such."""
         if self._store.count_queries(self.experiment, self.name) == 0:
             model, wanted = self._model, queries_wanted(self._progress(0.0))
             drawn = random_round(model.state, wanted, len(self.answers))
-            queries = queries_of(drawn, generation=model.state.generation, now_ms=self._now_ms())
-            self._store_result(self._store.publish(self.experiment, self.name, self._fence, queries=queries))
+            self._publish(queries=queries_of(drawn, generation=drawn.generation, now_ms=self._now_ms()))
 
     @property
     def state(self) -> State:
@@ -151,23 +156,12 @@ class Learner:
 
     def turn(self, now: float) -> float:
         """Begin whatever is due; when to be asked again at the latest (monotonic seconds)."""
-        if self.stale:
-            return inf
-        for step in next_steps(self._progress(now), now):
-            match step:
-                case Refit():
-                    self._candidate = Model(self._model.state, self.answers.cursor, self._judgement)
-                    self._begin(Piece("refit", self, self._model.state, len(self.answers)), now)
-                case Search(count):
-                    self._searching, self._searched = self._model, self._model.state.generation
-                    pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
-                    pending = pending[(pending < self.n).all(axis=1)]
-                    self._begin(Piece("search", self, self._model.state, len(self.answers), pending, count), now)
-                case Report():
-                    self._reporting_to = len(self.answers)
-                    self._begin(Piece("report", self, self._model.state, len(self.answers)), now)
-                case Rest(until):
-                    return until
+        while not self.stale:
+            *steps, rest = next_steps(self._progress(now), now)
+            for step in steps:
+                self._take(step, now)
+            if not steps:
+                return rest.until if isinstance(rest, Rest) else inf
         return inf
 
     def finish(self, kind: Kind, outcome: Any, seconds: float) -> None:
@@ -176,21 +170,15 @@ class Learner:
         self.error = ""
         match kind:
             case "refit":
-                if self._candidate is not None:
-                    self._model = replace(self._candidate, state=outcome)
+                self._model = replace(self._candidate, state=outcome)
+                self._publish_model()
             case "search":
-                self._publish(self._searching, outcome)
+                self._was_cut = not outcome.complete
+                self._publish(queries=queries_of(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
                 self._reported, self._ceiling = outcome
                 self._reported_to = self._reporting_to
-                self._store_result(
-                    self._store.publish(
-                        self.experiment,
-                        self.name,
-                        self._fence,
-                        model={"reported": bytes_of(outcome[0]), "ceiling": self._ceiling},
-                    )
-                )
+                self._publish(model={"reported": bytes_of(outcome[0]), "ceiling": self._ceiling})
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
         """A piece of work has failed: say so loudly, and try again after a pause."""
@@ -204,6 +192,23 @@ class Learner:
             exc_info=error,
             extra=fields(experiment=self.experiment, sampler=self.name, work=kind, failures=failures),
         )
+
+    def _take(self, step: Step, now: float) -> None:
+        state = self._model.state
+        match step:
+            case Refit():
+                self._candidate = Model(state, self.answers.cursor, self._judgement)
+                self._begin(Piece("refit", self, state), now)
+            case Search(count):
+                self._searched = state.generation
+                pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
+                pending = pending[(pending < self.n).all(axis=1)]
+                self._begin(Piece("search", self, state, pending, count), now)
+            case Report():
+                self._reporting_to = len(self.answers)
+                self._begin(Piece("report", self, state), now)
+            case Rest():
+                pass
 
     def _begin(self, piece: Piece, now: float) -> None:
         self._timed[piece.kind] = replace(self._timed[piece.kind], running=True, began=now)
@@ -228,17 +233,16 @@ class Learner:
     def _faded_pace(self, now: float) -> float:
         return self._pace * exp(-(now - self._paced_at) / _PACE_SECONDS) if self._paced_at > -inf else 0.0
 
-    def _publish(self, model: Model, found: Round) -> None:
-        """Queries, model and a line of history in one call."""
-        now_ms = self._now_ms()
-        state = model.state
+    def _publish_model(self) -> None:
+        """The newest model and a line of history, in one call."""
+        model, state = self._model, self._model.state
         accuracy, low, high = model.judgement.recent_interval()
         numbers: dict[str, Any] = {
             "generation": state.generation,
             "cursor": model.cursor,
             "absorbed": state.absorbed,
             "loss": state.loss,
-            "published_ms": now_ms,
+            "published_ms": self._now_ms(),
             "held_right": model.judgement.right,
             "held_total": model.judgement.total,
         }
@@ -249,8 +253,6 @@ class Learner:
             "ceiling": "" if isnan(self._ceiling) else self._ceiling,
             "refit_ms": round(1000 * self._timed["refit"].seconds, 1),
             "search_ms": round(1000 * self._timed["search"].seconds, 1),
-            "queries": len(found),
-            "exact": int(found.exact),
         }
         if state.absorbed >= _THINNING * self._thinned_at:
             self._thinned_at = max(1, state.absorbed)
@@ -261,12 +263,17 @@ class Learner:
             "held_recent": model.judgement.recent,
             "thinned_at": self._thinned_at,
         }
-        queries = queries_of(found, generation=state.generation, now_ms=now_ms)
-        self._store_result(
-            self._store.publish(self.experiment, self.name, self._fence, queries=queries, model=stored, line=line)
-        )
+        self._publish(model=stored, line=line)
 
-    def _store_result(self, length: int | None) -> None:
+    def _publish(
+        self,
+        *,
+        queries: Sequence[Query] = (),
+        model: Mapping[str, Any] | None = None,
+        line: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Publish, unless another backend has taken over: then let go."""
+        length = self._store.publish(self.experiment, self.name, self._fence, queries=queries, model=model, line=line)
         if length is None and not self.stale:
             self.stale = True
             log.warning(

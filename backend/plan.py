@@ -86,14 +86,13 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     """Everything that should begin now, and last how long to rest."""
     steps: list[Step] = []
     wake = inf
-    for wanted, timed, gap, step in (
-        (_search_is_due(progress), progress.search, 0.0, Search(queries_wanted(progress))),
-        (_refit_is_due(progress), progress.refit, REFIT_SECONDS, Refit()),
-        (progress.absorbed > progress.reported, progress.report, REPORT_SECONDS, Report()),
+    for wanted, timed, due, step in (
+        (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), Search(queries_wanted(progress))),
+        (progress.received > progress.absorbed, progress.refit, _refit_may_begin(progress), Refit()),
+        (progress.absorbed > progress.reported, progress.report, may_begin(progress.report, REPORT_SECONDS), Report()),
     ):
         if not wanted or timed.running:
             continue
-        due = may_begin(timed, gap)
         if due <= now:
             steps.append(step)
         else:
@@ -120,7 +119,9 @@ def _search_is_due(progress: Progress) -> bool:
     return progress.searched < progress.generation or progress.listed < queries_wanted(progress) / 2
 
 
-def _refit_is_due(progress: Progress) -> bool:
-    """There are new answers, and the newest model is not still waiting for its search: every generation is published."""
-    waiting = progress.searched < progress.generation and progress.search.running
-    return progress.received > progress.absorbed and not waiting
+def _refit_may_begin(progress: Progress) -> float:
+    """While the newest model still waits for its search, the next one is fitted just in time for that search."""
+    due = may_begin(progress.refit, REFIT_SECONDS)
+    if progress.searched < progress.generation:
+        return max(due, may_begin(progress.search, 0.0) - progress.refit.seconds)
+    return due

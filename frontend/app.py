@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
@@ -50,7 +51,8 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         app.include_router(module.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/", _front_door, include_in_schema=False, response_class=Response)
-    app.mount("/static", StaticFiles(directory=context.pages.static), name="static")
+    # Only what is ours and small is compressed: media are compressed already, and are asked for in ranges.
+    app.mount("/static", GZipMiddleware(StaticFiles(directory=context.pages.static)), name="static")
     return app
 
 

@@ -78,7 +78,8 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
         Program(
             name="backend",
             command=(sys.executable, "-m", "backend"),
-            environment={**shared, "SALMON_REDIS_URL": backend_url},
+            # One thread a process: more would fight with the workers for the same cores.
+            environment={**shared, "SALMON_REDIS_URL": backend_url, "OMP_NUM_THREADS": "1"},
         ),
     )
 

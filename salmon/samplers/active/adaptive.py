@@ -26,6 +26,10 @@ from salmon.search.arrangement import arrange
 from salmon.search.design import Linearised, design_target, linearise
 from salmon.search.wide_design import arrange_wide
 
+# Up to this many coordinates a round scores every query with the full covariance (n = 400 in the plane: about a second).
+# Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried
+# (n = 90 and 300) the cheaper one cost no answers, and a live experiment cannot wait 18 seconds at n = 1,000.
+_LARGEST_FULL_DESIGN = 800
 # From this many targets the design's target is worth spreading over workers.
 _WORTH_SENDING = 300
 # The separate embedding that is reported: a lighter tail, more lapses and next to no ridge (measured to agree best
@@ -120,7 +124,8 @@ class Adaptive:
             return random_round(state, count, len(rows), len(waiting))
         generator = state.generator(1, len(rows), len(waiting))
         turns, is_random = self._turns(state.n, count, generator)
-        posterior = laplace(state.coordinates, rows, self.model, ridge=self.ridge, pending=waiting)
+        full = state.n * state.d <= _LARGEST_FULL_DESIGN
+        posterior = laplace(state.coordinates, rows, self.model, ridge=self.ridge, pending=waiting, full=full)
         if posterior.full:
             linear = linearise(posterior.coordinates, self.model)
             target = _spread_target(linear, posterior, executor)

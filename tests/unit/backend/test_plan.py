@@ -71,9 +71,14 @@ def test_searching_goes_on_while_the_next_refit_runs() -> None:
     assert kinds(busy) == [Search, Rest]
 
 
-def test_a_refit_waits_until_the_last_model_is_being_searched() -> None:
-    waiting = replace(SETTLED, received=91, generation=4, searched=3, search=Timed(running=True, began=999.9))
-    assert Refit not in kinds(waiting)
+def test_while_a_model_waits_for_its_search_the_next_is_fitted_just_in_time() -> None:
+    search = Timed(running=True, began=1000.0, seconds=2.0)
+    waiting = replace(
+        SETTLED, received=91, generation=4, searched=3, search=search, refit=Timed(began=990, seconds=0.5)
+    )
+    begin = 1000.0 + 2.0 / DUTY - 0.5
+    assert next_steps(waiting, 1001.0) == (Rest(begin),)
+    assert Refit in kinds(waiting, begin)
 
 
 def test_a_list_that_runs_short_is_searched_again_without_a_new_model() -> None:
