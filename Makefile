@@ -35,6 +35,8 @@ bench:
 	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/refit.py
 	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/round.py
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.efficiency --quick
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.participants
+	.venv/bin/python benchmarks/page.py
 
 pictures:
 	@requirements/install test
