@@ -31,12 +31,12 @@ check:
 
 bench:
 	@requirements/install test
-	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/search.py
-	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/refit.py
-	OMP_NUM_THREADS=1 .venv/bin/python benchmarks/round.py
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.search
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.refit
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.round
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.efficiency --quick
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.participants
-	.venv/bin/python benchmarks/page.py
+	.venv/bin/python -m benchmarks.page
 
 pictures:
 	@requirements/install test

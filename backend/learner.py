@@ -36,6 +36,22 @@ _PACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
+class Pace:
+    """Events a second, as remembered at a moment; it fades when nothing happens."""
+
+    per_second: float = 0.0
+    moment: float = -inf
+
+    def at(self, now: float) -> float:
+        """What is left of it by now."""
+        return self.per_second * exp(-(now - self.moment) / _PACE_SECONDS) if self.moment > -inf else 0.0
+
+    def add(self, count: int, now: float) -> Pace:
+        """With these events."""
+        return Pace(self.at(now) + count / _PACE_SECONDS, now)
+
+
+@dataclass(frozen=True)
 class Piece:
     """A piece of work to be done elsewhere, on the answers that the log has when it is handed out."""
 
@@ -92,8 +108,9 @@ class Learner:
         self._reporting_to = 0
         self._ceiling = float("nan")
         self._judgement = Judgement()
-        self._pace = 0.0
-        self._paced_at = -inf
+        self._answered = Pace()
+        self._taken = Pace()
+        self._listed = 0
         self._thinned_at = 0
         self._was_cut = False
 
@@ -133,6 +150,8 @@ class Learner:
             model, wanted = self._model, queries_wanted(self._progress(0.0))
             drawn = random_round(model.state, wanted, len(self.answers))
             self._publish(queries=queries_of(drawn, generation=drawn.generation, now_ms=self._now_ms()))
+            if len(self.answers) == 0:
+                self._searched = model.state.generation  # before any answer there is nothing better to find
 
     @property
     def state(self) -> State:
@@ -151,8 +170,7 @@ class Learner:
 
     def note_pace(self, count: int, now: float) -> None:
         """Remember how fast answers come."""
-        self._pace = self._faded_pace(now) + count / _PACE_SECONDS
-        self._paced_at = now
+        self._answered = self._answered.add(count, now)
 
     def turn(self, now: float) -> float:
         """Begin whatever is due; when to be asked again at the latest (monotonic seconds)."""
@@ -216,6 +234,10 @@ class Learner:
 
     def _progress(self, now: float) -> Progress:
         state = self._model.state
+        listed = self._store.count_queries(self.experiment, self.name)
+        # A crowd that arrives takes queries before it answers any: the list shrinks first.
+        self._taken = self._taken.add(max(0, self._listed - listed), now)
+        self._listed = listed
         return Progress(
             n=self.n,
             received=len(self.answers),
@@ -223,15 +245,13 @@ class Learner:
             generation=state.generation,
             searched=self._searched,
             reported=self._reported_to,
-            listed=self._store.count_queries(self.experiment, self.name),
-            pace=self._faded_pace(now),
+            listed=listed,
+            pace=max(self._taken.at(now), self._answered.at(now)),
+            opening=len(self.answers) < self.sampler.R * self.n,
             refit=self._timed["refit"],
             search=self._timed["search"],
             report=self._timed["report"],
         )
-
-    def _faded_pace(self, now: float) -> float:
-        return self._pace * exp(-(now - self._paced_at) / _PACE_SECONDS) if self._paced_at > -inf else 0.0
 
     def _publish_model(self) -> None:
         """The newest model and a line of history, in one call."""
@@ -274,6 +294,7 @@ class Learner:
     ) -> None:
         """Publish, unless another backend has taken over: then let go."""
         length = self._store.publish(self.experiment, self.name, self._fence, queries=queries, model=model, line=line)
+        self._listed = length or 0
         if length is None and not self.stale:
             self.stale = True
             log.warning(

@@ -14,11 +14,14 @@ DUTY = 0.5
 #: The shortest time between the starts of two refits, and of two reports.
 REFIT_SECONDS = 0.1
 REPORT_SECONDS = 2.0
-#: A list of queries should last for this many rounds at the present pace of answers.
+#: A list of queries should last for this many rounds at the present pace of answers, a round taking at least so long.
 ROUNDS_KEPT = 4.0
+SHORTEST_ROUND_SECONDS = 0.25
 #: However few targets there are, and however fast answers come.
 FEWEST_QUERIES = 20
 MOST_QUERIES = 5000
+#: While only random queries are asked they cannot grow stale: enough for a crowd that arrives at once.
+OPENING_QUERIES = 500
 #: The pause after a failure doubles up to this.
 LONGEST_PAUSE_SECONDS = 60.0
 
@@ -38,8 +41,8 @@ class Progress:
     """How far a learner is. Answers are counted in the order of the log.
 
     `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`.
-    `searched` is the generation that the newest search used (-1: none yet), `answered_since` how many answers came in
-    since that search began. `listed` queries are published and not taken; `pace` is answers a second.
+    `searched` is the generation that the newest search used (-1: none yet). `listed` queries are published and not
+    taken; `pace` is how many are used a second. `opening`: so few answers are in that only random queries are asked.
     """
 
     n: int
@@ -50,6 +53,7 @@ class Progress:
     reported: int
     listed: int
     pace: float
+    opening: bool = False
     refit: Timed = Timed()
     search: Timed = Timed()
     report: Timed = Timed()
@@ -110,8 +114,9 @@ def may_begin(timed: Timed, gap: float) -> float:
 def queries_wanted(progress: Progress) -> int:
     """How long a list should be: a query for every target, or what several rounds use up at the present pace."""
     round_seconds = progress.refit.seconds / DUTY + progress.search.seconds
-    used = ROUNDS_KEPT * progress.pace * max(round_seconds, REFIT_SECONDS)
-    return max(FEWEST_QUERIES, min(MOST_QUERIES, max(progress.n, round(used))))
+    used = ROUNDS_KEPT * progress.pace * max(round_seconds, SHORTEST_ROUND_SECONDS)
+    wanted = max(FEWEST_QUERIES, min(MOST_QUERIES, max(progress.n, round(used))))
+    return max(wanted, OPENING_QUERIES) if progress.opening else wanted
 
 
 def _search_is_due(progress: Progress) -> bool:

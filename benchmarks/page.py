@@ -1,6 +1,6 @@
 """The participant page in a real Chromium: time to the first trial, from answer to next targets, and honest response times.
 
-Run by hand: `OMP_NUM_THREADS=1 .venv/bin/python benchmarks/page.py`. Starts the program on a directory of its own, prints
+Run by hand: `OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.page`. Starts the program on a directory of its own, prints
 the figures, and keeps nothing. Frames are those of the browser that runs it, at the refresh interval it measures itself.
 """
 
@@ -9,13 +9,10 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.browser.participant import Laboratory
 from tests.program import Program

@@ -42,6 +42,11 @@ __all__ = [
 class ActiveSampler(Protocol):
     """What every active sampler can do."""
 
+    @property
+    def R(self) -> float:
+        """Only random queries are asked until R·n answers are in."""
+        ...
+
     def start(self, n: int, seed: int) -> State:
         """Before any answer."""
         ...
