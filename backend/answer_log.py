@@ -55,11 +55,6 @@ class AnswerLog:
             self._blocks.append(np.array(self._tail[:BLOCK], dtype=np.int32))
             del self._tail[:BLOCK]
 
-    def triplets(self) -> Rows:
-        """(m, 3) all rows."""
-        blocks, tail = self.pieces()
-        return join((*blocks, tail))
-
     def pieces(self) -> tuple[tuple[Rows, ...], Rows]:
         """(the full blocks, the tail): the blocks are the same objects every time, so they need to travel only once."""
         return tuple(self._blocks), self._rows_of_tail()

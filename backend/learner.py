@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, isnan
+from math import inf, isnan
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from backend.answer_log import AnswerLog, Entry, Rows
 from backend.judgement import Judgement
+from backend.pace import Pace
 from backend.plan import Progress, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel, bytes_of
 from salmon.logs import fields
@@ -31,24 +32,6 @@ Kind = Literal["refit", "search", "report"]
 _THINNING = 1.06
 #: The shown embedding predicts answers while it has seen at least this share of what the search's has.
 _FRESH = 0.95
-#: The pace of answers is remembered for about this long.
-_PACE_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Events a second, as remembered at a moment; it fades when nothing happens."""
-
-    per_second: float = 0.0
-    moment: float = -inf
-
-    def at(self, now: float) -> float:
-        """What is left of it by now."""
-        return self.per_second * exp(-(now - self.moment) / _PACE_SECONDS) if self.moment > -inf else 0.0
-
-    def add(self, count: int, now: float) -> Pace:
-        """With these events."""
-        return Pace(self.at(now) + count / _PACE_SECONDS, now)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,9 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
     """Do something on the store of a running Salmon."""
 
     async def run() -> Result:
-        context = Context.build(_settings(data), store := Store.open(_settings(data).redis_url))
+        settings = _settings(data)
+        store = Store.open(settings.redis_url)
+        context = Context.build(settings, store)
         try:
             return await work(context)
         finally:
