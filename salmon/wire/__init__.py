@@ -1,0 +1,59 @@
+"""What lies in Redis: the name of every key, the bytes of every value, and who may write which.
+
+The law of these formats: a stored value is never reinterpreted. A new field goes to the end and has a default when it is
+absent, a field is never renamed, and a key whose meaning changes gets a new name. The files in tests/golden were
+written by earlier versions and must decode for ever.
+"""
+
+from salmon.wire.access import BACKEND_WRITES, FRONTEND_WRITES, access_list
+from salmon.wire.answers import (
+    decode_answer,
+    decode_query,
+    decode_served,
+    encode_answer,
+    encode_query,
+    encode_served,
+)
+from salmon.wire.heartbeat import Heartbeat
+from salmon.wire.keys import ACCOUNTS, BACKEND, EVENTS_KEPT, EXPERIMENTS, REQUESTS, Keys, request
+from salmon.wire.plain_json import decode_json, encode_json
+from salmon.wire.requests import (
+    ANNOUNCED,
+    KEPT_SECONDS,
+    REQUEST_STATES,
+    WAITS_SECONDS,
+    Request,
+    RequestState,
+    Standing,
+    encode_standing,
+)
+
+__all__ = [
+    "ACCOUNTS",
+    "ANNOUNCED",
+    "BACKEND",
+    "BACKEND_WRITES",
+    "EVENTS_KEPT",
+    "EXPERIMENTS",
+    "FRONTEND_WRITES",
+    "KEPT_SECONDS",
+    "REQUESTS",
+    "REQUEST_STATES",
+    "WAITS_SECONDS",
+    "Heartbeat",
+    "Keys",
+    "Request",
+    "RequestState",
+    "Standing",
+    "access_list",
+    "decode_answer",
+    "decode_json",
+    "decode_query",
+    "decode_served",
+    "encode_answer",
+    "encode_json",
+    "encode_query",
+    "encode_served",
+    "encode_standing",
+    "request",
+]

@@ -1,0 +1,115 @@
+"""Queries, served queries and answers as they lie in lists, tokens and the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+from salmon.records import Answer, Query, Served, Timing, TrialType
+
+
+def encode_query(query: Query) -> str:
+    """One element of a list of queries: `head,foot,foot|score|trial type|probability|generation|published`.
+
+    The key stands first, so that the store can compare it without decoding the rest.
+    """
+    numbers = (repr(query.score), query.trial_type, repr(query.probability))
+    return "|".join((query.key, *numbers, str(query.generation), str(query.published_ms)))
+
+
+def decode_query(value: str) -> Query:
+    """The query of one list element."""
+    key, score, trial_type, probability, generation, published_ms = value.split("|")[:6]
+    head, low, high = (int(part) for part in key.split(","))
+    return Query(
+        head=head,
+        feet=(low, high),
+        score=float(score),
+        trial_type=cast("TrialType", trial_type),
+        probability=float(probability),
+        generation=int(generation),
+        published_ms=int(published_ms),
+    )
+
+
+#: Name in the stream -> attribute of Served, in the order in which they are written.
+_SERVED = {
+    "token": "nonce",
+    "revision": "revision",
+    "participant": "participant",
+    "session": "session",
+    "trial": "trial",
+    "sampler": "sampler",
+    "head": "head",
+    "left": "left",
+    "right": "right",
+    "score": "score",
+    "trial_type": "trial_type",
+    "probability": "probability",
+    "sampler_probability": "sampler_probability",
+    "generation": "generation",
+    "published_ms": "published_ms",
+    "served_ms": "served_ms",
+}
+_TIMING = tuple(field.name for field in fields(Timing))
+_INTEGERS = {"revision", "trial", "head", "left", "right", "generation", "published_ms", "served_ms"} | {
+    "sent_attempts",
+    "viewport_w",
+    "viewport_h",
+}
+_FLOATS = {"score", "probability", "sampler_probability", "rt_ms", "query_wait_ms", "onset_client_ms"} | {
+    "network_latency_ms"
+}
+
+
+def encode_answer(answer: Answer) -> dict[str, str]:
+    """The fields of one stream entry; always the same names in the same order, which a stream stores only once."""
+    entry = {name: _text(getattr(answer.served, attribute)) for name, attribute in _SERVED.items()}
+    entry |= {name: _text(getattr(answer.timing, name)) for name in _TIMING}
+    return entry | {
+        "winner": str(answer.winner),
+        "received_ms": str(answer.received_ms),
+        "signed": _text(answer.signed),
+    }
+
+
+def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
+    """The answer of one stream entry; fields that an older version did not write keep their defaults."""
+    served: dict[str, Any] = {
+        attribute: _value(name, entry[name]) for name, attribute in _SERVED.items() if name in entry
+    }
+    timing: dict[str, Any] = {name: _value(name, entry[name]) for name in _TIMING if name in entry}
+    return Answer(
+        served=Served(experiment=experiment, **served),
+        winner=int(entry["winner"]),
+        timing=Timing(**timing),
+        received_ms=int(entry["received_ms"]),
+        signed=entry.get("signed", "1") == "1",
+    )
+
+
+def encode_served(served: Served) -> list[Any]:
+    """The payload of a token: short to send, complete enough to need no look-up when the answer comes."""
+    return [1, served.experiment, *(getattr(served, attribute) for attribute in _SERVED.values())]
+
+
+def decode_served(payload: Sequence[Any]) -> Served:
+    """The served query inside a token whose signature was checked."""
+    _version, experiment, *values = payload
+    attributes: dict[str, Any] = dict(zip(_SERVED.values(), values, strict=False))
+    return Served(experiment=experiment, **attributes)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _INTEGERS:
+        return int(text)
+    if name in _FLOATS:
+        return float(text)
+    return text == "1" if name == "blur_during_trial" else text

@@ -1,0 +1,86 @@
+"""The name of every key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXPERIMENTS = "salmon:experiments"
+ACCOUNTS = "salmon:accounts"
+REQUESTS = "salmon:requests"
+BACKEND = "salmon:backend"
+
+#: Events kept for one experiment; the oldest go first.
+EVENTS_KEPT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one experiment. The braces keep all of them on one node of a Redis Cluster."""
+
+    experiment: str
+
+    def _key(self, *parts: str) -> str:
+        return ":".join(("salmon", "{" + self.experiment + "}", *parts))
+
+    @property
+    def spec(self) -> str:
+        """Hash revision → JSON; a revision is never rewritten."""
+        return self._key("spec")
+
+    @property
+    def state(self) -> str:
+        """Hash: draft, open, paused or closed, and the counters."""
+        return self._key("state")
+
+    @property
+    def arrivals(self) -> str:
+        """Hash platform identity → participant: who is who, apart from the answers."""
+        return self._key("arrivals")
+
+    @property
+    def answers(self) -> str:
+        """The stream of answers: append-only, the record of truth."""
+        return self._key("answers")
+
+    @property
+    def events(self) -> str:
+        """The capped stream of what happened on the pages."""
+        return self._key("events")
+
+    @property
+    def fence(self) -> str:
+        """The number of the backend that may publish."""
+        return self._key("fence")
+
+    def participant(self, participant: str) -> str:
+        """Hash: status, counters, code of one participant."""
+        return self._key("p", participant)
+
+    def asked(self, participant: str) -> str:
+        """Set of the query keys this participant has seen."""
+        return self._key("p", participant, "asked")
+
+    def answered(self, participant: str) -> str:
+        """Hash token → stream id of the answer it gave."""
+        return self._key("p", participant, "answered")
+
+    def queries(self, sampler: str) -> str:
+        """List of queries to ask, best first."""
+        return self._key("q", sampler)
+
+    def pending(self, sampler: str) -> str:
+        """Hash token → query and time, of queries taken and not yet answered."""
+        return self._key("pending", sampler)
+
+    def model(self, sampler: str) -> str:
+        """Hash: the newest coordinates with generation and cursor."""
+        return self._key("model", sampler)
+
+    def history(self, sampler: str) -> str:
+        """Stream: a line a generation."""
+        return self._key("history", sampler)
+
+
+def request(identifier: str) -> str:
+    """Hash: progress and result of one request to the backend."""
+    return f"salmon:request:{identifier}"
