@@ -18,11 +18,12 @@ from backend.answer_log import AnswerLog, Entry, Rows
 from backend.judgement import Judgement
 from backend.pace import Pace
 from backend.plan import Progress, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
-from backend.store import Store, StoredModel, bytes_of
+from backend.store import Store, StoredModel
 from salmon.logs import fields
 from salmon.records import Query
 from salmon.samplers.active import ActiveSampler, Round, State
 from salmon.samplers.active.state import random_round
+from salmon.wire import encode_array
 
 log = logging.getLogger("salmon.learner")
 
@@ -179,7 +180,7 @@ class Learner:
             case "report":
                 self._reported, self._ceiling = outcome
                 self._reported_to = self._reporting_to
-                self._publish(model={"reported": bytes_of(outcome[0]), "ceiling": self._ceiling})
+                self._publish(model={"reported": encode_array(outcome[0]), "ceiling": self._ceiling})
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
         """A piece of work has failed: say so loudly, and try again after a pause."""
@@ -260,9 +261,9 @@ class Learner:
         if state.absorbed >= _THINNING * self._thinned_at:
             self._thinned_at = max(1, state.absorbed)
             shown = self._reported if self._reported is not None else state.coordinates
-            line["coordinates"] = bytes_of(shown.astype(np.float32))
+            line["coordinates"] = encode_array(shown.astype(np.float32))
         stored = numbers | {
-            "coordinates": bytes_of(state.coordinates),
+            "coordinates": encode_array(state.coordinates),
             "held_recent": model.judgement.recent,
             "thinned_at": self._thinned_at,
         }

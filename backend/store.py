@@ -6,7 +6,6 @@ StoreError and the service waits and tries again; nothing is lost, because what 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +25,7 @@ from salmon.wire import (
     Heartbeat,
     Keys,
     decode_answer,
+    decode_array,
     decode_json,
     encode_query,
     request,
@@ -144,7 +144,7 @@ class Store:
         values: dict[bytes, bytes] = self._do(lambda: self._binary.hgetall(Keys(experiment).model(sampler)))
         if b"coordinates" not in values:
             return None
-        arrays = {name: array_of(values.pop(name)) for name in (b"coordinates", b"reported") if name in values}
+        arrays = {name: decode_array(values.pop(name)) for name in (b"coordinates", b"reported") if name in values}
         numbers = {name.decode(): value.decode() for name, value in values.items()}
         return StoredModel(arrays[b"coordinates"], arrays.get(b"reported"), numbers)
 
@@ -192,15 +192,3 @@ class Store:
             return command()
         except RedisError as error:
             raise StoreError(f"The store does not answer: {error}.", hint="Trying again.") from error
-
-
-def bytes_of(array: NDArray[Any]) -> bytes:
-    """An array as .npy bytes; never a pickle."""
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-def array_of(content: bytes) -> NDArray[np.float64]:
-    """The array of .npy bytes."""
-    return np.load(io.BytesIO(content), allow_pickle=False)

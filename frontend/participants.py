@@ -167,9 +167,10 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     if stored < wanted and not incomplete and not done_before:
         return {"stored": stored, "complete": False}
     if not done_before:
-        fields: dict[str, str | int] = {"status": "completed", "completed_ms": context.now_ms()}
-        fields |= {"save_incomplete": body.given} if incomplete else {}
-        await context.store.participants.note(session.experiment, session.participant, fields)
+        fields: dict[str, str | int] = {"save_incomplete": body.given} if incomplete else {}
+        await context.store.participants.complete(
+            session.experiment, session.participant, fields, now_ms=context.now_ms()
+        )
     departure = departure_of(experiment.spec.recruitment, values)
     return {
         "stored": stored,

@@ -8,6 +8,7 @@ from frontend.store.accounts import Accounts
 from frontend.store.answers import Answers
 from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
+from frontend.store.models import Models
 from frontend.store.participants import Participants
 
 __all__ = ["Store"]
@@ -22,6 +23,7 @@ class Store:
         self.experiments = Experiments(connection)
         self.participants = Participants(connection)
         self.answers = Answers(connection)
+        self.models = Models(connection)
 
     @staticmethod
     def open(url: str) -> "Store":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from frontend.store.connection import Connection
 from frontend.store.scripts import RECORD_ANSWER
+from frontend.tally import MINUTE_MS, tally
 from salmon.records import Answer
 from salmon.wire import Keys, decode_answer, encode_answer
 
@@ -30,9 +31,13 @@ class Answers:
         self._connection = connection
 
     async def record(self, answer: Answer) -> Recorded:
-        """Append an answer unless its token was answered (atomic); then say what was recorded the first time."""
+        """Append an answer and move the counters, unless its token was answered (atomic).
+
+        The second time, say what was recorded the first time.
+        """
         served = answer.served
         keys = Keys(served.experiment)
+        moved = tally(answer)
         fields = [part for pair in encode_answer(answer).items() for part in pair]
         stream_id, fresh, count = await self._connection.run(
             RECORD_ANSWER,
@@ -42,8 +47,17 @@ class Answers:
                 keys.pending(served.sampler),
                 keys.participant(served.participant),
                 keys.state,
+                keys.counts,
             ),
-            (served.nonce, answer.received_ms, served.sampler, *fields),
+            (
+                served.nonce,
+                answer.received_ms,
+                served.sampler,
+                f"began:{answer.received_ms // MINUTE_MS}",
+                len(moved),
+                *moved,
+                *fields,
+            ),
         )
         return Recorded(stream_id, duplicate=not fresh, count=int(count))
 

@@ -19,6 +19,8 @@ log = logging.getLogger("salmon.store")
 
 #: More requests than this at once wait for a connection instead of opening another.
 CONNECTIONS = 64
+#: Arrays are read for the console only.
+BINARY_CONNECTIONS = 8
 #: How long a request waits for a connection, and a command for its answer.
 WAIT_SECONDS = 5.0
 
@@ -27,25 +29,26 @@ class Connection:
     """A pool of connections to one Redis; failures leave it as StoreError."""
 
     def __init__(self, url: str) -> None:
-        pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=CONNECTIONS,
-            timeout=WAIT_SECONDS,
-            socket_timeout=WAIT_SECONDS,
-            socket_connect_timeout=WAIT_SECONDS,
-            decode_responses=True,
-        )
-        self._client: Redis = Redis(connection_pool=pool)
+        self._client = _client(url, CONNECTIONS, decode_responses=True)
+        self._binary = _client(url, BINARY_CONNECTIONS, decode_responses=False)
         self._digests: dict[str, str] = {}
 
     async def close(self) -> None:
         """Give all connections back."""
         await self._client.aclose(close_connection_pool=True)
+        await self._binary.aclose(close_connection_pool=True)
 
     async def do(self, command: Callable[[Redis], Awaitable[Any]]) -> Any:
         """Run one command."""
         try:
             return await command(self._client)
+        except RedisError as error:
+            raise _translated(error) from error
+
+    async def do_binary(self, command: Callable[[Redis], Awaitable[Any]]) -> Any:
+        """Run one command whose reply is bytes, because it holds arrays."""
+        try:
+            return await command(self._binary)
         except RedisError as error:
             raise _translated(error) from error
 
@@ -81,6 +84,18 @@ class Connection:
         """What the backend last said; None when it has been silent for longer than a beat lives."""
         value = await self.do(lambda client: client.get(BACKEND))
         return Heartbeat.decode(value) if value else None
+
+
+def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=WAIT_SECONDS,
+        socket_timeout=WAIT_SECONDS,
+        socket_connect_timeout=WAIT_SECONDS,
+        decode_responses=decode_responses,
+    )
+    return Redis(connection_pool=pool)
 
 
 def _translated(error: RedisError) -> StoreError:

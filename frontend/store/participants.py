@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from frontend.store.connection import Connection
 from frontend.store.scripts import REMEMBER_QUERY, TAKE_QUERY
+from frontend.tally import MINUTE_MS
 from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, decode_query
 
@@ -82,6 +83,15 @@ class Participants:
         """Remember something about a participant."""
         key = Keys(experiment).participant(participant)
         await self._connection.do(lambda client: client.hset(key, mapping=cast("Any", values)))
+
+    async def complete(self, experiment: str, participant: str, values: dict[str, str | int], *, now_ms: int) -> None:
+        """Remember that a participant has finished; the first call counts them."""
+        keys = Keys(experiment)
+        key = keys.participant(participant)
+        if await self._connection.do(lambda client: client.hsetnx(key, "completed_ms", cast("Any", now_ms))):
+            minute = f"completed:{now_ms // MINUTE_MS}"
+            await self._connection.do(lambda client: client.hincrby(keys.counts, minute, 1))
+        await self.note(experiment, participant, {"status": "completed", **values})
 
     async def begin_turn(self, experiment: str, participant: str) -> Turn:
         """Count one more query for this participant, and read what choosing it needs."""

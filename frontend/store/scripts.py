@@ -53,17 +53,22 @@ return chosen - 3
 #: A token's answer is in the stream once, however often it is sent: the second time the first result comes back.
 #: The answer, the note of its token, the end of being pending and the counters move together.
 #: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant}.
-#: KEYS answers, answered, pending, participant, state · ARGV token, now (ms), sampler, then the fields of the answer
+#: KEYS answers, answered, pending, participant, state, counts · ARGV token, now (ms), sampler, counter of first answers,
+#: number of other counters c, their c names, then the fields of the answer
 RECORD_ANSWER = """
 local before = redis.call('HGET', KEYS[2], ARGV[1])
 if before then
   return {before, 0, tonumber(redis.call('HGET', KEYS[4], 'answers') or '0')}
 end
-local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 4))
+local fields = 6 + tonumber(ARGV[5])
+local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, fields))
 redis.call('HSET', KEYS[2], ARGV[1], id)
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('HSET', KEYS[4], 'last_ms', ARGV[2])
 redis.call('HINCRBY', KEYS[5], 'answers', 1)
 redis.call('HINCRBY', KEYS[5], 'answers:' .. ARGV[3], 1)
-return {id, 1, redis.call('HINCRBY', KEYS[4], 'answers', 1)}
+for i = 6, fields - 1 do redis.call('HINCRBY', KEYS[6], ARGV[i], 1) end
+local given = redis.call('HINCRBY', KEYS[4], 'answers', 1)
+if given == 1 then redis.call('HINCRBY', KEYS[6], ARGV[4], 1) end
+return {id, 1, given}
 """

@@ -14,6 +14,7 @@ from salmon.wire.answers import (
     encode_query,
     encode_served,
 )
+from salmon.wire.arrays import decode_array, encode_array
 from salmon.wire.heartbeat import Heartbeat
 from salmon.wire.keys import ACCOUNTS, BACKEND, EVENTS_KEPT, EXPERIMENTS, REQUESTS, Keys, request
 from salmon.wire.plain_json import decode_json, encode_json
@@ -47,10 +48,12 @@ __all__ = [
     "Standing",
     "access_list",
     "decode_answer",
+    "decode_array",
     "decode_json",
     "decode_query",
     "decode_served",
     "encode_answer",
+    "encode_array",
     "encode_json",
     "encode_query",
     "encode_served",

@@ -14,6 +14,8 @@ FRONTEND_WRITES = (
     "salmon:request:*",
     "salmon:{*}:spec",
     "salmon:{*}:state",
+    "salmon:{*}:counts",
+    "salmon:{*}:changes",
     "salmon:{*}:arrivals",
     "salmon:{*}:p:*",
     "salmon:{*}:events",
@@ -40,7 +42,8 @@ _BACKEND_COMMANDS = (
 #: The frontend's two holes in its fence: appending to the answers, and the scripts that do so.
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
-    "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state +eval +evalsha)"
+    "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
+    " +eval +evalsha)"
 )
 
 

@@ -48,6 +48,16 @@ class Keys:
         return self._key("events")
 
     @property
+    def counts(self) -> str:
+        """Hash of the counters that figures are drawn from; all of it follows from the answers."""
+        return self._key("counts")
+
+    @property
+    def changes(self) -> str:
+        """Stream: who changed what of the experiment, and when."""
+        return self._key("changes")
+
+    @property
     def fence(self) -> str:
         """The number of the backend that may publish."""
         return self._key("fence")

@@ -1,0 +1,86 @@
+"""What the learning process publishes, as the console reads it: models and the history of generations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from frontend.store.connection import Connection
+from salmon.wire import Keys
+
+#: Lines of history read in one piece: some hold coordinates.
+PAGE = 250
+
+#: What of a model and of a line of history is an array; the rest are numbers.
+ARRAYS = frozenset({"coordinates", "reported", "spread"})
+
+
+@dataclass(frozen=True)
+class Line:
+    """A generation: its place in the history, its numbers, and whether its coordinates were kept."""
+
+    stream_id: str
+    numbers: Mapping[str, float]
+    has_coordinates: bool
+
+
+@dataclass(frozen=True)
+class Published:
+    """The newest model: its numbers as they are written, and its arrays as .npy bytes."""
+
+    numbers: Mapping[str, str]
+    arrays: Mapping[str, bytes]
+
+
+class Models:
+    """Verbs about models; all of them only read."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(self, experiment: str, sampler: str) -> Published | None:
+        """The newest model of a sampler; None before the first."""
+        key = Keys(experiment).model(sampler)
+        values: dict[bytes, bytes] = await self._connection.do_binary(lambda client: client.hgetall(key))
+        if not values:
+            return None
+        named = {name.decode(): value for name, value in values.items()}
+        arrays = {name: named.pop(name) for name in tuple(named) if name in ARRAYS}
+        return Published({name: value.decode() for name, value in named.items()}, arrays)
+
+    async def read_generation(self, experiment: str, sampler: str) -> int:
+        """The number of the newest generation; 0 before the first."""
+        key = Keys(experiment).model(sampler)
+        return int(await self._connection.do(lambda client: client.hget(key, "generation")) or 0)
+
+    async def read_history(self, experiment: str, sampler: str, *, after: str = "0") -> AsyncIterator[Line]:
+        """The generations after a place in the history, in order."""
+        key = Keys(experiment).history(sampler)
+        while True:
+            start = f"({after}"
+            page: list[tuple[bytes, dict[bytes, bytes]]] = await self._connection.do_binary(
+                lambda client, start=start: client.xrange(key, min=start, count=PAGE)
+            )
+            for stream_id, entry in page:
+                after = stream_id.decode()
+                yield Line(after, _numbers(entry), b"coordinates" in entry)
+            if len(page) < PAGE:
+                return
+
+    async def read_coordinates(self, experiment: str, sampler: str, stream_id: str) -> bytes | None:
+        """The coordinates that a line of history keeps, as .npy bytes."""
+        key = Keys(experiment).history(sampler)
+        found: list[Any] = await self._connection.do_binary(
+            lambda client: client.xrange(key, min=stream_id, max=stream_id, count=1)
+        )
+        return found[0][1].get(b"coordinates") if found else None
+
+
+def _numbers(entry: Mapping[bytes, bytes]) -> dict[str, float]:
+    """The numbers of a line; what is not known yet is left out."""
+    return {
+        name.decode(): float(value)
+        for name, value in entry.items()
+        if name.decode() not in ARRAYS and value not in {b"", b"nan"}
+    }
