@@ -146,7 +146,7 @@ def _lead(piece: Piece, rows: Rows, executor: Executor) -> Any:
                 piece.state, rows, pending, piece.count, executor, stop=lambda: learner.is_stale(generation)
             )
         case "report":
-            return learner.sampler.report(piece.state, rows, executor), work.ceiling(rows)
+            return work.report(learner.sampler, piece.state, (), rows, executor)
 
 
 def opener(scheduler: str) -> Callable[[], Executor]:

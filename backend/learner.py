@@ -178,9 +178,10 @@ class Learner:
                 self._was_cut = not outcome.complete
                 self._publish(queries=queries_of(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
-                self._reported, self._ceiling = outcome
+                self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
                 self._reported_to = self._reporting_to
-                self._publish(model={"reported": encode_array(outcome[0]), "ceiling": self._ceiling})
+                arrays = {"reported": encode_array(outcome.coordinates), "spread": encode_array(outcome.spread)}
+                self._publish(model=arrays | {"ceiling": self._ceiling, "reported_of": self._reporting_to})
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
         """A piece of work has failed: say so loudly, and try again after a pause."""

@@ -144,6 +144,7 @@ class Store:
         values: dict[bytes, bytes] = self._do(lambda: self._binary.hgetall(Keys(experiment).model(sampler)))
         if b"coordinates" not in values:
             return None
+        values.pop(b"spread", None)  # for the console only
         arrays = {name: decode_array(values.pop(name)) for name in (b"coordinates", b"reported") if name in values}
         numbers = {name.decode(): value.decode() for name, value in values.items()}
         return StoredModel(arrays[b"coordinates"], arrays.get(b"reported"), numbers)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import Rows, join
+from salmon.learning import laplace
+from salmon.parallel import Executor
 from salmon.samplers.active import ActiveSampler, Round, State
+
+#: The prior under which the certainty of the shown embedding is judged.
+_SHOWN_RIDGE = 1.0
 
 
 def refit(sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows) -> State:
@@ -23,12 +29,30 @@ def search(
     return sampler.search(state, join((*blocks, tail)), pending, count)
 
 
+@dataclass(frozen=True)
+class Reported:
+    """The embedding that is shown: `coordinates` (n, d), the covariance of each target `spread` (n, d, d), and how well
+    any embedding could predict these answers: NaN where hardly a query was answered twice.
+    """
+
+    coordinates: NDArray[np.float64]
+    spread: NDArray[np.float32]
+    ceiling: float
+
+
 def report(
-    sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows
-) -> tuple[NDArray[np.float64], float]:
-    """(the embedding that is shown, the noise ceiling; NaN where hardly a query was answered twice)."""
+    sampler: ActiveSampler,
+    state: State,
+    blocks: Sequence[Rows],
+    tail: Rows,
+    executor: Executor | None = None,
+) -> Reported:
+    """The embedding that is shown, with what is known of its certainty."""
     rows = join((*blocks, tail))
-    return sampler.report(state, rows), ceiling(rows)
+    coordinates = sampler.report(state, rows, executor)
+    # The prior of the search: without one, targets that were hardly asked about would fill the map.
+    posterior = laplace(coordinates, rows, sampler.shown_model, ridge=_SHOWN_RIDGE)
+    return Reported(coordinates, posterior.target_covariance().astype(np.float32), ceiling(rows))
 
 
 def ceiling(rows: Rows) -> float:

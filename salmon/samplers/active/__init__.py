@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates
-from salmon.noise import noise_model
+from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 from salmon.samplers.active.adaptive import Adaptive
 from salmon.samplers.active.ranked import ARR, SRR, Greedy, Uncertainty
@@ -45,6 +45,11 @@ class ActiveSampler(Protocol):
     @property
     def R(self) -> float:
         """Only random queries are asked until R·n answers are in."""
+        ...
+
+    @property
+    def shown_model(self) -> NoiseModel:
+        """The noise model of the embedding that is shown."""
         ...
 
     def start(self, n: int, seed: int) -> State:

@@ -145,16 +145,19 @@ class Adaptive:
             complete=arrangement.complete,
         )
 
+    @property
+    def shown_model(self) -> NoiseModel:
+        """The noise model of the embedding that is shown."""
+        searched = self.model == TSTE(lapse=self.lapse)
+        return PowerTSTE(k=_REPORT_K, lapse=_REPORT_LAPSE) if searched else noise_model(self.model, lapse=_REPORT_LAPSE)
+
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
         """The embedding to be shown and judged, (n, d): fitted apart from the one that is searched with."""
-        model = self.model
-        shown = PowerTSTE(k=_REPORT_K, lapse=_REPORT_LAPSE) if model == TSTE(lapse=self.lapse) else model
         return fit(
             triplets,
             state.n,
             state.d,
-            noise=shown,
-            lapse=_REPORT_LAPSE,
+            noise=self.shown_model,
             ridge=_REPORT_RIDGE,
             start=state.coordinates,
             n_starts=_REPORT_STARTS,

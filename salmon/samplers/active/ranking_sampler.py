@@ -108,6 +108,11 @@ class RankingSampler(ABC):
     ) -> Round:
         """A round by this sampler's scores, once there are answers enough; `waiting` are the pending queries."""
 
+    @property
+    def shown_model(self) -> NoiseModel:
+        """The noise model of the embedding that is shown: that of the search."""
+        return self.model
+
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
         """The embedding to be shown and judged, (n, d): that of the search itself."""
         del triplets, executor  # the search's embedding has seen them already
