@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from frontend.accounts import WithExperimenter
 from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
-from salmon.export import RESPONSE_COLUMNS, Responses, TargetNames, csv_lines
+from salmon.export import RESPONSES, CsvFile, Responses, Row, TargetNames
 
 #: Rows turned into text at once.
 _ROWS = 1000
@@ -26,15 +26,16 @@ async def responses_csv(slug: str, context: WithContext, _: WithExperimenter) ->
     return StreamingResponse(_csv(context, experiment), media_type="text/csv; charset=utf-8", headers=names)
 
 
-async def _csv(context: Context, experiment: Experiment) -> AsyncIterator[str]:
+async def _csv(context: Context, experiment: Experiment) -> AsyncIterator[bytes]:
     puids: dict[str, str] = {}
     responses = Responses(
         targets=[TargetNames(target.html, target.filename) for target in experiment.targets],
         started_ms=experiment.state.opened_ms,
         puids=puids,
     )
-    rows: list[dict[str, str | int | float]] = []
-    yield csv_lines((), RESPONSE_COLUMNS, header=True)
+    rows: list[Row] = []
+    file = CsvFile(RESPONSES)
+    yield file.begin()
     async for stream_id, answer in context.store.answers.read(experiment.id):
         participant = answer.served.participant
         if participant not in puids:
@@ -42,6 +43,6 @@ async def _csv(context: Context, experiment: Experiment) -> AsyncIterator[str]:
             puids[participant] = values.get("puid", participant)
         rows.append(responses.row(stream_id, answer))
         if len(rows) == _ROWS:
-            yield csv_lines(rows, RESPONSE_COLUMNS, header=False)
+            yield file.rows(rows)
             rows.clear()
-    yield csv_lines(rows, RESPONSE_COLUMNS, header=False)
+    yield file.rows(rows)

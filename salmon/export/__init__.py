@@ -1,0 +1,37 @@
+"""What leaves the system: the rows and files of every export. Pure: whoever has answers can write them."""
+
+from salmon.export.files import FILES, MEDIA_TYPES, CsvFile, JsonLinesFile, ParquetFile, TableFile
+from salmon.export.responses import (
+    FIRST_COLUMNS,
+    FURTHER_COLUMNS,
+    LATE_MS,
+    RESPONSE_COLUMNS,
+    RESPONSES,
+    Responses,
+    RevisionNames,
+    TargetNames,
+    moment,
+)
+from salmon.export.table import Cell, Column, Row, Table
+
+__all__ = [
+    "FILES",
+    "FIRST_COLUMNS",
+    "FURTHER_COLUMNS",
+    "LATE_MS",
+    "MEDIA_TYPES",
+    "RESPONSES",
+    "RESPONSE_COLUMNS",
+    "Cell",
+    "Column",
+    "CsvFile",
+    "JsonLinesFile",
+    "ParquetFile",
+    "Responses",
+    "RevisionNames",
+    "Row",
+    "Table",
+    "TableFile",
+    "TargetNames",
+    "moment",
+]

@@ -1,0 +1,177 @@
+"""Tables as files: CSV, JSON lines and Parquet, each written piece by piece so that no file is ever whole in memory.
+
+Text is UTF-8 without a byte-order mark. What is not known is empty in CSV, null in JSON and null in Parquet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from salmon.export.table import Kind, Row, Table
+
+_TRUTH = {True: "true", False: "false", None: ""}
+
+
+class TableFile(Protocol):
+    """The bytes of one file: `begin`, then `rows` as often as there are pieces, then `end`."""
+
+    def begin(self) -> bytes:
+        """What comes before the rows."""
+        ...
+
+    def rows(self, rows: Sequence[Row]) -> bytes:
+        """Some rows."""
+        ...
+
+    def end(self) -> bytes:
+        """What comes after the last row."""
+        ...
+
+
+class CsvFile:
+    """RFC 4180: commas, CRLF, quotes where they are needed."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._truths = [place for place, column in enumerate(table.columns) if column.kind == "truth"]
+
+    def begin(self) -> bytes:
+        """The header."""
+        return _csv([self._table.names])
+
+    def rows(self, rows: Sequence[Row]) -> bytes:
+        """Lines of text."""
+        if self._truths:
+            rows = [list(row) for row in rows]
+            for row in rows:
+                for place in self._truths:
+                    row[place] = _TRUTH[row[place]]  # type: ignore[index]
+        return _csv(rows)
+
+    def end(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+class JsonLinesFile:
+    """One JSON object a line, with the columns in order."""
+
+    def __init__(self, table: Table) -> None:
+        self._names = table.names
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+    def begin(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def rows(self, rows: Sequence[Row]) -> bytes:
+        """Lines of JSON."""
+        names, encode = self._names, self._encode
+        return "".join(encode(dict(zip(names, row, strict=True))) + "\n" for row in rows).encode()
+
+    def end(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+class ParquetFile:
+    """Parquet with one row group for every so many rows; pyarrow is loaded only here."""
+
+    ROWS_A_GROUP = 50_000
+
+    def __init__(self, table: Table) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        kinds: Mapping[Kind, Any] = {
+            "integer": pa.int64(),
+            "number": pa.float64(),
+            "text": pa.string(),
+            "truth": pa.bool_(),
+            "moment": pa.string(),
+        }
+        self._arrow: Any = pa
+        self._schema = pa.schema([(column.name, kinds[column.kind]) for column in table.columns])
+        self._pipe = _Pipe()
+        self._writer = pyarrow.parquet.ParquetWriter(self._pipe, self._schema, compression="zstd")
+        self._waiting: list[Row] = []
+
+    def begin(self) -> bytes:
+        """The magic number."""
+        return self._pipe.taken()
+
+    def rows(self, rows: Sequence[Row]) -> bytes:
+        """A row group, as soon as there are rows for one."""
+        self._waiting.extend(rows)
+        if len(self._waiting) >= self.ROWS_A_GROUP:
+            self._write()
+        return self._pipe.taken()
+
+    def end(self) -> bytes:
+        """The last row group and the directory."""
+        self._write()
+        self._writer.close()
+        return self._pipe.taken()
+
+    def _write(self) -> None:
+        if self._waiting:
+            arrays = [
+                self._arrow.array([row[place] for row in self._waiting], type=kind)
+                for place, kind in enumerate(self._schema.types)
+            ]
+            self._writer.write_table(self._arrow.table(arrays, schema=self._schema))
+            self._waiting = []
+
+
+#: Extension -> the file it names.
+FILES: dict[str, Callable[[Table], TableFile]] = {"csv": CsvFile, "jsonl": JsonLinesFile, "parquet": ParquetFile}
+
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
+    "yaml": "application/yaml",
+    "npz": "application/x-npz",
+    "zip": "application/zip",
+    "md": "text/markdown; charset=utf-8",
+    "ipynb": "application/x-ipynb+json",
+    "R": "text/x-r-source; charset=utf-8",
+}
+
+
+class _Pipe(io.RawIOBase):
+    """A file that is only written to, whose bytes are taken away as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, piece: Any, /) -> int:
+        content = bytes(piece)
+        self._pieces.append(content)
+        self._written += len(content)
+        return len(content)
+
+    def taken(self) -> bytes:
+        """What was written since it was last asked for."""
+        content = b"".join(self._pieces)
+        self._pieces.clear()
+        return content
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode()

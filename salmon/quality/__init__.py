@@ -1,0 +1,11 @@
+"""How carefully each participant has answered: figures, flags with reasons, and a proposal whom to keep.
+
+Nothing here decides about payment. A flag is a sentence for the experimenter; `keep` is a proposal that the
+experimenter can overrule for every participant, and nothing is ever deleted.
+"""
+
+from salmon.quality.evidence import Evidence
+from salmon.quality.figures import Figures
+from salmon.quality.verdict import Flag, Verdict, judge
+
+__all__ = ["Evidence", "Figures", "Flag", "Verdict", "judge"]
