@@ -70,12 +70,32 @@ class Workshop:
 
     def warm_up(self) -> None:
         """Start the cluster now, so that the first piece need not wait for it."""
-        self._threads.submit(self._cluster)
+        self._threads.submit(self.executor)
 
     def take(self, piece: Piece) -> None:
         """Begin a piece of work and return at once."""
         blocks, tail = piece.learner.answers.pieces()
         self._threads.submit(self._do, piece, blocks, tail)
+
+    def executor(self) -> Executor:
+        """The workers; the cluster is started, or joined, where it is not there yet."""
+        with self._lock:
+            if self._executor is None:
+                started = time.monotonic()
+                self._executor = self._open_executor()
+                seconds = round(time.monotonic() - started, 2)
+                log.info("workers ready", extra=fields(workers=self._executor.workers, seconds=seconds))
+            return self._executor
+
+    def recover(self) -> None:
+        """Workers that held blocks may be gone: send them again. After several failures, open the cluster again."""
+        with self._lock:
+            self._failures += 1
+            self._sent.clear()
+            if self._failures >= FAILURES_TO_REOPEN and self._executor is not None:
+                lost, self._executor = self._executor, None
+                threading.Thread(target=lost.close, daemon=True).start()
+                log.warning("workers lost", extra=fields(failures=self._failures))
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started here; what still runs is given up."""
@@ -86,13 +106,13 @@ class Workshop:
     def _do(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows) -> None:
         began = time.monotonic()
         try:
-            executor = self._cluster()
+            executor = self.executor()
             began = time.monotonic()  # how long the cluster took to start says nothing about the work
             outcome = self._outcome(piece, blocks, tail, executor)
             self._failures = 0
         except Exception as error:  # noqa: BLE001 - the outermost loop of the work: what goes wrong is an outcome too
             outcome = error
-            self._recover()
+            self.recover()
         self._done(piece, outcome, time.monotonic() - began)
 
     def _outcome(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
@@ -108,30 +128,11 @@ class Workshop:
             case "report":
                 return executor.submit(work.report, *arguments, priority=1).result()
 
-    def _cluster(self) -> Executor:
-        with self._lock:
-            if self._executor is None:
-                started = time.monotonic()
-                self._executor = self._open_executor()
-                seconds = round(time.monotonic() - started, 2)
-                log.info("workers ready", extra=fields(workers=self._executor.workers, seconds=seconds))
-            return self._executor
-
     def _handle(self, block: Rows, executor: Executor) -> Any:
         with self._lock:
             if id(block) not in self._sent:
                 self._sent[id(block)] = block, executor.scatter(block)
             return self._sent[id(block)][1]
-
-    def _recover(self) -> None:
-        """Workers that held blocks may be gone: send them again. After several failures, open the cluster again."""
-        with self._lock:
-            self._failures += 1
-            self._sent.clear()
-            if self._failures >= FAILURES_TO_REOPEN and self._executor is not None:
-                lost, self._executor = self._executor, None
-                threading.Thread(target=lost.close, daemon=True).start()
-                log.warning("workers lost", extra=fields(failures=self._failures))
 
 
 def _lead(piece: Piece, rows: Rows, executor: Executor) -> Any:

@@ -38,3 +38,43 @@ end
 if #piece > 0 then length = redis.call('RPUSH', KEYS[1], unpack(piece)) end
 return length
 """
+
+#: Take a request on: whoever finds it waiting, or left running by another backend, is the only one that may write about
+#: it from then on. A request that was cancelled, or that too many backends have begun and not ended, ends here.
+#: Returns the state that it is in now.
+#: KEYS request · ARGV backend, now, seconds to live, most tries, the sentence for too many tries
+BEGIN_REQUEST = """
+local state, cancel, backend, tries, began =
+  unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend', 'tries', 'began_ms'))
+if state ~= 'waiting' and state ~= 'running' then return state end
+local function finish(new, ...)
+  redis.call('HSET', KEYS[1], 'state', new, 'note', '', 'ended_ms', ARGV[2], ...)
+  redis.call('EXPIRE', KEYS[1], ARGV[3])
+  return new
+end
+if cancel == '1' then return finish('cancelled') end
+tries = tonumber(tries or '0')
+if backend ~= ARGV[1] then
+  if tries >= tonumber(ARGV[4]) then return finish('failed', 'error', ARGV[5]) end
+  redis.call('HSET', KEYS[1], 'backend', ARGV[1], 'tries', tries + 1)
+end
+if (began or '0') == '0' then redis.call('HSET', KEYS[1], 'began_ms', ARGV[2]) end
+redis.call('HSET', KEYS[1], 'state', 'running')
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+return 'running'
+"""
+
+#: Write about a request that this backend has taken on. Nothing is written where another backend has it by now, where it
+#: has expired, or where it was cancelled: then it ends as cancelled. Returns the state that it is in now.
+#: KEYS request · ARGV backend, now, seconds to live, then field names and values
+NOTE_REQUEST = """
+local state, cancel, backend = unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend'))
+if state ~= 'running' or backend ~= ARGV[1] then return 'lost' end
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+if cancel == '1' then
+  redis.call('HSET', KEYS[1], 'state', 'cancelled', 'note', '', 'ended_ms', ARGV[2])
+  return 'cancelled'
+end
+if #ARGV > 3 then redis.call('HSET', KEYS[1], unpack(ARGV, 4)) end
+return redis.call('HGET', KEYS[1], 'state')
+"""

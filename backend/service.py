@@ -17,12 +17,13 @@ from typing import Any
 
 from backend.cluster import Workshop
 from backend.followed import Experiment, open_experiment
+from backend.jobs import Jobs
 from backend.learner import Piece
 from backend.store import Entries, Followed, Store
 from salmon.errors import SalmonError, StoreError
 from salmon.logs import fields
 from salmon.parallel import Executor
-from salmon.wire import REQUESTS, Heartbeat, Keys, decode_answer
+from salmon.wire import REQUESTS, Heartbeat, Keys, Request, decode_answer
 
 log = logging.getLogger("salmon.backend")
 
@@ -64,6 +65,7 @@ class Service:
         self._started_ms = now_ms()
         self._events: queue.SimpleQueue[_Read | _Done | StoreError | None] = queue.SimpleQueue()
         self._workshop = Workshop(open_executor, self._note_done)
+        self._jobs = Jobs(store, self._workshop.executor, self._workshop.recover, now_ms=now_ms)
         self._experiments: dict[str, Experiment] = {}
         self._unusable: dict[str, str] = {}
         self._requests = "0"
@@ -95,6 +97,7 @@ class Service:
         self._forget()
         if self._reader is not None:
             self._reader.join(2 * SLEEP_MS / 1000)
+        self._jobs.close()
         self._workshop.close()
 
     def stop(self) -> None:
@@ -106,6 +109,7 @@ class Service:
         """Take over what is open, and start to read."""
         self._requests = self._store.last_request()
         self._follow()
+        self._jobs.take(self._store.unended_requests())
         self._reading += 1
         self._reader = threading.Thread(target=self._read, args=(self._reading,), name="reader", daemon=True)
         self._reader.start()
@@ -177,7 +181,9 @@ class Service:
                 experiment = item.followed.experiment
                 answers = ((i, decode_answer(experiment, entry)) for i, entry in page)
                 item.absorb(answers, live_at=time.monotonic())
-        if announced:
+        asked = [found for _, entry in announced if (found := Request.decode(entry))]
+        self._jobs.take(asked)
+        if len(asked) < len(announced):
             self._follow()
 
     def _take_outcome(self, piece: Piece, outcome: Any, seconds: float) -> None:

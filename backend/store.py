@@ -15,19 +15,22 @@ from numpy.typing import NDArray
 from redis import Redis
 from redis.exceptions import RedisError
 
-from backend.scripts import PUBLISH
+from backend.scripts import BEGIN_REQUEST, NOTE_REQUEST, PUBLISH
 from salmon.errors import StoreError
 from salmon.records import Answer, Query
 from salmon.wire import (
     BACKEND,
     EXPERIMENTS,
+    KEPT_SECONDS,
     REQUESTS,
     Heartbeat,
     Keys,
+    Request,
     decode_answer,
     decode_array,
     decode_json,
     encode_query,
+    encode_standing,
     request,
 )
 
@@ -88,6 +91,12 @@ class Store:
                 found.append(Followed(experiment, slug, state, int(revision)))
         return tuple(found)
 
+    def find_experiment(self, experiment: str) -> Followed | None:
+        """The experiment of this id; None where there is none (any more)."""
+        key = Keys(experiment).state
+        slug, state, revision = self._do(lambda: self._client.hmget(key, ["slug", "state", "revision"]))
+        return Followed(experiment, slug, state, int(revision)) if state else None
+
     def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
         """One version of an experiment's description: `spec` (YAML) and `manifest` (JSON or None)."""
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
@@ -99,12 +108,12 @@ class Store:
         """Become the backend of an experiment: the number that lets this one publish and no earlier one."""
         return int(self._do(lambda: self._client.incrby(Keys(experiment).fence, 1)))
 
-    def read_answers(self, experiment: str, *, after: str) -> Iterator[tuple[str, Answer]]:
-        """(stream id, answer) of all answers after a place in the stream, in order, page by page."""
+    def read_answers(self, experiment: str, *, after: str, until: str = "+") -> Iterator[tuple[str, Answer]]:
+        """(stream id, answer) of the answers after one place in the stream, up to another, in order, page by page."""
         key = Keys(experiment).answers
         while True:
             start = f"({after}"
-            page: Entries = self._do(lambda start=start: self._client.xrange(key, min=start, count=PAGE))
+            page: Entries = self._do(lambda start=start: self._client.xrange(key, min=start, max=until, count=PAGE))
             for stream_id, entry in page:
                 yield stream_id, decode_answer(experiment, entry)
                 after = stream_id
@@ -177,15 +186,49 @@ class Store:
         arguments += [encode_query(query) for query in queries]
         return self._do(lambda: self._client.eval(PUBLISH, len(names), *names, *arguments))
 
-    def read_request(self, identifier: str) -> dict[str, str]:
-        """What is asked for, and how far it is."""
-        return self._do(lambda: self._client.hgetall(request(identifier)))
+    def find_generation(self, experiment: str, sampler: str, generation: int) -> str | None:
+        """The cursor up to which a generation's model had seen the answers; None where the history does not have it."""
+        key, before = Keys(experiment).history(sampler), "+"
+        while True:
+            page: list[tuple[bytes, dict[bytes, bytes]]] = self._do(
+                lambda before=before: self._binary.xrevrange(key, max=before, count=PAGE)
+            )
+            for _, line in page:
+                if int(line[b"generation"]) == generation:
+                    return line[b"cursor"].decode()
+            if len(page) < PAGE:
+                return None
+            before = f"({page[-1][0].decode()}"
 
-    def note_request(self, identifier: str, values: Mapping[str, str], *, lives_seconds: int) -> None:
-        """Say how far a request is; it is forgotten some time after the last word."""
-        key = request(identifier)
-        self._do(lambda: self._client.hset(key, mapping=dict(values)))
-        self._do(lambda: self._client.expire(key, lives_seconds))
+    def unended_requests(self) -> tuple[Request, ...]:
+        """Requests that wait, or that some backend has begun and not ended, in the order in which they were asked."""
+        entries: Entries = self._do(lambda: self._client.xrange(REQUESTS))
+        asked = [found for _, entry in entries if (found := Request.decode(entry))]
+        pipeline = self._client.pipeline(transaction=False)
+        for item in asked:
+            pipeline.hget(request(item.request), "state")
+        states: list[str | None] = self._do(pipeline.execute)
+        return tuple(item for item, state in zip(asked, states, strict=True) if state in {"waiting", "running"})
+
+    def begin_request(
+        self, identifier: str, backend: str, *, now_ms: int, most_tries: int, given_up: str
+    ) -> str | None:
+        """Take a request on (atomic); the state that it is in now, "running" where it is this backend's to carry out.
+
+        `given_up` is the error of a request that `most_tries` backends have begun and not ended.
+        """
+        arguments = (backend, now_ms, KEPT_SECONDS, most_tries, given_up)
+        return self._do(lambda: self._client.eval(BEGIN_REQUEST, 1, request(identifier), *arguments))
+
+    def note_request(self, identifier: str, backend: str, values: Mapping[str, Any], *, now_ms: int) -> str:
+        """Say how far a request is (atomic); the state that it is in now.
+
+        "cancelled" and "lost" (expired, or taken on by another backend) say that nothing was written and that it is to
+        be left alone.
+        """
+        pairs = [part for pair in encode_standing(values).items() for part in pair]
+        arguments = (backend, now_ms, KEPT_SECONDS, *pairs)
+        return self._do(lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), *arguments))
 
     @staticmethod
     def _do(command: Callable[[], Any]) -> Any:

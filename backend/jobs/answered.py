@@ -1,0 +1,77 @@
+"""The answers of one experiment as a request sees them: who gave each, and whether its query was drawn blindly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.answer_log import Rows, entry_of
+from salmon.records import Answer
+
+#: After so many answers the reader is told how far it is.
+_PIECE = 5000
+
+
+@dataclass(frozen=True)
+class Answered:
+    """All answers that may be fitted, in the order of the stream.
+
+    `triplets` (m, 3); `participants` (m,) counts into `names`; `random` (m,) where the query was chosen without looking
+    at any answer, so that accuracy on it is unbiased; `repeatable` (m,) where it can come again by chance or on
+    purpose, but not because people disagreed about it. `cursor` is the place of the last one in the stream.
+    """
+
+    triplets: Rows
+    participants: NDArray[np.int32]
+    random: NDArray[np.bool_]
+    repeatable: NDArray[np.bool_]
+    names: tuple[str, ...]
+    cursor: str
+
+    def __len__(self) -> int:
+        return len(self.triplets)
+
+    def given_by(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """(m,) whether one of these participants gave the answer."""
+        places = [place for place, name in enumerate(self.names) if name in set(names)]
+        return np.isin(self.participants, places)
+
+
+def gather(
+    answers: Iterable[tuple[str, Answer]],
+    *,
+    tests: frozenset[str],
+    n: int,
+    at_most: int | None,
+    heard: Callable[[int], None],
+) -> Answered:
+    """The answers (stream id, answer) that may be fitted, the first `at_most` of them; `heard(count)` now and then."""
+    rows: list[tuple[int, int, int]] = []
+    people: list[int] = []
+    kinds: list[str] = []
+    names: dict[str, int] = {}
+    cursor = "0"
+    for stream_id, answer in answers:
+        if at_most is not None and len(rows) >= at_most:
+            break
+        entry = entry_of(stream_id, answer, tests=tests)
+        if entry is None or max(entry.triplet) >= n:
+            continue
+        cursor = stream_id
+        rows.append(entry.triplet)
+        people.append(names.setdefault(answer.served.participant, len(names)))
+        kinds.append(answer.served.trial_type)
+        if len(rows) % _PIECE == 0:
+            heard(len(rows))
+    random = np.isin(kinds, ("random", "fallback"))
+    return Answered(
+        triplets=np.array(rows, dtype=np.int32).reshape(-1, 3),
+        participants=np.array(people, dtype=np.int32),
+        random=random,
+        repeatable=random | np.isin(kinds, ("validation", "repeat", "fixed")),
+        names=tuple(names),
+        cursor=cursor,
+    )
