@@ -6,6 +6,7 @@ dimensions and noise models (`cross_validation`), and the whole experiment with 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -27,7 +28,9 @@ MOST_DIMENSIONS = 10
 #: Fits of one comparison, and answers a target in one rehearsal: more would keep others waiting for hours.
 MOST_FITS = 2000
 MOST_ANSWERS_A_TARGET = 200
-_PARTICIPANT = word(r"[a-z0-9]{1,40}", "the id of a participant, as exports write it")
+#: The form of a participant's id.
+PARTICIPANT = re.compile(r"[a-z0-9]{1,40}")
+_participant = word(PARTICIPANT.pattern, "the id of a participant, small letters and digits")
 
 
 class RequestError(SpecError):
@@ -140,7 +143,7 @@ def _fit(given: _Given, spec: Spec, n: int) -> FitWithout:
     sampler = _sampler(given, spec)
     chosen = noise_of(spec.samplers[sampler].sampler_class, spec.samplers[sampler].arguments) if sampler else "TSTE"
     return FitWithout(
-        exclude=given.read("exclude", _list_of(_PARTICIPANT), ()),
+        exclude=given.read("exclude", _list_of(_participant), ()),
         sampler=sampler,
         d=given.read("d", whole(1, MOST_DIMENSIONS), _dimensions(spec, sampler)),
         noise=given.read("noise", choice(*NOISE_MODELS), RECOMMENDED if chosen == "TSTE" else chosen),

@@ -10,6 +10,7 @@ from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
 from frontend.store.models import Models
 from frontend.store.participants import Participants
+from frontend.store.requests import Requests
 
 __all__ = ["Store"]
 
@@ -24,6 +25,7 @@ class Store:
         self.participants = Participants(connection)
         self.answers = Answers(connection)
         self.models = Models(connection)
+        self.requests = Requests(connection)
 
     @staticmethod
     def open(url: str) -> "Store":

@@ -1,0 +1,97 @@
+"""Requests to the learning process: asked here, carried out there, read again here."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from frontend.errors import NotFoundError
+from frontend.store.connection import Connection
+from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, Keys, Request, Standing, request
+
+_ID_LETTERS = string.ascii_lowercase + string.digits
+#: The stream of requests is cut to about so many entries, and so many of its last ones are looked through for a list.
+_KEPT = 10_000
+_LOOKED_AT = 2000
+
+
+class Requests:
+    """Verbs about requests to the learning process."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def ask(self, kind: str, experiment: str, arguments: Mapping[str, Any], *, asked_by: str, now_ms: int) -> str:
+        """Ask for something, with arguments that were checked; the id of the request.
+
+        What is asked is written first and announced then: a crash in between leaves a request that nobody carries out
+        and nobody was told of, and it expires.
+        """
+        identifier = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+        standing = Standing(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
+        key = request(identifier)
+        await self._connection.together(
+            lambda pipeline: (
+                pipeline.hset(key, mapping=cast("Any", standing.encode())),
+                pipeline.expire(key, WAITS_SECONDS),
+            )
+        )
+        entry = Request(identifier, kind, experiment, arguments).encode()
+        await self._connection.do(
+            lambda client: client.xadd(REQUESTS, cast("Any", entry), maxlen=_KEPT, approximate=True)
+        )
+        return identifier
+
+    async def read_request(self, experiment: str, identifier: str) -> Standing:
+        """How far a request about this experiment is, with its result."""
+        values = await self._connection.do(lambda client: client.hgetall(request(identifier)))
+        standing = Standing.decode(values)
+        if standing is None or standing.experiment != experiment:
+            raise NotFoundError(
+                f"There is no request {identifier!r} about this experiment.",
+                hint="Results are kept for a day. Ask again.",
+            )
+        return standing
+
+    async def list_requests(self, experiment: str, *, count: int) -> tuple[tuple[str, Standing], ...]:
+        """(id, how far it is, without the result) of the last requests about an experiment, the newest first."""
+        entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
+            lambda client: client.xrevrange(REQUESTS, count=_LOOKED_AT)
+        )
+        asked = [item for _, entry in entries if (item := Request.decode(entry)) and item.experiment == experiment]
+        names = [name for name in Standing.__dataclass_fields__ if name != "result"]
+        rows: list[list[str | None]] = await self._connection.together(
+            lambda pipeline: [pipeline.hmget(request(item.request), names) for item in asked[:count]]
+        )
+        found: list[tuple[str, Standing]] = []
+        for item, row in zip(asked, rows, strict=False):
+            standing = Standing.decode({name: text for name, text in zip(names, row, strict=True) if text is not None})
+            if standing is not None:
+                found.append((item.request, standing))
+        return tuple(found)
+
+    async def cancel(self, experiment: str, identifier: str) -> Standing:
+        """Wish that a request stops; how far it is. What waits is cancelled at once, what runs soon, what has ended stays.
+
+        A backend that begins it in this very moment sees the wish before it writes the next word.
+        """
+        standing = await self.read_request(experiment, identifier)
+        if standing.ended:
+            return standing
+        cancelled = {"cancel": "1"} | ({"state": "cancelled"} if standing.state == "waiting" else {})
+        key = request(identifier)
+        await self._connection.together(
+            lambda pipeline: (pipeline.hset(key, mapping=cast("Any", cancelled)), pipeline.expire(key, KEPT_SECONDS))
+        )
+        return replace(standing, cancel=True, state="cancelled" if standing.state == "waiting" else standing.state)
+
+    async def unknown_participants(self, experiment: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Which of these are no participants of the experiment."""
+        keys = Keys(experiment)
+        known: list[int] = await self._connection.together(
+            lambda pipeline: [pipeline.exists(keys.participant(name)) for name in names]
+        )
+        return tuple(name for name, found in zip(names, known, strict=True) if not found)
