@@ -8,6 +8,7 @@ from frontend.store.accounts import Accounts
 from frontend.store.answers import Answers
 from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
+from frontend.store.logbook import Logbook
 from frontend.store.models import Models
 from frontend.store.participants import Participants
 from frontend.store.requests import Requests
@@ -26,6 +27,7 @@ class Store:
         self.answers = Answers(connection)
         self.models = Models(connection)
         self.requests = Requests(connection)
+        self.logbook = Logbook(connection)
 
     @staticmethod
     def open(url: str) -> "Store":

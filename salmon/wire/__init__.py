@@ -28,6 +28,7 @@ from salmon.wire.requests import (
     Standing,
     encode_standing,
 )
+from salmon.wire.verdicts import Judgement
 
 __all__ = [
     "ACCOUNTS",
@@ -42,6 +43,7 @@ __all__ = [
     "REQUEST_STATES",
     "WAITS_SECONDS",
     "Heartbeat",
+    "Judgement",
     "Keys",
     "Request",
     "RequestState",

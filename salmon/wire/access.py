@@ -21,6 +21,8 @@ FRONTEND_WRITES = (
     "salmon:{*}:events",
     "salmon:{*}:pending:*",
     "salmon:{*}:q:*",
+    "salmon:{*}:quality",
+    "salmon:{*}:restored:*",
 )
 BACKEND_WRITES = (
     BACKEND,
@@ -32,7 +34,7 @@ BACKEND_WRITES = (
     "salmon:{*}:fence",
 )
 _FRONTEND_COMMANDS = (
-    "get set del expire hget hset hsetnx hdel hgetall hmget hexists hincrby hlen hscan sadd sismember lpop lindex"
+    "get set del expire hget hset hsetnx hdel hgetall hmget hexists hincrby hlen hscan sadd sismember smembers lpop lindex"
     " lrange llen lrem xadd xlen xrange xrevrange xread exists multi exec script|load"
 )
 _BACKEND_COMMANDS = (

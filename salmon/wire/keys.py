@@ -58,6 +58,11 @@ class Keys:
         return self._key("changes")
 
     @property
+    def quality(self) -> str:
+        """JSON: what was last found out about the quality of participants; it can be found out again."""
+        return self._key("quality")
+
+    @property
     def fence(self) -> str:
         """The number of the backend that may publish."""
         return self._key("fence")
@@ -89,6 +94,14 @@ class Keys:
     def history(self, sampler: str) -> str:
         """Stream: a line a generation."""
         return self._key("history", sampler)
+
+    def restored(self, sampler: str) -> str:
+        """Hash: the model that an import brought, until the learning process publishes its own."""
+        return self._key("restored", sampler)
+
+    def restored_history(self, sampler: str) -> str:
+        """Stream: the generations that an import brought, before those of `history`."""
+        return self._key("restored", sampler, "history")
 
 
 def request(identifier: str) -> str:

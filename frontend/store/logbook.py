@@ -1,0 +1,159 @@
+"""Everything that the store knows of one experiment, as it lies there: for exports, backups and judgements of quality.
+
+Only reads, page by page, so that neither side ever holds all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from frontend.store.connection import Connection
+from salmon.records import Answer
+from salmon.wire import Keys, decode_answer
+
+#: Answers read in one piece: half of this many milliseconds is what the server is busy with it at the most.
+PAGE = 1000
+#: Events, and lines of history, in one piece; some lines of history hold coordinates.
+EVENTS_PAGE = 2000
+HISTORY_PAGE = 200
+#: Participants whose fields are read in one round trip.
+PEOPLE_PAGE = 250
+
+#: A page of answers as one text: the client's parser, which sees every field of every answer as a reply of its own, is
+#: what reading takes longest. Ids, names and values hold no control characters: both ways in see to that.
+#: KEYS answers · ARGV first id, last id, how many
+READ_ANSWERS = """
+local page = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+for i = 1, #page do page[i] = page[i][1] .. '\\31' .. table.concat(page[i][2], '\\31') end
+return table.concat(page, '\\30')
+"""
+
+Entry = tuple[str, dict[str, str]]
+BinaryEntry = tuple[str, dict[str, bytes]]
+
+
+class Logbook:
+    """Verbs that read whole experiments."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def last_answer(self, experiment: str) -> str:
+        """The id of the newest answer; `0-0` before the first."""
+        entries = await self._connection.do(lambda client: client.xrevrange(Keys(experiment).answers, count=1))
+        return str(entries[0][0]) if entries else "0-0"
+
+    async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
+        """Pages of answers as they lie in the stream, up to and with an id."""
+        after = "-"
+        while True:
+            text = await self._connection.run(READ_ANSWERS, (Keys(experiment).answers,), (after, until, PAGE))
+            page: list[Entry] = []
+            for line in text.split("\x1e") if text else ():
+                stream_id, *fields = line.split("\x1f")
+                page.append((stream_id, dict(zip(fields[::2], fields[1::2], strict=True))))
+            if page:
+                yield page
+            if len(page) < PAGE:
+                return
+            after = f"({page[-1][0]}"
+
+    async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
+        """Pages of (stream id, answer), up to and with an id."""
+        async for page in self.read_entries(experiment, until=until):
+            yield [(stream_id, decode_answer(experiment, entry)) for stream_id, entry in page]
+
+    async def read_events(self, experiment: str) -> AsyncIterator[list[Entry]]:
+        """Pages of events."""
+        key, after = Keys(experiment).events, "-"
+        while True:
+            page: list[Entry] = await self._connection.do(
+                lambda client, after=after: client.xrange(key, min=after, count=EVENTS_PAGE)
+            )
+            if page:
+                yield page
+            if len(page) < EVENTS_PAGE:
+                return
+            after = f"({page[-1][0]}"
+
+    async def read_changes(self, experiment: str) -> list[Entry]:
+        """Who changed what of the experiment."""
+        return await self._connection.do(lambda client: client.xrange(Keys(experiment).changes))
+
+    async def read_state(self, experiment: str) -> dict[str, str]:
+        """The fields of the experiment's state."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
+
+    async def read_counts(self, experiment: str) -> dict[str, str]:
+        """The counters that figures are drawn from."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).counts))
+
+    async def read_revisions(self, experiment: str) -> dict[int, str]:
+        """Every revision as its JSON, by its number."""
+        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).spec))
+        return {int(number): found[number] for number in sorted(found, key=int)}
+
+    async def read_arrivals(self, experiment: str) -> dict[str, str]:
+        """Platform identity → participant."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).arrivals))
+
+    async def read_people(
+        self, experiment: str, participants: Sequence[str]
+    ) -> AsyncIterator[list[tuple[str, dict[str, str]]]]:
+        """Pages of (participant, fields), in the order given."""
+        keys = Keys(experiment)
+        for start in range(0, len(participants), PEOPLE_PAGE):
+            names = participants[start : start + PEOPLE_PAGE]
+            found: list[dict[str, str]] = await self._connection.together(
+                lambda pipeline, names=names: [pipeline.hgetall(keys.participant(name)) for name in names]
+            )
+            yield list(zip(names, found, strict=True))
+
+    async def read_asked(self, experiment: str, participants: Sequence[str]) -> list[set[str]]:
+        """The queries that each of these participants has seen."""
+        keys = Keys(experiment)
+        return await self._connection.together(
+            lambda pipeline: [pipeline.smembers(keys.asked(name)) for name in participants]
+        )
+
+    async def read_model(self, experiment: str, sampler: str) -> dict[str, bytes]:
+        """The fields of a sampler's newest model, arrays as .npy bytes; empty before the first."""
+        keys = Keys(experiment)
+        for key in (keys.model(sampler), keys.restored(sampler)):
+            values: dict[bytes, bytes] = await self._connection.do_binary(lambda client, key=key: client.hgetall(key))
+            if b"coordinates" in values:
+                return {name.decode(): value for name, value in values.items()}
+        return {}
+
+    async def read_history(self, experiment: str, sampler: str) -> AsyncIterator[BinaryEntry]:
+        """A sampler's generations in order: first those that came with an import."""
+        keys = Keys(experiment)
+        for key in (keys.restored_history(sampler), keys.history(sampler)):
+            after = "-"
+            while True:
+                page: list[tuple[bytes, dict[bytes, bytes]]] = await self._connection.do_binary(
+                    lambda client, key=key, after=after: client.xrange(key, min=after, count=HISTORY_PAGE)
+                )
+                for stream_id, entry in page:
+                    yield stream_id.decode(), {name.decode(): value for name, value in entry.items()}
+                if len(page) < HISTORY_PAGE:
+                    break
+                after = f"({page[-1][0].decode()}"
+
+    async def read_judgement(self, experiment: str) -> str | None:
+        """What was last found out about the quality of participants, as it was remembered."""
+        return await self._connection.do(lambda client: client.get(Keys(experiment).quality))
+
+    async def remember_judgement(self, experiment: str, judgement: str) -> None:
+        """Keep what was found out about the quality of participants, for the next who asks."""
+        await self._connection.do(lambda client: client.set(Keys(experiment).quality, judgement))
+
+    async def decide(self, experiment: str, participant: str, values: dict[str, str]) -> None:
+        """Note whom the experimenter keeps (atomic with the count of such decisions)."""
+        keys = Keys(experiment)
+        await self._connection.together(
+            lambda pipeline: (
+                pipeline.hset(keys.participant(participant), mapping=values),  # pyright: ignore[reportArgumentType]
+                pipeline.hincrby(keys.state, "decisions", 1),
+            )
+        )
