@@ -1,0 +1,59 @@
+"""A compression as a communication hook of torch's DistributedDataParallel, for groups that stay as they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from salmon.distributed.compression import Compression
+
+
+def compression_hook(compression: Compression, *, seed: int = 0, group: Any = None) -> Callable[[Any, Any], Any]:
+    """A hook for `model.register_comm_hook(None, hook)`: ranks gather each other's codes and average what they stand for.
+
+    `group` is a process group, the default one if None. Each bucket of each step has random numbers of its own.
+    """
+    calls = 0
+
+    def hook(state: Any, bucket: Any) -> Any:
+        nonlocal calls
+        del state
+        calls += 1
+        gradients = bucket.gradients()
+        shapes = [tuple(each.shape) for each in gradients]
+        flat = torch.cat([each.detach().reshape(-1) for each in gradients]).float().cpu().numpy()
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        payload = compression.compress(flat, shapes, np.random.default_rng([seed, calls, rank]))
+
+        def all_gather(parts: list[torch.Tensor], own: torch.Tensor) -> None:
+            dist.all_gather(parts, own, group=group)
+
+        payloads = gather_bytes(payload, size, all_gather)
+        total = np.stack([compression.expand(each, shapes) for each in payloads]).sum(axis=0, dtype=np.float32)
+        start = 0
+        for each in gradients:
+            part = torch.from_numpy(total[start : start + each.numel()] / size)
+            each.copy_(part.view_as(each))
+            start += each.numel()
+        done: Any = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    return hook
+
+
+def gather_bytes(
+    payload: bytes, size: int, all_gather: Callable[[list[torch.Tensor], torch.Tensor], Any]
+) -> list[bytes]:
+    """The payloads of all ranks, in their order: first how long they are, then the bytes, filled up to the longest."""
+    own = torch.tensor([len(payload)])
+    lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
+    all_gather(lengths, own)
+    longest = max(int(each) for each in lengths)
+    filled = torch.zeros(longest, dtype=torch.uint8)
+    filled[: len(payload)] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
+    parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(size)]
+    all_gather(parts, filled)
+    return [part[: int(length)].numpy().tobytes() for part, length in zip(parts, lengths, strict=True)]

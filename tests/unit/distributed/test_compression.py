@@ -1,0 +1,154 @@
+"""Codes of gradients: right on average, of the variance that the formula gives, and what travels is what is counted."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from salmon.distributed import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
+from salmon.distributed.atoms import atomic_probabilities, atomic_variance, matrix_of
+from salmon.distributed.compression import NormQuantization
+from salmon.distributed.packing import Reader, Writer
+from salmon.errors import SalmonError
+
+SHAPES = [(6, 9), (9,), (4, 3, 3, 3)]
+SIZE = 6 * 9 + 9 + 4 * 27
+SCHEMES = [
+    QSGD(1),
+    QSGD(4),
+    QSGD(8),
+    TernGrad(),
+    EntrywiseAtomo(0.1),
+    EntrywiseAtomo(5),
+    SpectralAtomo(1),
+    SpectralAtomo(2.5),
+]
+magnitudes = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 100)), min_size=1, max_size=40).map(np.array)
+
+
+def gradient(seed=0, size=SIZE):
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(size) * rng.exponential(size=size)).astype(np.float32)
+
+
+def received(scheme, vector, shapes, seeds):
+    return np.stack(
+        [scheme.expand(scheme.compress(vector, shapes, np.random.default_rng(seed)), shapes) for seed in range(seeds)]
+    )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_what_arrives_is_right_on_average(scheme):
+    # No entry so small that it would hardly ever be sent: its error could not be told from few tries.
+    vector = (np.sign(gradient()) * np.random.default_rng(1).uniform(0.5, 1.5, SIZE)).astype(np.float32)
+    got = received(scheme, vector, SHAPES, 3000).astype(np.float64)
+    error = np.abs(got.mean(axis=0) - vector)
+    # Six standard errors in any of the entries; QSGD and atoms of certain entries vary by rounding alone.
+    assert (error <= 6 * got.std(axis=0) / np.sqrt(len(got)) + 1e-5).all()
+
+
+@given(sizes=magnitudes, share=st.floats(0.01, 1))
+def test_chances_are_chances_and_spend_the_budget(sizes, share):
+    budget = share * len(sizes)
+    chances = atomic_probabilities(sizes, budget)
+    assert ((chances >= 0) & (chances <= 1)).all()
+    assert ((chances > 0) == (sizes > 0)).all()
+    assert chances.sum() == pytest.approx(min(budget, np.count_nonzero(sizes)), rel=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), share=st.floats(0.1, 0.9))
+def test_no_other_chances_of_the_same_budget_have_less_variance(seed, share):
+    sizes = np.random.default_rng(seed).exponential(size=7)
+    budget = share * 7
+    found = minimize(
+        lambda p: (sizes**2 / p).sum(), np.full(7, share), jac=lambda p: -(sizes**2) / p**2, method="SLSQP",
+        bounds=[(1e-3, 1)] * 7, constraints={"type": "eq", "fun": lambda p: p.sum() - budget}, options={"maxiter": 300},
+    )  # fmt: skip
+    least = (sizes**2 / atomic_probabilities(sizes, budget)).sum()
+    assert least <= found.fun * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("budget", [3, 12])
+def test_entrywise_variance_is_the_formula(budget):
+    vector = gradient(3, 60)
+    got = received(EntrywiseAtomo(budget), vector, [(60,)], 6000).astype(np.float64)
+    measured = ((got - vector) ** 2).sum(axis=1)
+    expected = atomic_variance(vector, atomic_probabilities(vector, budget))
+    assert measured.mean() == pytest.approx(expected, abs=5 * measured.std() / np.sqrt(len(got)))
+
+
+def test_spectral_variance_is_the_formula_and_below_the_entrywise_one_for_a_matrix_of_low_rank():
+    rng = np.random.default_rng(0)
+    matrix = (rng.standard_normal((20, 2)) @ rng.standard_normal((2, 20))).astype(np.float32)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    got = received(SpectralAtomo(1), matrix.ravel(), [(20, 20)], 4000).astype(np.float64)
+    measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
+    expected = atomic_variance(singular, atomic_probabilities(singular, 1))
+    assert measured.mean() == pytest.approx(expected, rel=0.05)
+    # As many numbers as a pair of singular vectors has.
+    assert expected < atomic_variance(matrix.ravel(), atomic_probabilities(matrix.ravel(), 40))
+
+
+@pytest.mark.parametrize(("scheme", "q"), [(QSGD(1), 2), (TernGrad(), inf), (NormQuantization(3.0), 3)])
+def test_quantisation_by_a_norm_is_entrywise_atomo_at_the_budget_of_that_norm(scheme, q):
+    vector = gradient(5, 40)
+    one, norm = np.abs(vector).sum(), np.linalg.norm(vector, q)
+    chances = atomic_probabilities(vector, one / norm)
+    assert chances == pytest.approx(np.abs(vector) / norm, rel=1e-5)
+    got = received(scheme, vector, [(40,)], 8000).astype(np.float64)
+    assert (got != 0).mean(axis=0) == pytest.approx(chances, abs=0.04)
+    squared = (got**2).sum(axis=1)
+    assert squared.mean() == pytest.approx(one * norm, abs=5 * squared.std() / np.sqrt(len(got)))
+
+
+def test_eight_bits_take_a_quarter_of_the_bytes_and_one_bit_a_sixteenth():
+    vector = gradient(1, 4000)
+    rng = np.random.default_rng(0)
+    assert len(QSGD(8).compress(vector, [(4000,)], rng)) == pytest.approx(4000, abs=8)
+    # Few entries are sent at one level, so that their places are shorter than two bits for each entry.
+    assert len(QSGD(1).compress(vector, [(4000,)], rng)) <= 1008
+    assert len(SpectralAtomo(2).compress(vector, [(40, 100)], rng)) % 4 == 0
+
+
+@given(values=st.lists(st.integers(-7, 7), min_size=1, max_size=300), levels=st.integers(7, 300))
+def test_packed_integers_come_back(values, levels):
+    writer = Writer()
+    writer.signed(np.array(values), levels)
+    assert Reader(writer.finish()).signed(len(values), levels).tolist() == values
+
+
+@given(size=st.integers(1, 500), data=st.data())
+def test_packed_places_come_back(size, data):
+    places = sorted(data.draw(st.sets(st.integers(0, size - 1))))
+    writer = Writer()
+    writer.places(np.array(places, dtype=np.int64), size)
+    assert Reader(writer.finish()).places(size).tolist() == places
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_a_gradient_of_zeros_stays_zero(scheme):
+    zeros = np.zeros(SIZE, dtype=np.float32)
+    assert (received(scheme, zeros, SHAPES, 2) == 0).all()
+
+
+def test_a_convolution_is_a_matrix_of_half_its_filters():
+    assert matrix_of(np.zeros((4, 6, 3, 3), dtype=np.float32)).shape == (12, 18)
+    assert matrix_of(np.zeros((3, 1, 3, 3), dtype=np.float32)).shape == (3, 9)
+    assert matrix_of(np.zeros(5, dtype=np.float32)) is None
+
+
+def test_a_gradient_that_is_not_finite_is_refused_with_a_sentence():
+    with pytest.raises(SalmonError, match="learning rate"):
+        SpectralAtomo(1).compress(np.full(100, np.nan, dtype=np.float32), [(10, 10)], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: QSGD(0), lambda: QSGD(17), lambda: EntrywiseAtomo(0), lambda: SpectralAtomo(-1)]
+)
+def test_impossible_codes_are_refused(wrong):
+    with pytest.raises(SalmonError):
+        wrong()
