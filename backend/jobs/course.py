@@ -56,7 +56,7 @@ def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A result as JSON can hold it: arrays as lists, and nothing where a number is not finite."""
+    """A result as JSON can hold it: arrays as lists, and nothing where a number is not finite; anything else is refused."""
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, Mapping):
@@ -65,4 +65,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, np.generic):
         return plain(value.item())
-    return None if isinstance(value, float) and not isfinite(value) else value
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    raise TypeError(f"A {type(value).__name__} cannot be part of a result")

@@ -222,3 +222,5 @@ def test_what_goes_wrong_on_a_worker_comes_back_as_a_sentence() -> None:
 def test_results_hold_plain_values_only() -> None:
     value = {"a": np.array([[1.0, np.nan]]), 2: (np.float64("inf"), np.int32(3), None, "x", True)}
     assert plain(value) == {"a": [[1.0, None]], "2": [None, 3, None, "x", True]}
+    with pytest.raises(TypeError, match="A set cannot be part of a result"):
+        plain({"a": {1}})
