@@ -2,6 +2,7 @@
 
 Prints, for each crowd: latencies of queries and answers, the share of fallbacks after the first 2n answers, seconds from
 an answer to the first displayed query whose model has seen it, and processor time of each process, in use and idle.
+`--behind` has every crowd a second time while a long request is carried out behind the live work.
 `--efficiency` runs the whole program on eggs and compares the accuracy it reaches with that of the offline simulation.
 """
 
@@ -11,9 +12,12 @@ import argparse
 import asyncio
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 
 from benchmarks.participants.crowd import Crowd, Diary, Thinking, floored_normal, log_normal
@@ -27,6 +31,7 @@ COLUMNS = (
     "n",
     "participants",
     "thinking",
+    "behind",
     "answers",
     "heard_s_median",
     "heard_s_95",
@@ -54,7 +59,9 @@ def main() -> None:
             for n in options.n:
                 for participants in options.participants:
                     for name in options.thinking:
-                        report.add(**_crowd(program, n, participants, name, options))
+                        for behind in (False, True) if options.behind else (False,):
+                            with _request(program, n) if behind else nullcontext():
+                                report.add(**_crowd(program, n, participants, name, options, behind=behind))
             if options.idle:
                 _idle(program, report, options.idle)
             if options.efficiency:
@@ -65,9 +72,28 @@ def main() -> None:
     report.write(options.json)
 
 
-def _crowd(program: Program, n: int, participants: int, name: str, options: argparse.Namespace) -> dict[str, Any]:
+@contextmanager
+def _request(program: Program, n: int) -> Iterator[None]:
+    """A request that runs for longer than any crowd answers: a rehearsal of another experiment."""
+    spec = program.data.parent / f"rehearsed-{time.monotonic_ns()}.yaml"
+    spec.write_text(f"targets: {n}\n")
+    slug = program.launch(spec).rstrip("/").rpartition("/")[2]
+    address = f"{program.address}/api/experiments/{slug}/requests"
+    name = f"asks-{slug}"
+    with httpx.Client(auth=program.add_user(name)) as client:
+        body = {"kind": "rehearsal", "arguments": {"answers": 200 * n, "runs": 20}}
+        made = client.post(address, json=body).raise_for_status().json()["request"]
+        yield
+        ended = client.delete(f"{address}/{made}").raise_for_status().json()
+        if ended["state"] != "running":
+            raise SystemExit(f"The request did not run to the end of the crowd: {ended['state']} {ended['error']}")
+
+
+def _crowd(
+    program: Program, n: int, participants: int, name: str, options: argparse.Namespace, *, behind: bool
+) -> dict[str, Any]:
     thinking: Thinking = floored_normal if name == "normal" else log_normal()
-    slug = f"crowd-{n}-{participants}-{name}"
+    slug = f"crowd-{n}-{participants}-{name}" + ("-behind" if behind else "")
     spec = program.data.parent / f"{slug}.yaml"
     spec.write_text(f"targets: {n}\nhtml: {{max_queries: 0}}\n")
     address = program.launch(spec)
@@ -86,6 +112,7 @@ def _crowd(program: Program, n: int, participants: int, name: str, options: argp
         "n": n,
         "participants": participants,
         "thinking": name,
+        "behind": int(behind),
         "answers": len(record.answers),
         "heard_s_median": float(np.median(waits)) if len(waits) else None,
         "heard_s_95": float(np.quantile(waits, 0.95)) if len(waits) else None,
@@ -139,6 +166,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--n", type=int, nargs="+", default=[30, 90, 300])
     parser.add_argument("--participants", type=int, nargs="+", default=[10, 50, 100])
     parser.add_argument("--thinking", nargs="+", choices=["log-normal", "normal"], default=["log-normal"])
+    parser.add_argument("--behind", action="store_true", help="also while a long request is carried out")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--answers", type=int, default=10**9, help="answers each participant gives at most")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of idleness measured; 0 leaves it out")
