@@ -13,7 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
-from frontend import accounts, errors, experimenters, exports, health, participants, requests
+from frontend import accounts, errors, experimenters, exports, health, judgements, participants, requests
 from frontend.context import Context, WithContext
 from frontend.measures import MeasuredApp
 from frontend.settings import Settings
@@ -47,7 +47,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, errors.answer_http_error)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
     app.add_exception_handler(Exception, errors.answer_unexpected)
-    for module in (health, accounts, experimenters, exports, participants, requests):
+    for module in (health, accounts, experimenters, exports, judgements, participants, requests):
         app.include_router(module.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/", _front_door, include_in_schema=False, response_class=Response)

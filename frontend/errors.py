@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request
@@ -74,6 +75,16 @@ class TooManyError(SalmonError):
     code = "too_many"
 
 
+class ToldError(SalmonError):
+    """What a process of ours found wrong, in its words and with its status."""
+
+    def __init__(self, status: int, error: Mapping[str, Any]) -> None:
+        super().__init__(error["message"], hint=error.get("hint", ""), where=error.get("where", ""))
+        self.code = error.get("code", self.code)
+        self.status = status
+        self.problems: list[dict[str, Any]] = error.get("problems", [])
+
+
 _STATUS: dict[type[SalmonError], int] = {
     NotFoundError: 404,
     ConflictError: 409,
@@ -90,6 +101,8 @@ _STATUS: dict[type[SalmonError], int] = {
 
 def status_of(error: SalmonError) -> int:
     """The HTTP status of an error."""
+    if isinstance(error, ToldError):
+        return error.status
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
 
 
@@ -107,6 +120,8 @@ def body_of(error: SalmonError) -> dict[str, Any]:
         ]
     if isinstance(error, FormError):
         content["problems"] = [{"where": name, "message": text} for name, text in error.problems.items()]
+    if isinstance(error, ToldError) and error.problems:
+        content["problems"] = error.problems
     return {"error": content}
 
 

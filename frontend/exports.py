@@ -1,48 +1,48 @@
-"""Files that leave the system, written page by page."""
+"""Files that leave the system: each written by a process of its own and handed on as it comes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
-from frontend.accounts import WithExperimenter
-from frontend.catalogue import Experiment
-from frontend.context import Context, WithContext
-from salmon.export import RESPONSES, CsvFile, Responses, Row, TargetNames
+from frontend.errands import WRITER, Errands, WithErrands, WithExperiment
+from frontend.writer.order import BUNDLE, Excluded, Order, checked
+from salmon.export import MEDIA_TYPES
 
-#: Rows turned into text at once.
-_ROWS = 1000
-
-router = APIRouter(prefix="/api/experiments/{slug}/exports")
+router = APIRouter(prefix="/api/experiments/{slug}")
 
 
-@router.get("/responses.csv", response_class=Response)
-async def responses_csv(slug: str, context: WithContext, _: WithExperimenter) -> Response:
-    """Every answer, in the order in which they came."""
-    experiment = await context.catalogue.find(slug)
-    names = {"Content-Disposition": f'attachment; filename="{slug}-responses.csv"', "Cache-Control": "no-store"}
-    return StreamingResponse(_csv(context, experiment), media_type="text/csv; charset=utf-8", headers=names)
+@router.get("/exports/{name}.{extension}", response_class=Response)
+async def export(
+    experiment: WithExperiment,
+    errands: WithErrands,
+    name: str,
+    extension: str,
+    excluded: Annotated[Excluded, Query()] = "mark",
+    sampler: Annotated[str, Query(max_length=40)] = "",
+    generation: Annotated[int, Query(ge=0)] = 0,
+    personal: Annotated[bool, Query()] = True,
+) -> Response:
+    """One file: `excluded=leave_out` without the answers of participants who are left out, `personal=no` without
+    platforms' ids; of one `sampler`, or embeddings as of a `generation`.
+    """
+    return await _file(errands, Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal))
 
 
-async def _csv(context: Context, experiment: Experiment) -> AsyncIterator[bytes]:
-    puids: dict[str, str] = {}
-    responses = Responses(
-        targets=[TargetNames(target.html, target.filename) for target in experiment.targets],
-        started_ms=experiment.state.opened_ms,
-        puids=puids,
-    )
-    rows: list[Row] = []
-    file = CsvFile(RESPONSES)
-    yield file.begin()
-    async for stream_id, answer in context.store.answers.read(experiment.id):
-        participant = answer.served.participant
-        if participant not in puids:
-            values = await context.store.participants.read(experiment.id, participant)
-            puids[participant] = values.get("puid", participant)
-        rows.append(responses.row(stream_id, answer))
-        if len(rows) == _ROWS:
-            yield file.rows(rows)
-            rows.clear()
-    yield file.rows(rows)
+@router.get("/bundle", response_class=Response)
+async def bundle(
+    experiment: WithExperiment,
+    errands: WithErrands,
+    excluded: Annotated[Excluded, Query()] = "mark",
+    personal: Annotated[bool, Query()] = True,
+) -> Response:
+    """Every file in one ZIP, which is also the backup that `salmon import` restores."""
+    return await _file(errands, Order(experiment.state.slug, *BUNDLE, excluded, personal=personal))
+
+
+async def _file(errands: Errands, order: Order) -> Response:
+    pieces = await errands.stream(WRITER, checked(order).encode())
+    headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
+    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)

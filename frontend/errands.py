@@ -1,0 +1,158 @@
+"""Work that would keep the web process from its participants, done by processes of their own.
+
+A process is told what to do by its arguments and where the store is by its environment. It says what went wrong as one
+line of JSON on standard error. It is ended when nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from frontend.accounts import WithExperimenter
+from frontend.catalogue import Experiment
+from frontend.context import WithContext
+from frontend.errors import ToldError, TooManyError
+from frontend.settings import Settings
+from salmon.cli.leash import SUPERVISED
+from salmon.logs import fields
+from salmon.wire import decode_json
+
+log = logging.getLogger("salmon.errands")
+
+#: The module that writes files.
+WRITER = "frontend.writer"
+#: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
+MOST = 4
+_PIECE_BYTES = 1 << 16
+#: The most that a process that does not behave may say about it.
+_MOST_SAID = 1 << 16
+
+
+class BrokenOffError(Exception):
+    """A file that had begun could not be finished: the connection breaks, so that nobody takes a part for the whole."""
+
+
+class Errands:
+    """Starts such processes for one web process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._running = 0
+        self._underway: dict[str, asyncio.Task[bytes]] = {}
+
+    async def stream(self, module: str, *arguments: str) -> AsyncIterator[bytes]:
+        """The output of `python -m module`, piece by piece; what fails before the first piece is raised here and now."""
+        pieces = self._pieces(module, arguments)
+        try:
+            first = await anext(pieces)
+        except StopAsyncIteration:
+            first = b""
+        return _joined(first, pieces)
+
+    async def run(self, module: str, *arguments: str) -> bytes:
+        """The whole output of `python -m module`, for those that say little."""
+        return b"".join([piece async for piece in self._pieces(module, arguments)])
+
+    def begin(self, name: str, module: str, *arguments: str) -> asyncio.Task[bytes]:
+        """Start `python -m module` unless one of this name is under way, and wait for nothing."""
+        task = self._underway.get(name)
+        if task is None or task.done():
+            task = self._underway[name] = asyncio.create_task(self.run(module, *arguments))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits is told
+        return task
+
+    async def _pieces(self, module: str, arguments: tuple[str, ...]) -> AsyncGenerator[bytes]:
+        began = False
+        async with self._process(module, arguments) as process:
+            output, errors = process.stdout, process.stderr
+            assert output is not None  # noqa: S101 - both are pipes
+            assert errors is not None  # noqa: S101
+            said = asyncio.create_task(errors.read(_MOST_SAID))
+            try:
+                while piece := await output.read(_PIECE_BYTES):
+                    began = True
+                    yield piece
+                complaint, code = await said, await process.wait()
+            finally:
+                said.cancel()
+        if code:
+            raise _failure(module, code, complaint, began=began)
+
+    @asynccontextmanager
+    async def _process(self, module: str, arguments: tuple[str, ...]) -> AsyncGenerator[asyncio.subprocess.Process]:
+        if self._running >= MOST:
+            raise TooManyError(
+                f"{self._running} files are being written already.", hint="Wait until one of them is finished."
+            )
+        self._running += 1
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", module, *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(self._settings),
+            )
+            try:
+                yield process
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        process.kill()
+                    await asyncio.shield(process.wait())
+        finally:
+            self._running -= 1
+
+
+def errands_of(request: Request, context: WithContext) -> Errands:
+    """One for each application, made when the first file is asked for."""
+    state = request.app.state
+    if not hasattr(state, "errands"):
+        state.errands = Errands(context.settings)
+    return state.errands
+
+
+async def _experiment(slug: str, context: WithContext, _: WithExperimenter) -> Experiment:
+    return await context.catalogue.find(slug)
+
+
+#: The experiment of the address, for experimenters.
+WithExperiment = Annotated[Experiment, Depends(_experiment)]
+WithErrands = Annotated[Errands, Depends(errands_of)]
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    try:
+        if first:
+            yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """What this process has, without the supervisor's hand on it."""
+    own = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
+    return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}
+
+
+def _failure(module: str, code: int, complaint: bytes, *, began: bool) -> Exception:
+    try:
+        told = decode_json(complaint.strip().rpartition(b"\n")[2])
+    except ValueError:
+        told = None
+    log.error("errand failed", extra=fields(module=module, code=code, said=complaint.decode(errors="replace")[-2000:]))
+    if began:
+        return BrokenOffError(f"{module} ended with {code} in the middle")
+    if told is not None:
+        return ToldError(told["status"], told["error"])
+    return RuntimeError(f"{module} ended with {code}")
