@@ -13,7 +13,7 @@ from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
 from frontend.schemas import Body, Json
 from salmon.errors import Problem
-from salmon.requests import PARTICIPANT, RequestError, plain_arguments, read_request
+from salmon.requests import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_request
 from salmon.wire import Standing
 
 #: Requests shown in a list.
@@ -78,7 +78,7 @@ async def _unknown_participants(context: Context, experiment: Experiment, body: 
     """The excluded participants that the experiment does not have; what is no id at all is told elsewhere."""
     written = body.arguments.get("exclude") or ()
     names: list[Any] = written if isinstance(written, list) else [written]
-    ids = [name for name in names if isinstance(name, str) and PARTICIPANT.fullmatch(name)]
+    ids = [name for name in names[:MOST_LISTED] if isinstance(name, str) and PARTICIPANT.fullmatch(name)]
     return tuple(
         Problem(
             f"There is no participant {name!r} in this experiment.",

@@ -28,6 +28,8 @@ MOST_DIMENSIONS = 10
 #: Fits of one comparison, and answers a target in one rehearsal: more would keep others waiting for hours.
 MOST_FITS = 2000
 MOST_ANSWERS_A_TARGET = 200
+#: Entries of one list.
+MOST_LISTED = 10_000
 #: The form of a participant's id.
 PARTICIPANT = re.compile(r"[a-z0-9]{1,40}")
 _participant = word(PARTICIPANT.pattern, "the id of a participant, small letters and digits")
@@ -246,6 +248,8 @@ def _list_of(reader: Reader[T]) -> Reader[tuple[T, ...]]:
     def read(value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple):
             return (reader(value),)
+        if len(value) > MOST_LISTED:  # pyright: ignore[reportUnknownArgumentType]
+            raise Misfit(sentence=f"{{label}} has {len(value):,} entries; at most {MOST_LISTED:,} are read.")  # pyright: ignore[reportUnknownArgumentType]
         return tuple(dict.fromkeys(every(value, item)))  # pyright: ignore[reportUnknownArgumentType]
 
     return read

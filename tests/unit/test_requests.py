@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from salmon.requests import (
     read_request,
 )
 from salmon.spec import Spec, parse_spec
+from tests.program import REPOSITORY
 
 TEXT = "targets: 30\nsamplers: {Random: {}, ARR: {d: 3, module: CKL}, Adaptive: {}}\n"
 SPEC: Spec = parse_spec(TEXT.encode()).spec
@@ -70,6 +72,7 @@ def test_every_mistake_of_a_request_comes_back_at_once() -> None:
         ("rehearsal", {"answers": [1, 2]}, "answers must be a whole number from 30 to 6,000"),
         ("fit", {"exclude": {"a": 1}}, "exclude must be the id of a participant"),
         ("fit", {"sampler": "Random"}, "sampler must be an active sampler"),
+        ("fit", {"exclude": ["a"] * 10_001}, "exclude has 10,001 entries; at most 10,000 are read."),
     ],
 )
 def test_a_mistake_is_a_sentence(kind: str, arguments: dict[str, Any], says: str) -> None:
@@ -79,6 +82,14 @@ def test_a_mistake_is_a_sentence(kind: str, arguments: dict[str, Any], says: str
 def test_an_experiment_without_active_samplers_has_no_generations() -> None:
     assert "nothing was refitted" in refused("embedding", {"generation": 1}, PASSIVE)[0]
     assert "no active sampler" in refused("fit", {"sampler": "Random"}, PASSIVE)[0]
+
+
+def test_every_kind_and_every_argument_is_in_the_manual() -> None:
+    manual = (REPOSITORY / "docs" / "requests.md").read_text()
+    for kind, meaning in zip(KINDS, get_args(Meaning), strict=True):
+        assert f"| `{kind}` |" in manual
+        missing = [item.name for item in fields(meaning) if f"`{item.name}`" not in manual]
+        assert missing == [], f"not in docs/requests.md: {missing} of {kind}"
 
 
 anything = st.recursive(

@@ -172,6 +172,19 @@ def test_a_long_rehearsal_is_measured_rarely_and_always_at_its_end() -> None:
     assert points[-1] == 2000
 
 
+def test_three_targets_are_enough_for_every_kind() -> None:
+    spec = parse_spec(b"targets: 3\nsamplers: {Adaptive: {}, ARR: {}}\n").spec
+    triplets = np.array([[0, 1, 2], [1, 0, 2], [2, 1, 0]] * 4, dtype=np.int32)
+    every = np.ones(12, dtype=np.bool_)
+    answered = Answered(triplets, np.zeros(12, dtype=np.int32), every, every, ("a",), "1-1")
+    fitted = carried_out(without(FitWithout((), "Adaptive", 2, "PowerTSTE", 10), spec, 3, answered))
+    assert (fitted["accuracy"], fitted["held_out"]) == (1.0, None)
+    for sampler in ("Adaptive", "ARR"):
+        assert carried_out(as_of(EmbeddingAsOf(sampler, None, 12), spec, 3, answered))["accuracy"] == 1.0
+        result = carried_out(rehearse(Rehearsal(sampler, answers=9, runs=1, d=1, lapse=0.0), spec, 3))
+        assert result["answers"] == [3, 6, 9]
+
+
 def test_a_stage_goes_on_where_the_one_before_it_ended() -> None:
     steps = rehearse(Rehearsal("Adaptive", answers=90, runs=1, d=2, lapse=0.0), SPEC, N).steps[-3:]
     first = advance(*steps[0].arguments)
