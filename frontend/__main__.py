@@ -58,6 +58,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         app, log_config=None, access_log=False, proxy_headers=True, timeout_graceful_shutdown=5, server_header=False
     )
     server = uvicorn.Server(config)
+    app.state.closing = lambda: server.should_exit
     announcing = asyncio.create_task(_announce(settings, store, server, listener.getsockname()[1]))
     await server.serve(sockets=[listener])
     announcing.cancel()

@@ -19,7 +19,7 @@ from frontend.errors import ForbiddenError, LoginError, TooManyError
 from frontend.pages import LoginPage
 from frontend.schemas import LoginBody
 from frontend.security import LOGIN_SECONDS, hash_password, password_fits
-from frontend.store.accounts import Account
+from frontend.store.accounts import Account, Role
 from salmon.errors import SalmonError
 
 COOKIE = "salmon_login"
@@ -33,25 +33,27 @@ class Experimenter:
 
     name: str
     csrf: str
+    role: Role
 
 
 @router.get("/welcome", response_class=Response)
 async def welcome(context: WithContext, invitation: str = "") -> Response:
-    """The first link: whoever holds it makes the owner's account, once."""
-    if await context.store.accounts.exist():
+    """A link that makes an account, once: the owner's, the first of all, or that of somebody who was invited."""
+    invited = context.signer.invited(invitation)
+    if await _is_used(context, invited):
         return RedirectResponse("/console/login", status_code=303)
-    if not context.signer.is_first_invitation(invitation):
+    if invited is None:
         raise ForbiddenError(
-            "This link does not make an account.",
-            hint="Use the link that `salmon serve` printed, or run `salmon user add NAME` on the server.",
+            "This link does not make an account; it may be more than a week old.",
+            hint="Ask for a new one, or run `salmon user add NAME` on the server.",
         )
-    return context.pages.show(LoginPage(first=True, invitation=invitation, message="", name=""))
+    return context.pages.show(LoginPage(first=True, invitation=invitation, message="", name=invited, owner=not invited))
 
 
 @router.get("/login", response_class=Response)
 async def login_page(context: WithContext) -> Response:
     """Asks for name and password."""
-    return context.pages.show(LoginPage(first=False, invitation="", message="", name=""))
+    return context.pages.show(LoginPage(first=False, invitation="", message="", name="", owner=False))
 
 
 @router.post("/login", response_class=Response)
@@ -65,6 +67,7 @@ async def log_in(
     """Check a name and password, or make the owner's account, and begin a session."""
     _check_origin(request)
     first = bool(invitation)
+    owner = context.signer.invited(invitation) == ""
     try:
         body = LoginBody(name=name, password=password, invitation=invitation)
     except ValidationError:
@@ -73,24 +76,15 @@ async def log_in(
             if first
             else "This name and password do not belong together."
         )
-        return context.pages.show(LoginPage(first, invitation, sentence, name[:64]), status=422)
+        return context.pages.show(LoginPage(first, invitation, sentence, name[:64], owner), status=422)
     try:
         if first:
-            await _make_owner(context, body)
+            account = await _take_up(context, body)
         else:
-            await check_password(context, body.name, body.password)
+            account = await check_password(context, body.name, body.password)
     except SalmonError as error:
-        return context.pages.show(LoginPage(first, invitation, str(error), body.name), status=403)
-    response = RedirectResponse("/console/", status_code=303)
-    response.set_cookie(
-        COOKIE,
-        context.signer.login(body.name),
-        max_age=LOGIN_SECONDS,
-        httponly=True,
-        samesite="lax",
-        secure=context.address(request).startswith("https://"),
-    )
-    return response
+        return context.pages.show(LoginPage(first, invitation, str(error), body.name, owner), status=403)
+    return begin_session(request, context, RedirectResponse("/console/", status_code=303), account)
 
 
 @router.post("/logout", response_class=Response)
@@ -102,8 +96,21 @@ async def log_out(request: Request) -> Response:
     return response
 
 
-async def check_password(context: Context, name: str, password: str) -> None:
-    """Refuse a wrong password, and refuse to try at all after too many wrong ones within a minute."""
+def begin_session(request: Request, context: Context, response: Response, account: Account) -> Response:
+    """A response that logs this browser in."""
+    response.set_cookie(
+        COOKIE,
+        context.signer.login(account.name, account.password_hash),
+        max_age=LOGIN_SECONDS,
+        httponly=True,
+        samesite="lax",
+        secure=context.address(request).startswith("https://"),
+    )
+    return response
+
+
+async def check_password(context: Context, name: str, password: str) -> Account:
+    """The account of this name and password; after too many wrong ones within a minute none is tried at all."""
     wait_seconds = context.attempts.wait_seconds(name, context.now_ms())
     if wait_seconds > 0:
         raise TooManyError(
@@ -116,13 +123,15 @@ async def check_password(context: Context, name: str, password: str) -> None:
     if not fits or account is None:
         context.attempts.note_failure(name, context.now_ms())
         raise LoginError("This name and password do not belong together.")
+    return account
 
 
-async def make_account(context: Context, name: str, password: str, *, owner: bool) -> None:
+async def make_account(context: Context, name: str, password: str, *, owner: bool) -> Account:
     """Make an account; the password is hashed in a thread, because hashing is slow on purpose."""
     password_hash = await asyncio.to_thread(hash_password, password)
-    role = "owner" if owner else "experimenter"
-    await context.store.accounts.create(Account(name, password_hash, role, context.now_ms()))
+    account = Account(name, password_hash, "owner" if owner else "experimenter", context.now_ms())
+    await context.store.accounts.create(account)
+    return account
 
 
 async def logged_in(request: Request, context: WithContext) -> Experimenter:
@@ -130,26 +139,34 @@ async def logged_in(request: Request, context: WithContext) -> Experimenter:
     authorization = request.headers.get("authorization", "")
     if authorization.lower().startswith("basic "):
         name, password = _basic(authorization)
-        await check_password(context, name, password)
-        return Experimenter(name, "")
+        account = await check_password(context, name, password)
+        return Experimenter(name, "", account.role)
     known = context.signer.read_login(request.cookies.get(COOKIE, ""))
-    if known is None or await context.store.accounts.read(known[0]) is None:
+    account = await context.store.accounts.read(known.name) if known else None
+    if known is None or account is None or not known.fits(account.password_hash):
         raise LoginError("Please log in first.", hint="Scripts send name and password by HTTP Basic.")
-    name, csrf = known
     if request.method not in {"GET", "HEAD"}:
         sent = request.headers.get("x-csrf-token") or str((await request.form()).get("csrf", ""))
-        if not secrets.compare_digest(sent.encode(), csrf.encode()):
+        if not secrets.compare_digest(sent.encode(), known.csrf.encode()):
             raise ForbiddenError("This form is out of date.", hint="Load the page again and repeat what you did.")
-    return Experimenter(name, csrf)
+    return Experimenter(account.name, known.csrf, account.role)
 
 
 WithExperimenter = Annotated[Experimenter, Depends(logged_in)]
 
 
-async def _make_owner(context: Context, body: LoginBody) -> None:
-    if await context.store.accounts.exist() or not context.signer.is_first_invitation(body.invitation):
-        raise ForbiddenError("The first link has been used already.", hint="Log in with the account it made.")
-    await make_account(context, body.name, body.password, owner=True)
+async def _take_up(context: Context, body: LoginBody) -> Account:
+    """Make the account that an invitation stands for."""
+    invited = context.signer.invited(body.invitation)
+    if invited is None or await _is_used(context, invited):
+        raise ForbiddenError("This link has been used already.", hint="Log in with the account it made.")
+    return await make_account(context, invited or body.name, body.password, owner=not invited)
+
+
+async def _is_used(context: Context, invited: str | None) -> bool:
+    """Whether there is no account left to be made by this link."""
+    accounts = context.store.accounts
+    return await accounts.read(invited) is not None if invited else await accounts.exist()
 
 
 def _basic(authorization: str) -> tuple[str, str]:

@@ -11,10 +11,11 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from frontend.access import LOCAL
 from frontend.accounts import make_account
 from frontend.context import Context
 from frontend.errors import ConflictError
-from frontend.experimenters import launch as launch_experiment
+from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
@@ -22,9 +23,6 @@ from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
 
 Result = TypeVar("Result")
-
-#: Who owns what is launched on the server itself.
-_LOCAL = "local"
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +58,7 @@ def launch(
             spec_name=path,
             archive=archive,
             name=name,
-            owner=_LOCAL,
+            owner=LOCAL,
             state="draft" if draft else "open",
         )
         return made.slug, warnings

@@ -11,6 +11,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from frontend.catalogue import Catalogue
+from frontend.histories import Histories
 from frontend.measures import Measures
 from frontend.media import MediaStore
 from frontend.pages import Pages
@@ -34,6 +35,7 @@ class Context:
     catalogue: Catalogue
     attempts: Attempts
     measures: Measures
+    histories: Histories
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     nonce: Callable[[], str] = field(default=lambda: secrets.token_urlsafe(12))
 
@@ -49,6 +51,7 @@ class Context:
             catalogue=Catalogue(store),
             attempts=Attempts(MOST_ATTEMPTS),
             measures=Measures(),
+            histories=Histories(store),
         )
 
     def address(self, request: Request) -> str:

@@ -1,41 +1,36 @@
-"""Routes of experimenters: launch an experiment, list experiments, open, pause and close."""
+"""Routes of experimenters: make an experiment, list, look, change, share, copy and delete."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import tempfile
-import unicodedata
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
-from starlette.responses import RedirectResponse, Response
 
+from frontend.access import WithExperiment, may_see
 from frontend.accounts import WithExperimenter
-from frontend.catalogue import make_revision
-from frontend.context import Context, WithContext
-from frontend.errors import NotFoundError
-from frontend.pages import ExperimentLine, ExperimentsPage
-from frontend.schemas import Json, StateBody
-from frontend.store.experiments import ExperimentState, State
-from salmon.errors import SalmonError, SpecError
-from salmon.spec import Manifest, parse_spec
+from frontend.context import WithContext
+from frontend.errors import BadRequestError, ConflictError, ForbiddenError, NotFoundError
+from frontend.launching import free_slug, launch, note_change, revise
+from frontend.schemas import Json, NameBody, SharedBody, StateBody
+from frontend.store.experiments import ExperimentState, Revision
 
-#: A file that is called like this says nothing about its experiment: its folder does.
-_PLAIN_NAMES = {"experiment", "init", "exp", "config", "spec"}
 _PIECE = 1 << 20
 
-router = APIRouter()
+router = APIRouter(prefix="/api/experiments")
 
 
-@router.get("/api/experiments")
-async def list_experiments(context: WithContext, _: WithExperimenter) -> list[Json]:
-    """All experiments, the newest first."""
-    return [_json(state) for state in await context.store.experiments.list()]
+@router.get("")
+async def list_experiments(context: WithContext, experimenter: WithExperimenter) -> list[Json]:
+    """The experiments that this experimenter may see, the newest first."""
+    return [_json(state) for state in await context.store.experiments.list() if may_see(experimenter, state)]
 
 
-@router.post("/api/experiments", status_code=201)
+@router.post("", status_code=201)
 async def create_experiment(
     request: Request,
     context: WithContext,
@@ -46,8 +41,7 @@ async def create_experiment(
     state: Annotated[Literal["draft", "open"], Form()] = "draft",
 ) -> Json:
     """Check a YAML file and a ZIP, keep the targets, and make the experiment."""
-    archive = await _on_disk(targets) if targets is not None and targets.filename else None
-    try:
+    async with _on_disk(targets) as archive:
         made, warnings = await launch(
             context,
             await spec.read(),
@@ -57,132 +51,112 @@ async def create_experiment(
             owner=experimenter.name,
             state=state,
         )
-    finally:
-        if archive is not None:
-            archive.unlink(missing_ok=True)
     return {**_json(made), "address": f"{context.address(request)}/e/{made.slug}/", "warnings": warnings}
 
 
-@router.put("/api/experiments/{slug}/state")
-async def set_state(slug: str, body: StateBody, context: WithContext, _: WithExperimenter) -> Json:
+@router.get("/{slug}")
+async def read_experiment(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
+    """One experiment: its state, and its file as it was written."""
+    state = experiment.state
+    revision = await context.store.experiments.read_revision(experiment.id, state.revision)
+    address = f"{context.address(request)}/e/{state.slug}/"
+    return {**_json(state), "title": experiment.spec.title, "spec": revision.source, "address": address}
+
+
+@router.put("/{slug}/state")
+async def set_state(
+    experiment: WithExperiment, body: StateBody, context: WithContext, experimenter: WithExperimenter
+) -> Json:
     """Open, pause or close an experiment."""
-    experiment = await context.catalogue.find(slug)
     await context.store.experiments.set_state(experiment.id, body.state, now_ms=context.now_ms())
+    await note_change(context, experiment.id, experimenter.name, "state", body.state)
     return _json(await context.store.experiments.read(experiment.id))
 
 
-@router.get("/console/", response_class=Response)
-async def experiments_page(request: Request, context: WithContext, experimenter: WithExperimenter) -> Response:
-    """The experiments of this server, and the form that makes another."""
-    return await _experiments_page(request, context, experimenter, ())
-
-
-@router.post("/console/experiments", response_class=Response)
-async def upload(
-    request: Request,
+@router.put("/{slug}/spec")
+async def change_spec(
+    experiment: WithExperiment,
     context: WithContext,
     experimenter: WithExperimenter,
     spec: Annotated[UploadFile, File()],
+    revision: Annotated[int, Form()],
     targets: Annotated[UploadFile | None, File()] = None,
-) -> Response:
-    """The form: the same as the route for scripts, with the problems shown on the page."""
-    try:
-        await create_experiment(request, context, experimenter, spec, targets, "", "open")
-    except SpecError as error:
-        problems = tuple(problem.sentence(error.name) for problem in error.problems)
-        return await _experiments_page(request, context, experimenter, problems)
-    except SalmonError as error:
-        return await _experiments_page(request, context, experimenter, (str(error),))
-    return RedirectResponse("/console/", status_code=303)
+) -> Json:
+    """Make the next revision; `revision` is the one that was changed. Answers already given are kept."""
+    async with _on_disk(targets) as archive:
+        warnings = await revise(
+            context, experiment, await spec.read(), archive=archive, by=experimenter.name, known=revision
+        )
+    return {**_json(await context.store.experiments.read(experiment.id)), "warnings": warnings}
 
 
-async def launch(
-    context: Context,
-    source: bytes,
-    *,
-    spec_name: Path,
-    archive: Path | None,
-    name: str,
-    owner: str,
-    state: State,
-) -> tuple[ExperimentState, list[str]]:
-    """Make an experiment of a file and its targets; (the experiment, sentences about what was odd but usable)."""
-    manifest = await asyncio.to_thread(_unpack, context, source, spec_name, archive) if archive is not None else None
-    parsed = await asyncio.to_thread(parse_spec, source, name=spec_name.name, manifest=manifest)
-    revision = make_revision(
-        source.decode("utf-8-sig"),
-        parsed.spec,
-        manifest.dump() if manifest is not None else None,
-        now_ms=context.now_ms(),
+@router.get("/{slug}/changes")
+async def read_changes(experiment: WithExperiment, context: WithContext) -> list[Json]:
+    """Who did what to this experiment, and when."""
+    return [vars(change) for change in await context.store.experiments.read_changes(experiment.id)]
+
+
+@router.put("/{slug}/shared")
+async def share(
+    experiment: WithExperiment, body: SharedBody, context: WithContext, experimenter: WithExperimenter
+) -> Json:
+    """Say which other experimenters may see and change this experiment."""
+    known = {account.name for account in await context.store.accounts.list()}
+    if strangers := [name for name in body.names if name not in known]:
+        raise NotFoundError(
+            f"There is no account called {', '.join(map(repr, strangers))}.",
+            hint="The owner of this server can invite them.",
+            where="names",
+        )
+    await context.store.experiments.share(experiment.id, body.names)
+    await note_change(context, experiment.id, experimenter.name, "shared", ", ".join(body.names))
+    return _json(await context.store.experiments.read(experiment.id))
+
+
+@router.post("/{slug}/copy", status_code=201)
+async def copy(
+    experiment: WithExperiment, body: NameBody, context: WithContext, experimenter: WithExperimenter
+) -> Json:
+    """Make a draft with the same file and targets, and no answers."""
+    stored = await context.store.experiments.read_revision(experiment.id, experiment.state.revision)
+    slug = await free_slug(context, body.name or f"{experiment.state.slug}-copy", given=bool(body.name))
+    revision = Revision(stored.source, stored.spec, stored.manifest, context.now_ms())
+    made = await context.store.experiments.create(
+        slug, revision, owner=experimenter.name, state="draft", now_ms=context.now_ms()
     )
-    slug = await _free_slug(context, name or _name_of(spec_name, parsed.spec.title), given=bool(name))
-    made = await context.store.experiments.create(slug, revision, owner=owner, state=state, now_ms=context.now_ms())
-    return made, [problem.sentence(spec_name.name) for problem in parsed.warnings]
+    await note_change(context, made.experiment, experimenter.name, "created", f"copy of {experiment.state.slug}")
+    return _json(made)
 
 
-def _unpack(context: Context, source: bytes, spec_name: Path, archive: Path) -> Manifest:
-    """Store the files of a ZIP; a spec that says `trusted` lets active SVG through."""
-    try:
-        trusted = parse_spec(source, name=spec_name.name, zip_follows=True).spec.page.trusted
-    except SpecError:
-        trusted = False  # what is wrong with the spec is reported with the manifest at hand
-    return context.media.unpack(archive, trusted=trusted)
+@router.delete("/{slug}")
+async def delete(
+    experiment: WithExperiment, body: NameBody, context: WithContext, experimenter: WithExperimenter
+) -> Json:
+    """Take an experiment away for good; its name has to be typed once more, and it must not be open."""
+    state = experiment.state
+    if experimenter.role != "owner" and state.owner != experimenter.name:
+        raise ForbiddenError("Only its owner may delete an experiment.", hint=f"It belongs to {state.owner}.")
+    if body.name != state.slug:
+        raise BadRequestError(
+            f"To delete this experiment, type its name: {state.slug}.", hint="Nothing was deleted.", where="name"
+        )
+    if state.state == "open":
+        raise ConflictError("This experiment is open.", hint="Close it first, so that nobody is in the middle of it.")
+    await context.store.experiments.delete(state.slug, experiment.id)
+    return {"slug": state.slug}
 
 
-async def _free_slug(context: Context, wanted: str, *, given: bool) -> str:
-    """The wanted name as it stands in an address; a name that nobody chose gets a number when it is taken."""
-    base = slug_of(wanted)
-    if given:
-        return base
-    slug, number = base, 2
-    while await context.store.experiments.find(slug) is not None:
-        slug, number = f"{base}-{number}", number + 1
-    return slug
-
-
-def slug_of(name: str) -> str:
-    """A name as it stands in an address: small letters, digits and dashes."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60] or "experiment"
-
-
-def _name_of(path: Path, title: str) -> str:
-    stem = path.stem.lower()
-    if stem not in _PLAIN_NAMES:
-        return stem
-    return path.parent.name or title
-
-
-async def _on_disk(upload: UploadFile) -> Path:
-    """An upload as a file, copied piece by piece."""
-    with tempfile.NamedTemporaryFile(prefix="salmon-upload-", suffix=".zip", delete=False) as file:
+@asynccontextmanager
+async def _on_disk(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
+    """An upload as a file, copied piece by piece, for as long as it is needed."""
+    if upload is None or not upload.filename:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="salmon-upload-", suffix=".zip") as file:
         while piece := await upload.read(_PIECE):
             await asyncio.to_thread(file.write, piece)
-    return Path(file.name)
-
-
-async def _experiments_page(
-    request: Request, context: Context, experimenter: WithExperimenter, problems: tuple[str, ...]
-) -> Response:
-    lines: list[ExperimentLine] = []
-    for state in await context.store.experiments.list():
-        try:
-            parsed = await context.catalogue.revision(state.experiment, state.revision)
-        except NotFoundError:
-            continue
-        lines.append(
-            ExperimentLine(
-                slug=state.slug,
-                title=parsed.spec.title,
-                state=state.state,
-                targets=len(parsed.targets),
-                answers=state.counters.get("answers", 0),
-                participants=await context.store.participants.count(state.experiment),
-                address=f"{context.address(request)}/e/{state.slug}/",
-            )
-        )
-    shown = ExperimentsPage(experimenter.name, experimenter.csrf, tuple(lines), problems)
-    return context.pages.show(shown, status=422 if problems else 200)
+        await asyncio.to_thread(file.flush)
+        yield Path(file.name)
 
 
 def _json(state: ExperimentState) -> Json:
@@ -191,6 +165,7 @@ def _json(state: ExperimentState) -> Json:
         "state": state.state,
         "revision": state.revision,
         "owner": state.owner,
+        "shared": list(state.shared),
         "created_ms": state.created_ms,
         "opened_ms": state.opened_ms,
         "answers": state.counters.get("answers", 0),

@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from frontend.console_pages import ConsolePage
+
 #: Nothing comes from another origin; experimenters' HTML may carry style attributes, scripts only ours.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:;"
@@ -59,40 +61,17 @@ class ErrorPage:
 
 @dataclass(frozen=True)
 class LoginPage:
-    """Asks for name and password: of the owner's new account (with the first invitation) or of an old one."""
+    """Asks for name and password: of a new account (with an invitation; the first is the `owner`'s) or of an old one."""
 
     template = "login.html"
     first: bool
     invitation: str
     message: str
     name: str
+    owner: bool
 
 
-@dataclass(frozen=True)
-class ExperimentLine:
-    """One experiment in the list."""
-
-    slug: str
-    title: str
-    state: str
-    targets: int
-    answers: int
-    participants: int
-    address: str
-
-
-@dataclass(frozen=True)
-class ExperimentsPage:
-    """The experiments of this server."""
-
-    template = "experiments.html"
-    account: str
-    csrf: str
-    experiments: tuple[ExperimentLine, ...]
-    problems: tuple[str, ...]
-
-
-Page = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage
+Page = ParticipantPage | ErrorPage | LoginPage | ConsolePage
 
 
 def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:

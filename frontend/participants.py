@@ -22,6 +22,8 @@ from frontend.schemas import ArriveBody, FinishBody, Json, StepBody
 from frontend.security import Session
 from frontend.steps import OUT, Values, carry_out, next_step, ready_to_finish
 from frontend.trials import SessionHeader, check_open
+from frontend.tryouts import PARAMETER as TRYOUT
+from frontend.tryouts import is_tryout, new_tryout
 
 #: Files that change with every new revision of an experiment.
 _OWN_FILE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
@@ -45,9 +47,10 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
     experiment = await context.catalogue.find(slug)
     spec, parameters = experiment.spec, dict(request.query_params)
     preview = is_preview(parameters)
-    if not preview:
+    tries = context.signer.allows_tryout(parameters.get(TRYOUT, ""), experiment.id)
+    if not preview and not tries:
         arrival_of(parameters, fresh="", platform=spec.recruitment.platform)
-    if experiment.state.state == "draft":
+    if experiment.state.state == "draft" and not tries:
         check_open(experiment.state.state)
     language = language_of(parameters.get("lang", ""), spec.page.language)
     settings = page_of(spec, language)
@@ -91,6 +94,8 @@ async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
     """Make or find the participant; the reply holds all the page needs to begin or to go on."""
     experiment = await context.catalogue.find(slug)
     spec, now_ms = experiment.spec, context.now_ms()
+    if context.signer.allows_tryout(body.parameters.get(TRYOUT, ""), experiment.id):
+        return await _arrive_to_try(context, experiment, body)
     fresh = secrets.token_hex(8)
     arrival = arrival_of(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
     known = await _known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
@@ -107,14 +112,51 @@ async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
         participant, values = await context.store.participants.replace(
             experiment.id, arrival.identity, participant, _first_values(arrival, now_ms)
         )
-    language = language_of(body.parameters.get("lang", ""), spec.page.language)
-    session = Session(experiment.id, participant, secrets.token_hex(4))
-    seen: dict[str, str | int] = {"session": session.session, "seen_ms": now_ms, "language": language}
-    seen |= {f"{ARRIVED}{name}": value for name, value in arrival.companions.items()}
-    await context.store.participants.note(experiment.id, participant, seen)
+    companions: dict[str, str | int] = {f"{ARRIVED}{name}": value for name, value in arrival.companions.items()}
+    session, language = await _begin_session(context, experiment, participant, body, companions)
     resumed = int(values.get("answers", 0)) > 0 or any(name.startswith("step:") for name in values)
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
+    return _arrived(context, experiment, session, values, language, resumed=resumed, review=way == "review")
+
+
+async def _arrive_to_try(context: Context, experiment: Experiment, body: ArriveBody) -> Json:
+    """An experimenter who looks at the experiment as a participant would; nothing is recorded."""
+    known = await _known(context, experiment, body.session, "")
+    if known is not None and is_tryout(known[0]):
+        participant, values = known
+    else:
+        participant = new_tryout()
+        first = _first_values(Arrival("link", "tryout"), context.now_ms())
+        await context.store.participants.arrive_to_try(experiment.id, participant, first)
+        values = {name: str(value) for name, value in first.items()}
+    session, language = await _begin_session(context, experiment, participant, body, {})
+    return _arrived(context, experiment, session, values, language, resumed=known is not None, review=False)
+
+
+async def _begin_session(
+    context: Context, experiment: Experiment, participant: str, body: ArriveBody, companions: dict[str, str | int]
+) -> tuple[Session, str]:
+    """(the session of this opening of the page, its language); the newest opening is the one that goes on."""
+    language = language_of(body.parameters.get("lang", ""), experiment.spec.page.language)
+    session = Session(experiment.id, participant, secrets.token_hex(4))
+    seen: dict[str, str | int] = {"session": session.session, "seen_ms": context.now_ms(), "language": language}
+    await context.store.participants.note(experiment.id, participant, seen | companions)
+    return session, language
+
+
+def _arrived(
+    context: Context,
+    experiment: Experiment,
+    session: Session,
+    values: Values,
+    language: str,
+    *,
+    resumed: bool,
+    review: bool,
+) -> Json:
+    """All that the page needs to begin or to go on."""
+    spec = experiment.spec
     return {
         "session": context.signer.session(session),
         "participant": values["puid"],
@@ -122,7 +164,7 @@ async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
         "answers": int(values.get("answers", 0)),
         "step": "out" if values["status"] in OUT else next_step(spec, values),
         "resumed": resumed,
-        "review": way == "review",
+        "review": review,
         "language": language,
         "page": page_of(spec, language),
         "steps": steps_of(experiment, values),
@@ -168,9 +210,12 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
         return {"stored": stored, "complete": False}
     if not done_before:
         fields: dict[str, str | int] = {"save_incomplete": body.given} if incomplete else {}
-        await context.store.participants.complete(
-            session.experiment, session.participant, fields, now_ms=context.now_ms()
-        )
+        if is_tryout(session.participant):
+            await context.store.participants.note(session.experiment, session.participant, {"status": "completed"})
+        else:
+            await context.store.participants.complete(
+                session.experiment, session.participant, fields, now_ms=context.now_ms()
+            )
     departure = departure_of(experiment.spec.recruitment, values)
     return {
         "stored": stored,

@@ -78,18 +78,55 @@ class StepBody(Body):
     )
 
 
+AccountName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+Password = Annotated[str, Field(min_length=8, max_length=1024)]
+
+
 class LoginBody(Body):
     """A name and a password, of a new account or an old one."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-    password: Annotated[str, Field(min_length=8, max_length=1024)]
+    name: AccountName
+    password: Password
     invitation: Annotated[str, Field(max_length=4096)] = ""
+
+
+class PasswordBody(Body):
+    """The password that is there, and the one that shall be."""
+
+    old: Annotated[str, Field(max_length=1024)]
+    new: Password
+
+
+class InvitationBody(Body):
+    """Who is invited."""
+
+    name: AccountName
 
 
 class StateBody(Body):
     """The state an experiment is to be in."""
 
     state: Literal["open", "paused", "closed"]
+
+
+class DraftBody(Body):
+    """An experiment's file while it is being written; `zip` where targets will come in a ZIP."""
+
+    spec: Annotated[str, Field(max_length=2_000_000)]
+    zip: bool = False
+    slug: Annotated[str, Field(max_length=60)] = ""
+
+
+class NameBody(Body):
+    """The name of an experiment: of a copy, or typed once more before it is deleted."""
+
+    name: Annotated[str, Field(max_length=200)]
+
+
+class SharedBody(Body):
+    """Who beside the owner may see and change an experiment."""
+
+    names: Annotated[tuple[AccountName, ...], Field(max_length=200)]
 
 
 Json = dict[str, Any]

@@ -17,6 +17,8 @@ from salmon.wire import decode_served, encode_served
 
 #: A login lasts a working day.
 LOGIN_SECONDS = 12 * 3600
+#: An invitation that nobody takes up for a week is worthless.
+INVITATION_SECONDS = 7 * 24 * 3600
 #: Anything longer was not made by us, and is not worth hashing.
 LONGEST_TOKEN = 4096
 
@@ -30,6 +32,19 @@ class Session:
     session: str
 
 
+@dataclass(frozen=True)
+class Login:
+    """What an experimenter's cookie carries: the account, the CSRF token, and a mark of the password."""
+
+    name: str
+    csrf: str
+    mark: str
+
+    def fits(self, password_hash: str) -> bool:
+        """Whether the account still has the password that this session began with."""
+        return secrets.compare_digest(self.mark, _mark(password_hash))
+
+
 class Signer:
     """Signs and checks; each purpose has its own salt, so that one kind of signature never passes for another."""
 
@@ -37,7 +52,8 @@ class Signer:
         options: dict[str, Any] = {"digest_method": hashlib.sha256}
         self._tokens = URLSafeSerializer(secret, salt="token", signer_kwargs=options)
         self._sessions = URLSafeSerializer(secret, salt="session", signer_kwargs=options)
-        self._invitations = URLSafeSerializer(secret, salt="invitation", signer_kwargs=options)
+        self._invitations = URLSafeTimedSerializer(secret, salt="invitation", signer_kwargs=options)
+        self._tryouts = URLSafeTimedSerializer(secret, salt="tryout", signer_kwargs=options)
         self._logins = URLSafeTimedSerializer(secret, salt="login", signer_kwargs=options)
 
     def token(self, served: Served) -> str:
@@ -62,26 +78,44 @@ class Signer:
 
     def first_invitation(self) -> str:
         """Lets whoever holds it make the owner's account, once: it is worthless when an account exists."""
-        return self._text(self._invitations.dumps("owner"))
+        return self.invitation("")
 
-    def is_first_invitation(self, invitation: str) -> bool:
-        """Whether this is the link printed at the first start."""
+    def invitation(self, name: str) -> str:
+        """Lets whoever holds it choose the password of a new account, once: it is worthless when the account exists."""
+        return self._text(self._invitations.dumps(name))
+
+    def invited(self, invitation: str) -> str | None:
+        """Whom a link invites: a name, or "" for the owner; None when it is not ours, or too old."""
         try:
-            return self._payload(self._invitations, invitation, "The invitation") == "owner"
-        except ForgedError:
-            return False
-
-    def login(self, name: str) -> str:
-        """The value of an experimenter's session cookie; it carries the seed of its CSRF token."""
-        return self._text(self._logins.dumps([name, secrets.token_urlsafe(16)]))
-
-    def read_login(self, cookie: str) -> tuple[str, str] | None:
-        """(account name, CSRF token) of a cookie, or None when it is not ours or too old."""
-        try:
-            name, csrf = self._logins.loads(cookie[:LONGEST_TOKEN], max_age=LOGIN_SECONDS)
+            return str(self._invitations.loads(invitation[:LONGEST_TOKEN], max_age=INVITATION_SECONDS))
         except (BadSignature, ValueError, TypeError):
             return None
-        return str(name), str(csrf)
+
+    def tryout(self, experiment: str) -> str:
+        """Lets whoever holds it walk through an experiment without being recorded, in whatever state it is."""
+        return self._text(self._tryouts.dumps(experiment))
+
+    def allows_tryout(self, key: str, experiment: str) -> bool:
+        """Whether this key is for trying this experiment out."""
+        try:
+            return bool(self._tryouts.loads(key[:LONGEST_TOKEN], max_age=LOGIN_SECONDS) == experiment)
+        except (BadSignature, ValueError, TypeError):
+            return False
+
+    def login(self, name: str, password_hash: str) -> str:
+        """The value of an experimenter's session cookie; it carries the seed of its CSRF token.
+
+        It names the password that it was made with, so that a new password ends all sessions.
+        """
+        return self._text(self._logins.dumps([name, secrets.token_urlsafe(16), _mark(password_hash)]))
+
+    def read_login(self, cookie: str) -> Login | None:
+        """What a cookie says, or None when it is not ours or too old."""
+        try:
+            name, csrf, mark = self._logins.loads(cookie[:LONGEST_TOKEN], max_age=LOGIN_SECONDS)
+        except (BadSignature, ValueError, TypeError):
+            return None
+        return Login(str(name), str(csrf), str(mark))
 
     @staticmethod
     def _text(value: str | bytes) -> str:
@@ -96,6 +130,10 @@ class Signer:
                 f"{what} was not made by this server.",
                 hint="Open the link of the study again; answers already given are kept.",
             ) from error
+
+
+def _mark(password_hash: str) -> str:
+    return hashlib.sha256(password_hash.encode()).hexdigest()[:16]
 
 
 _HASHER = PasswordHasher()

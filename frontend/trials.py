@@ -16,6 +16,7 @@ from frontend.schemas import AnswerBody, EventBody, Json
 from frontend.security import Session
 from frontend.steps import OUT, UNDER_WAY, Values, next_step, ready_for_trials
 from frontend.store.participants import Turn
+from frontend.tryouts import is_tryout
 from salmon.errors import SalmonError
 from salmon.records import Answer, Query, Served, Timing
 from salmon.samplers.passive import candidates, fallback
@@ -42,7 +43,8 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext) -> 
     values = await context.store.participants.read(session.experiment, session.participant)
     await _check_may_ask(context, session, values)
     turn = await context.store.participants.begin_turn(session.experiment, session.participant)
-    check_open(turn.state)
+    if not is_tryout(session.participant):
+        check_open(turn.state)
     parsed = await context.catalogue.revision(session.experiment, turn.revision)
     limit = parsed.spec.html.max_queries
     if 0 < limit <= turn.answers or turn.status in {"completed", "redirected"}:
@@ -95,7 +97,8 @@ async def add_events(slug: str, session_key: SessionHeader, request: Request, co
         | {"received_ms": now_ms}
         for body in bodies
     ]
-    await context.store.participants.add_events(session.experiment, session.participant, entries)
+    if not is_tryout(session.participant):
+        await context.store.participants.add_events(session.experiment, session.participant, entries)
     return {"stored": len(entries)}
 
 
@@ -128,6 +131,9 @@ async def _next_query(
         fixed = (serving.fixed_query(choice.query),)
         return await store.remember_query(session.experiment, session.participant, fixed, token=nonce, now_ms=now_ms)
     sampler = choice.sampler
+    if is_tryout(session.participant):
+        drawn = fallback(n, participant=session.participant, turn=turn.number, seed=seed)
+        return await store.remember_query(session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms)
     own_turn = serving.turn_of(parsed.plan, participant=session.participant, trial=turn.number, sampler=sampler)
     if sampler in parsed.passive:
         drawn = candidates(parsed.passive[sampler], n, participant=session.participant, turn=own_turn, seed=seed)
@@ -153,6 +159,11 @@ async def _record(context: Context, body: AnswerBody) -> Json:
         answer = _answer_of(served, body, context.now_ms())
     except SalmonError as error:
         return {"token": body.token, **body_of(error)}
+    if is_tryout(served.participant):
+        fresh, count = await context.store.participants.answer_to_try(
+            served.experiment, served.participant, served.nonce
+        )
+        return {"token": body.token, "recorded": fresh, "duplicate": not fresh, "count": count}
     recorded = await context.store.answers.record(answer)
     return {
         "token": body.token,

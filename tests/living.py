@@ -12,7 +12,7 @@ import numpy as np
 
 from backend.service import Service
 from frontend.context import Context
-from frontend.experimenters import launch
+from frontend.launching import launch
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.simulate import egg_world

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from frontend.errors import ConflictError
@@ -44,6 +44,22 @@ class Accounts:
             return None
         value = await self._connection.do(lambda client: client.hget(ACCOUNTS, name))
         return Account(**decode_json(value)) if value else None
+
+    async def list(self) -> tuple[Account, ...]:
+        """All accounts, by name."""
+        values: dict[str, str] = await self._connection.do(lambda client: client.hgetall(ACCOUNTS))
+        found = [Account(**decode_json(value)) for name, value in values.items() if not name.startswith("@")]
+        return tuple(sorted(found, key=lambda account: account.name))
+
+    async def change_password(self, account: Account, password_hash: str) -> Account:
+        """The account with another password."""
+        changed = replace(account, password_hash=password_hash)
+        await self._connection.do(lambda client: client.hset(ACCOUNTS, account.name, encode_json(asdict(changed))))
+        return changed
+
+    async def remove(self, name: str) -> None:
+        """Take an account away; what it owned stays, and the server's owner sees it."""
+        await self._connection.do(lambda client: client.hdel(ACCOUNTS, name))
 
     async def create(self, account: Account) -> None:
         """Make an account under a free name; of several owners made at once, one succeeds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -39,6 +40,17 @@ class ExperimentState:
     created_ms: int
     opened_ms: int
     counters: dict[str, int]
+    shared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """Who did what to an experiment, and when."""
+
+    at_ms: int
+    by: str
+    what: str
+    detail: str
 
 
 class Experiments:
@@ -75,6 +87,61 @@ class Experiments:
         )
         await self.announce(experiment)
         return await self.read(experiment)
+
+    async def revise(self, experiment: str, revision: Revision, *, known: int) -> int:
+        """Add a version of the description and make it the newest; its number.
+
+        The number is taken first and alone: of two who change the same version, the second is told so.
+        """
+        keys, number = Keys(experiment), known + 1
+        if not await self._connection.do(
+            lambda client: client.hsetnx(keys.spec, str(number), encode_json(vars(revision)))
+        ):
+            raise ConflictError(
+                "Somebody else has changed this experiment since you opened it.",
+                hint="Load the page again; what you wrote is still in your own file or editor.",
+            )
+        await self._connection.do(lambda client: client.hset(keys.state, "revision", str(number)))
+        await self.announce(experiment)
+        return number
+
+    async def share(self, experiment: str, names: Sequence[str]) -> None:
+        """Say which accounts beside the owner's may see and change an experiment."""
+        value = encode_json(sorted(set(names)))
+        await self._connection.do(lambda client: client.hset(Keys(experiment).state, "shared", value))
+
+    async def note_change(self, experiment: str, change: Change) -> None:
+        """Remember who did what."""
+        entry = {"at_ms": str(change.at_ms), "by": change.by, "what": change.what, "detail": change.detail}
+        await self._connection.do(lambda client: client.xadd(Keys(experiment).changes, cast("Any", entry)))
+
+    async def read_changes(self, experiment: str) -> tuple[Change, ...]:
+        """Everything that was done to an experiment, in order."""
+        entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
+            lambda client: client.xrange(Keys(experiment).changes)
+        )
+        return tuple(Change(int(e["at_ms"]), e["by"], e["what"], e["detail"]) for _, e in entries)
+
+    async def read_counts(self, experiment: str) -> dict[str, str]:
+        """The counters that figures are drawn from."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).counts))
+
+    async def delete(self, slug: str, experiment: str) -> None:
+        """Take an experiment away: its name, its description, and all that is known of its participants.
+
+        The answers, which carry no names, cannot be deleted by this process: that is what keeps every other mistake
+        from deleting them. They lie in the store without a name and are followed by nobody. What a crash in between
+        leaves of it is invisible too, because the name goes first.
+        """
+        keys = Keys(experiment)
+        await self._connection.do(lambda client: client.hdel(EXPERIMENTS, slug))
+        arrivals: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.arrivals))
+        for participant in arrivals.values():
+            names = (keys.participant(participant), keys.asked(participant), keys.answered(participant))
+            await self._connection.do(lambda client, names=names: client.delete(*names))
+        names = (keys.arrivals, keys.events, keys.counts, keys.changes, keys.spec, keys.state)
+        await self._connection.do(lambda client: client.delete(*names))
+        await self.announce(experiment)
 
     async def announce(self, experiment: str) -> None:
         """Tell the backend that an experiment is new or has changed."""
@@ -121,7 +188,7 @@ class Experiments:
 
 
 def _state(experiment: str, values: dict[str, str]) -> ExperimentState:
-    own = {"slug", "state", "revision", "owner", "created_ms", "opened_ms"}
+    own = {"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"}
     return ExperimentState(
         experiment=experiment,
         slug=values["slug"],
@@ -131,4 +198,5 @@ def _state(experiment: str, values: dict[str, str]) -> ExperimentState:
         created_ms=int(values["created_ms"]),
         opened_ms=int(values["opened_ms"]),
         counters={name: int(value) for name, value in values.items() if name not in own},
+        shared=tuple(decode_json(values.get("shared", "[]"))),
     )

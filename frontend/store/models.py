@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,17 @@ class Published:
     arrays: Mapping[str, bytes]
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A sampler's newest generation, the answers its shown embedding has seen, and its queries listed and pending."""
+
+    sampler: str
+    generation: int
+    reported_of: int
+    listed: int
+    pending: int
+
+
 class Models:
     """Verbs about models; all of them only read."""
 
@@ -49,10 +60,27 @@ class Models:
         arrays = {name: named.pop(name) for name in tuple(named) if name in ARRAYS}
         return Published({name: value.decode() for name, value in named.items()}, arrays)
 
-    async def read_generation(self, experiment: str, sampler: str) -> int:
-        """The number of the newest generation; 0 before the first."""
-        key = Keys(experiment).model(sampler)
-        return int(await self._connection.do(lambda client: client.hget(key, "generation")) or 0)
+    async def read_standing(self, experiment: str, samplers: Sequence[str]) -> tuple[Standing, ...]:
+        """How samplers stand now, in one round trip."""
+        if not samplers:
+            return ()
+        keys = Keys(experiment)
+        found = await self._connection.together(
+            lambda pipeline: [
+                command
+                for sampler in samplers
+                for command in (
+                    pipeline.hget(keys.model(sampler), "generation"),
+                    pipeline.hget(keys.model(sampler), "reported_of"),
+                    pipeline.llen(keys.queries(sampler)),
+                    pipeline.hlen(keys.pending(sampler)),
+                )
+            ]
+        )
+        return tuple(
+            Standing(sampler, int(found[4 * k] or 0), int(found[4 * k + 1] or 0), *found[4 * k + 2 : 4 * k + 4])
+            for k, sampler in enumerate(samplers)
+        )
 
     async def read_history(self, experiment: str, sampler: str, *, after: str = "0") -> AsyncIterator[Line]:
         """The generations after a place in the history, in order."""

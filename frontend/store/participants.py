@@ -11,6 +11,7 @@ from typing import Any, cast
 from frontend.store.connection import Connection
 from frontend.store.scripts import REMEMBER_QUERY, TAKE_QUERY
 from frontend.tally import MINUTE_MS
+from frontend.tryouts import KEPT_SECONDS
 from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, decode_query
 
@@ -146,6 +147,27 @@ class Participants:
             REMEMBER_QUERY, names, (token, now_ms, counter, *(query.key for query in candidates))
         )
         return candidates[int(position) - 1]
+
+    async def arrive_to_try(self, experiment: str, participant: str, values: dict[str, str | int]) -> None:
+        """Remember somebody who tries an experiment out, for a while; no arrival is counted."""
+        keys = Keys(experiment)
+        names = (keys.participant(participant), keys.asked(participant), keys.answered(participant))
+        await self._connection.together(
+            lambda pipeline: (
+                pipeline.hset(names[0], mapping=cast("Any", values)),
+                pipeline.sadd(names[1], ""),
+                pipeline.hset(names[2], "", ""),
+                *(pipeline.expire(name, KEPT_SECONDS) for name in names),
+            )
+        )
+
+    async def answer_to_try(self, experiment: str, participant: str, token: str) -> tuple[bool, int]:
+        """(whether this token is new, answers so far) of somebody who tries; nothing reaches the log."""
+        keys = Keys(experiment)
+        answered, key = keys.answered(participant), keys.participant(participant)
+        fresh = bool(await self._connection.do(lambda client: client.hsetnx(answered, token, "tried")))
+        count = await self._connection.do(lambda client: client.hincrby(key, "answers", int(fresh)))
+        return fresh, int(count)
 
     async def add_events(self, experiment: str, participant: str, events: Sequence[dict[str, str]]) -> None:
         """Append what happened on a page; the oldest events go when there are too many."""

@@ -95,12 +95,12 @@ async def test_a_change_by_cookie_needs_the_forms_token(client: httpx.AsyncClien
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     spec = {"spec": ("csrf.yaml", b"targets: [a, b, c]\n")}
-    refused = await client.post("/console/experiments", files=spec)
+    refused = await client.post("/api/experiments", files=spec)
     assert refused.status_code == 403
     page = (await client.get("/console/")).text
-    token = page.split('name="csrf" value="')[1].split('"')[0]
-    accepted = await client.post("/console/experiments", files=spec, data={"csrf": token})
-    assert accepted.status_code == 303
+    token = page.split('name="csrf" content="')[1].split('"')[0]
+    accepted = await client.post("/api/experiments", files=spec, headers={"X-CSRF-Token": token})
+    assert accepted.status_code == 201
     elsewhere = await client.post(
         "/console/login", data={"name": name, "password": password}, headers={"Origin": "http://evil.test"}
     )

@@ -13,7 +13,7 @@ import pytest
 
 from frontend.accounts import make_account
 from frontend.context import Context
-from frontend.experimenters import launch
+from frontend.launching import launch
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.export import FIRST_COLUMNS

@@ -1,0 +1,149 @@
+"""The history of a sampler as figures and the map need it: thinned, and turned so that the map never spins.
+
+A history only grows, so this process reads each line once and keeps what it needs of it. Another web process comes to
+the same result: it depends on the history alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from frontend.store import Store
+from frontend.store.models import Line
+from salmon.wire import decode_array
+
+if TYPE_CHECKING:
+    # numpy is loaded with the first map that somebody looks at: pages of participants do without.
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Coordinates = NDArray[np.float64]
+
+#: A line is kept for figures when the answers have grown by this factor since the last one that was.
+THINNING = 1.02
+
+
+@dataclass
+class History:
+    """One sampler's: `points` for figures, `maps` are the lines that hold coordinates, `last` is the newest line."""
+
+    points: list[Line] = field(default_factory=list[Line])
+    maps: list[Line] = field(default_factory=list[Line])
+    last: Line | None = None
+    aligned: dict[str, Any] = field(default_factory=dict[str, Any])
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def add(self, line: Line) -> None:
+        """Take the next generation."""
+        self.last = line
+        absorbed = line.numbers.get("absorbed", 0)
+        if not self.points or absorbed >= THINNING * self.points[-1].numbers.get("absorbed", 0):
+            self.points.append(line)
+        if line.has_coordinates:
+            self.maps.append(line)
+
+    def shown(self) -> list[Line]:
+        """The lines of figures: the thinned ones and the newest."""
+        newest = [self.last] if self.last is not None and self.last is not self.points[-1] else []
+        return [*self.points, *newest]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An embedding as it is drawn: `coordinates` (n, d) in the frame of the map, `spread` (n, d, d) or None."""
+
+    coordinates: Coordinates
+    spread: Coordinates | None
+    numbers: Mapping[str, float]
+
+
+class Histories:
+    """The histories of all experiments that somebody has looked at in this process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, str], History] = {}
+
+    async def read(self, experiment: str, sampler: str) -> History:
+        """A sampler's history up to now."""
+        known = self._known.setdefault((experiment, sampler), History())
+        async with known.reading:
+            after = known.last.stream_id if known.last else "0"
+            async for line in self._store.models.read_history(experiment, sampler, after=after):
+                known.add(line)
+        return known
+
+    async def newest(self, experiment: str, sampler: str) -> Shown | None:
+        """The embedding that is shown now; None before the first."""
+        published = await self._store.models.read(experiment, sampler)
+        if published is None or "coordinates" not in published.arrays:
+            return None
+        history = await self.read(experiment, sampler)
+        reference = await self._reference(experiment, sampler, history, len(history.maps) - 1)
+        arrays = {name: decode_array(value) for name, value in published.arrays.items()}
+        coordinates, spread = arrays["coordinates"], None
+        if "reported" in arrays:
+            coordinates, spread = arrays["reported"], arrays.get("spread")
+        return _turned(coordinates, spread, reference, _numbers(published.numbers))
+
+    async def at(self, experiment: str, sampler: str, stream_id: str) -> Shown | None:
+        """The embedding of a line that kept its coordinates; None where there is no such line."""
+        history = await self.read(experiment, sampler)
+        places = {line.stream_id: place for place, line in enumerate(history.maps)}
+        if stream_id not in places:
+            return None
+        place = places[stream_id]
+        coordinates = await self._reference(experiment, sampler, history, place)
+        assert coordinates is not None  # noqa: S101 - the line is one of those with coordinates
+        return Shown(coordinates, None, history.maps[place].numbers)
+
+    async def _reference(self, experiment: str, sampler: str, history: History, place: int) -> Coordinates | None:
+        """The aligned coordinates of the line at a place: each is laid over the one before it, the first on its axes."""
+        from salmon.geometry import principal_axes
+
+        before: Coordinates | None = None
+        for line in history.maps[: place + 1]:
+            if line.stream_id not in history.aligned:
+                content = await self._store.models.read_coordinates(experiment, sampler, line.stream_id)
+                if content is None:
+                    continue  # trimmed from the history meanwhile
+                coordinates = decode_array(content).astype("float64")
+                turned = _over(coordinates, before)
+                history.aligned[line.stream_id] = principal_axes(coordinates) if turned is None else turned
+            before = history.aligned[line.stream_id]
+        return before
+
+
+def _turned(
+    coordinates: Coordinates, spread: Coordinates | None, reference: Coordinates | None, numbers: Mapping[str, float]
+) -> Shown:
+    import numpy as np
+
+    from salmon.geometry import align, principal_axes
+
+    if reference is None or reference.shape != coordinates.shape:
+        turned = principal_axes(coordinates)
+        rotation = np.linalg.lstsq(coordinates - coordinates.mean(axis=0), turned, rcond=None)[0]
+    else:
+        alignment = align(coordinates, reference)
+        turned, rotation = alignment.coordinates, alignment.rotation
+    if spread is not None:
+        spread = np.einsum("ji,njk,kl->nil", rotation, spread.astype(np.float64), rotation)
+    return Shown(turned, spread, numbers)
+
+
+def _over(coordinates: Coordinates, reference: Coordinates | None) -> Coordinates | None:
+    """Coordinates laid over the ones before; None where there are none of this shape."""
+    from salmon.geometry import align
+
+    if reference is None or reference.shape != coordinates.shape:
+        return None
+    return align(coordinates, reference).coordinates
+
+
+def _numbers(written: Mapping[str, str]) -> dict[str, float]:
+    wanted = ("generation", "absorbed", "loss", "published_ms", "held_right", "held_total", "ceiling", "reported_of")
+    return {name: float(written[name]) for name in wanted if written.get(name, "nan") not in {"", "nan"}}

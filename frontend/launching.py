@@ -1,0 +1,150 @@
+"""From an experimenter's files to an experiment: checked, its targets kept, stored; and from one revision to the next.
+
+Answers name targets by their index, so a revision may add targets and may never move or replace one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import unicodedata
+from pathlib import Path
+
+from frontend.catalogue import Experiment, make_revision
+from frontend.context import Context
+from frontend.store.experiments import Change, ExperimentState, State
+from salmon.errors import MediaError, Problem, SpecError
+from salmon.spec import Manifest, TargetSpec, merge_manifests, parse_spec, targets_of
+
+#: A file that is called like this says nothing about its experiment: its folder does.
+_PLAIN_NAMES = {"experiment", "init", "exp", "config", "spec"}
+#: Targets named in one sentence.
+_NAMED = 5
+
+
+async def launch(
+    context: Context,
+    source: bytes,
+    *,
+    spec_name: Path,
+    archive: Path | None,
+    name: str,
+    owner: str,
+    state: State,
+) -> tuple[ExperimentState, list[str]]:
+    """Make an experiment of a file and its targets; (the experiment, sentences about what was odd but usable)."""
+    manifest = await asyncio.to_thread(_unpack, context, source, spec_name, archive) if archive is not None else None
+    parsed = await asyncio.to_thread(parse_spec, source, name=spec_name.name, manifest=manifest)
+    revision = make_revision(
+        source.decode("utf-8-sig"),
+        parsed.spec,
+        manifest.dump() if manifest is not None else None,
+        now_ms=context.now_ms(),
+    )
+    slug = await free_slug(context, name or _name_of(spec_name, parsed.spec.title), given=bool(name))
+    made = await context.store.experiments.create(slug, revision, owner=owner, state=state, now_ms=context.now_ms())
+    await note_change(context, made.experiment, owner, "created", spec_name.name)
+    if state == "open":
+        await note_change(context, made.experiment, owner, "state", "open")
+    return made, [problem.sentence(spec_name.name) for problem in parsed.warnings]
+
+
+async def revise(
+    context: Context, experiment: Experiment, source: bytes, *, archive: Path | None, by: str, known: int
+) -> list[str]:
+    """Make the next revision of an experiment; sentences about what was odd but usable.
+
+    Without a ZIP the targets that were uploaded stay. `known` is the revision that the experimenter has changed.
+    """
+    name = Path(f"{experiment.state.slug}.yaml")
+    stored = await context.store.experiments.read_revision(experiment.id, experiment.state.revision)
+    manifest = Manifest.load(stored.manifest) if stored.manifest else None
+    if archive is not None:
+        new = await asyncio.to_thread(_unpack, context, source, name, archive)
+        manifest = _merged(manifest, new) if manifest is not None else new
+    parsed = await asyncio.to_thread(parse_spec, source, name=name.name, manifest=manifest)
+    answers = await context.store.answers.count(experiment.id)
+    if answers > 0:
+        check_targets_stay(experiment.targets, targets_of(parsed.spec, manifest), name=name.name)
+    revision = make_revision(
+        source.decode("utf-8-sig"), parsed.spec, manifest.dump() if manifest else None, now_ms=context.now_ms()
+    )
+    number = await context.store.experiments.revise(experiment.id, revision, known=known)
+    await note_change(context, experiment.id, by, "revised", f"revision {number}")
+    return [problem.sentence(name.name) for problem in parsed.warnings]
+
+
+async def note_change(context: Context, experiment: str, by: str, what: str, detail: str) -> None:
+    """A line of what was done to an experiment."""
+    await context.store.experiments.note_change(experiment, Change(context.now_ms(), by, what, detail))
+
+
+def check_targets_stay(old: tuple[TargetSpec, ...], new: tuple[TargetSpec, ...], *, name: str) -> None:
+    """Refuse a revision in which an index means something else than in the answers that are there already."""
+    problems = [
+        Problem(
+            f"Target {target.index} was {target.filename!r} and would be "
+            f"{new[target.index].filename!r} now, but answers about it are there.",
+            path="targets",
+            hint="Keep the targets in their order and put new ones at the end, or make another experiment.",
+        )
+        if target.index < len(new)
+        else Problem(
+            f"Target {target.index}, {target.filename!r}, is missing, but answers about it are there.",
+            path="targets",
+            hint="Put it back; to have it asked no more, make another experiment without it.",
+        )
+        for target in old
+        if target.index >= len(new) or (new[target.index].html, new[target.index].media) != (target.html, target.media)
+    ]
+    if problems:
+        raise SpecError(tuple(problems), name=name)
+
+
+async def free_slug(context: Context, wanted: str, *, given: bool) -> str:
+    """The wanted name as it stands in an address; a name that nobody chose gets a number when it is taken."""
+    base = slug_of(wanted)
+    if given:
+        return base
+    slug, number = base, 2
+    while await context.store.experiments.find(slug) is not None:
+        slug, number = f"{base}-{number}", number + 1
+    return slug
+
+
+def slug_of(name: str) -> str:
+    """A name as it stands in an address: small letters, digits and dashes."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60] or "experiment"
+
+
+def _merged(old: Manifest, new: Manifest) -> Manifest:
+    """The targets of both uploads; a file whose content has changed is refused by name."""
+    merge = merge_manifests(old, new)
+    if merge.changed:
+        named = ", ".join(merge.changed[:_NAMED]) + (", …" if len(merge.changed) > _NAMED else "")
+        problem = Problem(
+            f"The ZIP has other content under names that are there already: {named}.",
+            hint="Answers were given about the old content. Give the new files new names, or make another experiment.",
+        )
+        raise MediaError((problem,), name="targets.zip")
+    return merge.manifest
+
+
+def _unpack(context: Context, source: bytes, spec_name: Path, archive: Path) -> Manifest:
+    """Store the files of a ZIP; a spec that says `trusted` lets active SVG through.
+
+    A spec with mistakes is unpacked as if it said nothing: its mistakes are reported with the manifest at hand.
+    """
+    try:
+        trusted = parse_spec(source, name=spec_name.name, zip_follows=True).spec.page.trusted
+    except SpecError:
+        trusted = False
+    return context.media.unpack(archive, trusted=trusted)
+
+
+def _name_of(path: Path, title: str) -> str:
+    stem = path.stem.lower()
+    if stem not in _PLAIN_NAMES:
+        return stem
+    return path.parent.name or title

@@ -1,0 +1,76 @@
+// Requests of the console. A request ends in a value, or in a Failure whose words are shown to the experimenter.
+
+export class Failure extends Error {
+  constructor(error, status) {
+    super(error.message);
+    this.hint = error.hint ?? "";
+    this.code = error.code ?? "";
+    this.where = error.where ?? "";
+    this.problems = error.problems ?? [];
+    this.status = status;
+  }
+}
+
+const token = () => document.querySelector('meta[name="csrf"]').content;
+
+export async function request(method, path, body = undefined) {
+  const headers = { Accept: "application/json" };
+  if (method !== "GET") headers["X-CSRF-Token"] = token();
+  if (body !== undefined && !(body instanceof FormData)) {
+    headers["Content-Type"] = "application/json";
+    body = JSON.stringify(body);
+  }
+  let reply;
+  try {
+    reply = await fetch(path, { method, headers, body });
+  } catch {
+    throw new Failure({ message: "The server does not answer.", hint: "Nothing was changed. Try again in a moment." }, 0);
+  }
+  const content = await reply.json().catch(() => null);
+  if (reply.status === 401) {
+    location.assign("/console/login");
+    throw new Failure({ message: "Your session has ended.", hint: "Log in again." }, 401);
+  }
+  if (!reply.ok) {
+    const said = content?.error ?? { message: `The server answered ${reply.status}.`, hint: "Try again." };
+    throw new Failure(said, reply.status);
+  }
+  return content;
+}
+
+export const get = (path) => request("GET", path);
+export const post = (path, body) => request("POST", path, body);
+export const put = (path, body) => request("PUT", path, body);
+export const remove = (path, body) => request("DELETE", path, body);
+
+/** A form whose button waits for the server, and whose outcome stands below it. */
+export function submitting(form, work) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const outcome = form.querySelector(".outcome");
+    const buttons = [...form.querySelectorAll("button")];
+    buttons.forEach((button) => (button.disabled = true));
+    outcome?.classList.remove("failed");
+    try {
+      const said = await work(new FormData(form), event.submitter);
+      if (outcome) outcome.replaceChildren(said ?? "");
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      outcome?.classList.add("failed");
+      outcome?.replaceChildren(...sentencesOf(error));
+    } finally {
+      buttons.forEach((button) => (button.disabled = false));
+    }
+  });
+}
+
+/** What went wrong as elements: every problem of a file, or the one sentence. */
+export function sentencesOf(error) {
+  const said = error.problems.map((problem) => problem.sentence ?? `${problem.where}: ${problem.message}`);
+  const lines = said.length ? said : [`${error.message} ${error.hint}`.trim()];
+  return lines.map((line) => {
+    const paragraph = document.createElement("p");
+    paragraph.textContent = line;
+    return paragraph;
+  });
+}

@@ -1,0 +1,90 @@
+// Elements, and how numbers and times are written.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function h(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const $ = (selector, within = document) => within.querySelector(selector);
+
+export const data = () => JSON.parse(document.getElementById("data").textContent);
+
+const grouped = new Intl.NumberFormat();
+export const number = (value) => (value === null || value === undefined ? "–" : grouped.format(value));
+
+const rounded = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+export const short = (value) => (value === null || value === undefined ? "–" : rounded.format(value));
+
+export const percent = (share, digits = 0) =>
+  share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
+
+export function milliseconds(value) {
+  if (value === null || value === undefined) return "–";
+  return value < 950 ? `${Math.round(value)} ms` : duration(value);
+}
+
+export function duration(value) {
+  const seconds = value / 1000;
+  if (seconds < 90) return `${short(seconds)} s`;
+  const minutes = seconds / 60;
+  if (minutes < 90) return `${Math.round(minutes)} min`;
+  const hours = minutes / 60;
+  return hours < 48 ? `${Math.round(hours)} h` : `${Math.round(hours / 24)} days`;
+}
+
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** A time in the reader's own zone, with UTC when one points at it. */
+export function time(ms) {
+  const date = new Date(ms);
+  return h("time", { datetime: date.toISOString(), title: utc(ms) }, day.format(date));
+}
+
+export const utc = (ms) => `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+
+/** Fills the times that came with the page. */
+export function showTimes(within = document) {
+  for (const element of within.querySelectorAll("time[data-ms]")) {
+    element.replaceWith(time(Number(element.dataset.ms)));
+  }
+}
+
+/** Buttons that copy something say that they did. */
+export function showCopies(within = document) {
+  for (const button of within.querySelectorAll("[data-copy]")) {
+    button.addEventListener("click", () => copy(button, button.dataset.copy));
+  }
+}
+
+export async function copy(button, text) {
+  const before = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Select it and copy by hand";
+  }
+  setTimeout(() => (button.textContent = before), 2000);
+}
+
+/** Hands a file to the browser. */
+export function save(name, content, type) {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

@@ -1,0 +1,14 @@
+// The list of experiments.
+
+import { post, submitting } from "./api.js";
+import { $, h, showCopies, showTimes } from "./dom.js";
+import { makeSortable } from "./table.js";
+
+showTimes();
+showCopies();
+for (const table of document.querySelectorAll("table[data-sortable]")) makeSortable(table);
+
+submitting($("#import"), async (form) => {
+  const made = await post("/api/experiments/import", form);
+  return h("p", {}, "It is here, paused: ", h("a", { href: `/console/experiments/${made.slug}/` }, made.slug), ".");
+});

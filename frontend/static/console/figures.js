@@ -1,0 +1,171 @@
+// The figures of the overview: each answers one question.
+
+import { duration, milliseconds, number, percent, utc } from "./dom.js";
+
+const named = (history) => {
+  const places = Object.fromEntries(history.columns.map((name, place) => [name, place]));
+  return history.points.map((point) => Object.fromEntries(Object.entries(places).map(([name, place]) => [name, point[place]])));
+};
+
+/** Held-out accuracy with its interval, and the ceiling that no embedding can pass. */
+export const accuracy = {
+  name: "accuracy",
+  title: "Is it enough yet?",
+  sentence:
+    "The share of random answers that the embedding predicted before it learned from them, with its 95 % interval. When the curve has been flat for a while, more answers change little; people's own disagreement keeps it below the dashed line.",
+  waitsFor: "The curve begins when some random queries have been answered and an embedding is there to predict them.",
+  option(history, colour) {
+    const points = named(history).filter((point) => point.accuracy !== null);
+    if (points.length < 2) return null;
+    const x = (point) => point.absorbed;
+    const ceiling = points.map((point) => [x(point), point.ceiling]).filter(([, value]) => value !== null);
+    return {
+      xAxis: { type: "value", name: "answers", nameGap: 30, min: "dataMin", max: "dataMax", axisLabel: { formatter: number } },
+      yAxis: { type: "value", min: 0.4, max: 1, axisLabel: { formatter: (value) => percent(value) } },
+      tooltip: {
+        trigger: "axis",
+        confine: true,
+        formatter: ([first]) => {
+          const point = points[first.dataIndex];
+          return `${number(point.absorbed)} answers: ${percent(point.accuracy, 1)} (${percent(point.accuracy_low, 1)} to ${percent(point.accuracy_high, 1)})`;
+        },
+      },
+      series: [
+        { name: "accuracy", type: "line", showSymbol: false, color: colour.first, lineStyle: { width: 2 }, data: points.map((point) => [x(point), point.accuracy]), z: 3 },
+        { name: "low", type: "line", stack: "interval", stackStrategy: "all", showSymbol: false, lineStyle: { opacity: 0 }, data: points.map((point) => [x(point), point.accuracy_low]), silent: true },
+        {
+          name: "interval",
+          type: "line",
+          stack: "interval",
+          stackStrategy: "all",
+          showSymbol: false,
+          lineStyle: { opacity: 0 },
+          areaStyle: { color: colour.first, opacity: 0.18 },
+          data: points.map((point) => [x(point), point.accuracy_high - point.accuracy_low]),
+          silent: true,
+        },
+        { name: "ceiling", type: "line", showSymbol: false, color: colour.second, lineStyle: { type: "dashed", width: 2 }, data: ceiling },
+      ],
+    };
+  },
+  rows: (history) => [
+    ["answers", "accuracy", "accuracy_low", "accuracy_high", "noise_ceiling", "predictions"],
+    ...named(history).map((point) => [point.absorbed, point.accuracy, point.accuracy_low, point.accuracy_high, point.ceiling, point.held_total]),
+  ],
+};
+
+/** Answers over time, with those who began and finished. */
+export const pace = {
+  name: "answers-over-time",
+  title: "How fast do answers come?",
+  sentence: "Bars are answers, lines the participants who gave their first one and those who finished. A gap is a time in which nobody took part, or could.",
+  waitsFor: "Nobody has answered yet.",
+  option({ series }, colour) {
+    if (!series.rows.length) return null;
+    const step = `in ${duration(series.minutes * 60_000)}`;
+    return {
+      legend: { top: 0, textStyle: { color: colour.ink }, data: ["answers", "began", "finished"] },
+      xAxis: { type: "time", axisLabel: { formatter: { hour: "{HH}:{mm}", minute: "{HH}:{mm}", day: "{d} {MMM}" } } },
+      yAxis: [
+        { type: "value", name: `answers ${step}`, nameGap: 40, minInterval: 1 },
+        { type: "value", name: "participants", nameGap: 30, minInterval: 1, splitLine: { show: false } },
+      ],
+      grid: { left: 60, right: 52, top: 36, bottom: 32 },
+      series: [
+        { name: "answers", type: "bar", large: true, color: colour.first, data: series.rows.map(([at, count]) => [at, count]) },
+        { name: "began", type: "line", yAxisIndex: 1, step: "middle", showSymbol: false, color: colour.second, data: series.rows.map(([at, , began]) => [at, began]) },
+        { name: "finished", type: "line", yAxisIndex: 1, step: "middle", showSymbol: false, color: colour.third, lineStyle: { type: "dashed" }, data: series.rows.map(([at, , , ended]) => [at, ended]) },
+      ],
+    };
+  },
+  rows: ({ series }) => [["begin_utc", "answers", "began", "finished"], ...series.rows.map(([at, ...counts]) => [utc(at), ...counts])],
+};
+
+const histogram = (kind, { name, title, sentence }) => ({
+  name,
+  title,
+  sentence,
+  waitsFor: "Nobody has answered yet.",
+  option({ histograms, times }, colour) {
+    const bins = histograms[kind];
+    if (!bins.length) return null;
+    return {
+      xAxis: { type: "category", data: bins.map(([from]) => milliseconds(from)), name: `median ${milliseconds(times[kind].median)} · 95 % within ${milliseconds(times[kind].p95)}`, nameGap: 30 },
+      yAxis: { type: "value", name: "answers", nameGap: 40, minInterval: 1 },
+      tooltip: {
+        trigger: "axis",
+        confine: true,
+        formatter: ([bar]) => `${milliseconds(bins[bar.dataIndex][0])} to ${milliseconds(bins[bar.dataIndex][1])}: ${number(bins[bar.dataIndex][2])}`,
+      },
+      series: [{ type: "bar", barCategoryGap: "8%", color: colour.first, data: bins.map(([, , count]) => count) }],
+    };
+  },
+  rows: ({ histograms }) => [["from_ms", "to_ms", "answers"], ...histograms[kind]],
+});
+
+export const thinking = histogram("response", {
+  name: "response-times",
+  title: "How long do people think?",
+  sentence: "The axis is logarithmic: one hump is what careful answers look like. A second hump at the left is people who do not look.",
+});
+
+export const waiting = histogram("wait", {
+  name: "waiting-times",
+  title: "Where do people wait?",
+  sentence: "The time from an answer until the next query is there. One query is always fetched ahead, so nearly all of it should lie at the left.",
+});
+
+/** How often each target was asked about, as a strip. */
+export const targets = {
+  name: "answers-per-target",
+  title: "Is every target asked about?",
+  sentence: "The darker, the more answers. Rows should be even: a pale target is one that the embedding knows little of.",
+  waitsFor: "Nobody has answered yet.",
+  height: 190,
+  option({ targets_asked: asked, targets: n }, colour) {
+    const kinds = [["won", "winner"], ["foot", "foot"], ["head", "head"]];
+    const most = Math.max(...kinds.map(([kind]) => Math.max(...asked[kind])));
+    if (most === 0) return null;
+    const cells = kinds.flatMap(([kind], row) => asked[kind].map((count, target) => [target, row, count / Math.max(1, ...asked[kind])]));
+    return {
+      xAxis: { type: "category", data: [...Array(n).keys()], name: "target", nameGap: 26, splitLine: { show: false } },
+      yAxis: { type: "category", data: kinds.map(([, label]) => label), splitLine: { show: false } },
+      grid: { left: 64, right: 16, top: 8, bottom: 44 },
+      tooltip: { trigger: "item", confine: true, formatter: ({ value: [target, row] }) => `Target ${target} as ${kinds[row][1]}: ${number(asked[kinds[row][0]][target])}` },
+      visualMap: { show: false, min: 0, max: 1, inRange: { color: ["#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154"] } },
+      series: [{ type: "heatmap", data: cells, itemStyle: { borderColor: colour.background, borderWidth: n < 120 ? 1 : 0 } }],
+    };
+  },
+  rows: ({ targets_asked: asked }) => [["target", "head", "foot", "winner"], ...asked.head.map((count, target) => [target, count, asked.foot[target], asked.won[target]])],
+};
+
+/** How long refits and searches take as answers grow. */
+export const learning = {
+  name: "learning",
+  title: "Does the learning keep up?",
+  sentence: "How long a refit of the embedding and a search over all queries took. Both below a second or two means that answers shape the very next queries.",
+  waitsFor: "Durations appear with the first refit.",
+  option(history, colour) {
+    const points = named(history).filter((point) => point.refit_ms !== null);
+    if (points.length < 2) return null;
+    const line = (name, label, tint, dash) => ({
+      name: label,
+      type: "line",
+      showSymbol: false,
+      color: tint,
+      lineStyle: { type: dash },
+      data: points.filter((point) => point[name] > 0).map((point) => [point.absorbed, point[name]]),
+    });
+    return {
+      legend: { top: 0, textStyle: { color: colour.ink } },
+      xAxis: { type: "value", name: "answers", nameGap: 30, min: "dataMin", max: "dataMax", axisLabel: { formatter: number } },
+      yAxis: { type: "log", axisLabel: { formatter: milliseconds } },
+      tooltip: { trigger: "axis", confine: true, valueFormatter: milliseconds },
+      series: [line("refit_ms", "refit", colour.first, "solid"), line("search_ms", "search", colour.second, "dashed")],
+    };
+  },
+  rows: (history) => [
+    ["answers", "generation", "refit_ms", "search_ms", "loss"],
+    ...named(history).map((point) => [point.absorbed, point.generation, point.refit_ms, point.search_ms, point.loss]),
+  ],
+};

@@ -1,0 +1,47 @@
+// The page of a new experiment.
+
+import { Failure, post, submitting } from "./api.js";
+import { $, data, h } from "./dom.js";
+import { Draft } from "./draft.js";
+
+const FIRST = `# One line is enough: what shall be compared.
+targets: [red, green, blue, yellow, orange, purple]
+title: Colour words
+html:
+  instructions: Which of the two is more like the <b>upper</b> one?
+  max_queries: 40
+`;
+
+const { examples } = data();
+const draft = new Draft({ spec: FIRST, label: "The experiment's file (YAML)" });
+let example = "";
+
+const choice = $("#example");
+choice.append(...examples.map(({ name }) => h("option", { value: name }, name)));
+choice.addEventListener("change", async () => {
+  const chosen = examples.find(({ name }) => name === choice.value);
+  if (!chosen) return;
+  example = chosen.name;
+  draft.spec = chosen.spec;
+  draft.setArchive(chosen.zip ? await archiveOf(chosen.name) : null);
+});
+
+async function archiveOf(name) {
+  const reply = await fetch(`/api/examples/${name}/targets.zip`);
+  return new File([await reply.blob()], "targets.zip", { type: "application/zip" });
+}
+
+submitting($("#launch"), async (form, button) => {
+  const body = new FormData();
+  body.set("spec", new Blob([draft.spec]), example ? `${example}.yaml` : "experiment.yaml");
+  if (draft.archive) body.set("targets", draft.archive);
+  body.set("name", form.get("name"));
+  body.set("state", button?.value ?? "draft");
+  try {
+    const made = await post("/api/experiments", body);
+    location.assign(`/console/experiments/${made.slug}/${made.state === "draft" ? "settings" : ""}`);
+  } catch (error) {
+    if (error instanceof Failure && error.problems.length) draft.showProblems(error.problems);
+    throw error;
+  }
+});

@@ -1,0 +1,149 @@
+// The page of the map: which embedding, seen how.
+
+import { Failure, get } from "./api.js";
+import { $, data, h, number, percent, save, showCopies, time } from "./dom.js";
+import { MapDrawing } from "./map_drawing.js";
+import { pairs } from "./map_model.js";
+
+const LIVE_PAUSE_MS = 2000;
+
+showCopies();
+const { slug, samplers, targets } = data();
+const base = `/api/experiments/${slug}`;
+const drawing = new MapDrawing($("#map"), targets);
+let sampler = samplers[0] ?? "";
+let maps = [];
+let shown = null;
+const known = new Map();
+
+$("#sampler").append(...samplers.map((name) => h("option", { value: name }, name)));
+$("#sampler-choice").hidden = samplers.length < 2;
+$("#names").append(...targets.map(({ name }) => h("option", { value: name })));
+
+const listen = (id, event, work) => $(`#${id}`).addEventListener(event, work);
+listen("sampler", "change", () => {
+  sampler = $("#sampler").value;
+  known.clear();
+  start();
+});
+listen("axes", "change", () => drawing.show(shown, $("#axes").value.split(",").map(Number)));
+listen("find", "input", () => drawing.find($("#find").value));
+listen("find", "change", () => drawing.find($("#find").value, { go: $("#find").value !== "" }));
+listen("size", "input", () => {
+  drawing.size = Number($("#size").value);
+  drawing.draw();
+});
+for (const [id, property] of [["ellipses", "showsEllipses"], ["labels", "showsLabels"]]) {
+  listen(id, "change", () => {
+    drawing[property] = $(`#${id}`).checked;
+    drawing.draw();
+  });
+}
+listen("fit", "click", () => drawing.fit());
+listen("closer", "click", () => drawing.zoom(true));
+listen("farther", "click", () => drawing.zoom(false));
+listen("save-svg", "click", async () => save(`${slug}-map.svg`, await drawing.file(), "image/svg+xml"));
+listen("save-png", "click", async () => save(`${slug}-map.png`, await drawing.png()));
+listen("save-csv", "click", () => save(`${slug}-map.csv`, csv(), "text/csv"));
+listen("generation", "input", () => showPlace(Number($("#generation").value)));
+listen("newest", "click", () => {
+  $("#generation").value = maps.length;
+  showPlace(maps.length);
+});
+
+function csv() {
+  const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const names = shown.coordinates[0].map((_, axis) => `dim_${axis}`);
+  const rows = shown.coordinates.map((row, index) => [index, quoted(targets[index].name), ...row]);
+  return [["target", "name", ...names], ...rows].map((row) => row.join(",")).join("\r\n") + "\r\n";
+}
+
+drawing.onpoint = (index) => {
+  const place = $("#about");
+  if (index === null || shown === null) {
+    place.replaceChildren(h("p", { class: "quiet" }, "Point at a target to see its nearest neighbours."));
+    return;
+  }
+  const target = targets[index];
+  place.replaceChildren(
+    target.kind === "image" ? h("img", { src: target.media, alt: "" }) : "",
+    h("h3", {}, target.name),
+    h("p", { class: "quiet" }, `Target ${index}. Nearest:`),
+    h("ol", {}, ...shown.nearest[index].map((other) => h("li", {}, targets[other].name))),
+  );
+};
+
+/** Shows the embedding of a line of history, or, at the last place of the slider, the newest. */
+async function showPlace(place) {
+  const line = maps[place]?.line ?? "";
+  let model = known.get(line);
+  if (!model) {
+    try {
+      model = await get(`${base}/model?sampler=${encodeURIComponent(sampler)}&line=${line}`);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      $("#caption").textContent = `${error.message} ${error.hint}`;
+      return;
+    }
+    if (line) known.set(line, model);
+  }
+  if (Number($("#generation").value) !== place) return; // the slider has gone on
+  shown = model;
+  const axes = pairs(model.coordinates[0].length);
+  if ($("#axes").options.length !== axes.length) {
+    $("#axes").replaceChildren(...axes.map((pair) => h("option", { value: pair }, `${pair[0] + 1} and ${pair[1] + 1}`)));
+    $("#axes-choice").hidden = axes.length < 2;
+  }
+  $("#ellipses").disabled = model.spread === null;
+  drawing.show(model);
+  describe(model.numbers, line === "");
+}
+
+function describe(numbers, newest) {
+  const accuracy = numbers.held_total > 0 ? `, ${percent(numbers.held_right / numbers.held_total, 1)} of ${number(numbers.held_total)} random answers predicted so far` : "";
+  const label = `Generation ${number(numbers.generation)}${newest ? " (the newest)" : ""}`;
+  $("#generation-label").textContent = label;
+  $("#generation").setAttribute("aria-valuetext", label);
+  $("#caption").replaceChildren(
+    `${number(numbers.reported_of ?? numbers.absorbed)} answers${accuracy}`,
+    numbers.published_ms ? ", fitted " : "",
+    numbers.published_ms ? time(numbers.published_ms) : "",
+    ". Axes have one scale and no meaning: only distances count. It is turned to its widest side and kept there.",
+  );
+}
+
+async function start() {
+  const history = await get(`${base}/history?sampler=${encodeURIComponent(sampler)}`);
+  const atNewest = Number($("#generation").value) >= maps.length;
+  maps = history.maps;
+  $("#generation").max = maps.length;
+  $("#generations").hidden = maps.length === 0;
+  if (atNewest || shown === null) {
+    $("#generation").value = maps.length;
+    await showPlace(maps.length);
+  }
+}
+
+drawing.onpoint(null);
+if (sampler) {
+  let generation = null;
+  let waiting = null;
+  await start();
+  const source = new EventSource(`${base}/stream`);
+  source.addEventListener("overview", (event) => {
+    const { samplers: views, state } = JSON.parse(event.data);
+    $("#state").textContent = state;
+    $("#state").dataset.state = state;
+    const current = views.find(({ name }) => name === sampler)?.generation ?? null;
+    if (current === generation || waiting) return;
+    generation = current;
+    waiting = setTimeout(() => {
+      waiting = null;
+      start();
+    }, LIVE_PAUSE_MS);
+  });
+  addEventListener("pagehide", () => source.close());
+} else {
+  $("#caption").textContent = "No sampler of this experiment fits an embedding while it runs. Take the answers home and run salmon fit, or add Adaptive to the samplers.";
+  $("#generations").hidden = true;
+}

@@ -1,0 +1,117 @@
+// The live overview: numbers first, then what needs attention, then one figure a question.
+
+import { get } from "./api.js";
+import { $, data, duration, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
+import { Figure } from "./figure.js";
+import * as figures from "./figures.js";
+import { Table } from "./table.js";
+
+const HISTORY_PAUSE_MS = 3000;
+
+showCopies();
+const { slug, samplers } = data();
+const base = `/api/experiments/${slug}`;
+
+const drawn = Object.fromEntries(Object.entries(figures).map(([name, figure]) => [name, new Figure(figure)]));
+const order = ["accuracy", "pace", "thinking", "waiting", "targets", "learning"];
+const embeds = samplers.length > 0;
+const shown = order.filter((name) => embeds || (name !== "accuracy" && name !== "learning"));
+$("#figures").append(...shown.map((name) => drawn[name].element));
+
+const table = new Table(
+  [
+    { name: "name", label: "Sampler", value: (row) => row.name },
+    { name: "share", label: "Share", number: true, value: (row) => row.share, show: (row) => `${row.share} %` },
+    { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
+    { name: "queue", label: "Queue", number: true, help: "Queries that wait to be asked", value: (row) => (row.active ? row.queue : null), show: (row) => (row.active ? number(row.queue) : "–") },
+    { name: "pending", label: "Pending", number: true, help: "Queries on somebody's screen", value: (row) => (row.active ? row.pending : null), show: (row) => (row.active ? number(row.pending) : "–") },
+    { name: "fallbacks", label: "Fallbacks", number: true, help: "Random queries, because the queue was empty", value: (row) => row.fallbacks, show: (row) => number(row.fallbacks) },
+    { name: "generation", label: "Generation", number: true, help: "How many refits", value: (row) => row.generation, show: (row) => number(row.generation) },
+    { name: "loss", label: "Loss", number: true, value: (row) => row.loss, show: (row) => short(row.loss) },
+    { name: "refit_ms", label: "Refit", number: true, value: (row) => row.refit_ms, show: (row) => milliseconds(row.refit_ms) },
+    { name: "search_ms", label: "Search", number: true, value: (row) => row.search_ms, show: (row) => milliseconds(row.search_ms) },
+  ],
+  { name: `${slug}-samplers`, label: "Samplers", key: (row) => row.name, searchable: false },
+);
+$("#samplers").append(table.element);
+
+const tile = (label, value, detail, { bar = null, warn = false } = {}) =>
+  h(
+    "div",
+    { class: warn ? "tile warn" : "tile" },
+    h("p", { class: "label" }, label),
+    h("p", { class: "value" }, value),
+    bar === null ? null : h("progress", { max: 1, value: Math.min(1, bar), "aria-label": label }),
+    h("p", { class: "quiet" }, detail),
+  );
+
+function show(overview) {
+  const { answers, participants, backend, fallbacks, times } = overview;
+  const best = overview.samplers.find(({ accuracy }) => accuracy !== null && accuracy !== undefined);
+  const urgent = overview.sentences.filter(({ level }) => level === "error").length;
+  $("#state").textContent = overview.state;
+  $("#state").dataset.state = overview.state;
+  $("#tiles").replaceChildren(
+    tile("Answers", number(answers.total), `of ${number(answers.goal)}. ${answers.goal_from}`, { bar: answers.total / answers.goal }),
+    tile("Participants", number(participants.completed), `finished, of ${number(participants.began)} who began and ${number(participants.arrived)} who came`),
+    best
+      ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${best.ceiling ? `; at most ${percent(best.ceiling)} is possible` : ""}`)
+      : tile("Accuracy", "–", embeds ? "when random queries have been answered" : "no sampler fits an embedding while it runs"),
+    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.a_minute > 0 ? `${short(answers.a_minute)} answers a minute, ${number(answers.to_go)} to go` : "nobody is answering now"),
+    tile("Waiting", milliseconds(times.wait.p95), `for the next query, at most, in 95 % of the trials; ${percent(fallbacks.share, 1)} fallbacks`),
+    tile(
+      "Learning",
+      embeds ? (backend.alive ? "running" : "not running") : "not needed",
+      backend.alive ? `${backend.workers} workers${urgent ? `; ${urgent} errors` : ""}` : embeds ? "participants get random queries meanwhile" : "all queries are passive",
+      { warn: embeds && (!backend.alive || urgent > 0) },
+    ),
+  );
+  $("#sentences").replaceChildren(
+    ...(overview.sentences.length
+      ? overview.sentences.map(({ level, what, hint }) => h("li", { class: level }, h("b", {}, what), ` ${hint}`))
+      : [h("li", { class: "good" }, overview.answers.total ? "Nothing needs your attention." : firstStep(overview))]),
+  );
+  for (const name of ["pace", "thinking", "waiting", "targets"]) drawn[name].show(overview);
+  table.show(overview.samplers);
+}
+
+const firstStep = ({ state }) =>
+  state === "open"
+    ? "It is open and waits for its first participant: send them the link above."
+    : "Try it out on the page Settings, then open it.";
+
+let lastGeneration = -1;
+let readAt = -HISTORY_PAUSE_MS;
+let reading = null;
+
+/** The history is read again when there is a new generation, and not more often than somebody can look. */
+function readHistory(overview) {
+  const generation = Math.max(-1, ...overview.samplers.map((sampler) => sampler.generation ?? -1));
+  if (!embeds || generation === lastGeneration || reading) return;
+  const wait = Math.max(0, readAt + HISTORY_PAUSE_MS - performance.now());
+  reading = setTimeout(async () => {
+    try {
+      const history = await get(`${base}/history?sampler=${encodeURIComponent(samplers[0])}`);
+      lastGeneration = generation;
+      drawn.accuracy.show(history);
+      drawn.learning.show(history);
+    } finally {
+      readAt = performance.now();
+      reading = null;
+    }
+  }, wait);
+}
+
+const live = $("#live");
+const source = new EventSource(`${base}/stream`);
+source.addEventListener("overview", (event) => {
+  const overview = JSON.parse(event.data);
+  show(overview);
+  readHistory(overview);
+  live.textContent = "";
+  live.append("Live. Last change ", time(overview.now_ms), ".");
+});
+source.addEventListener("error", () => {
+  live.textContent = "The connection is lost; the numbers are those of the last moment. Trying again…";
+});
+addEventListener("pagehide", () => source.close());

@@ -1,0 +1,140 @@
+// Tables that can be sorted, filtered, copied and taken home.
+
+import { copy, h, save } from "./dom.js";
+
+/**
+ * columns: {name, label, value(row), show?(row), number?, help?}; value is what is sorted, filtered and written to a
+ * file, show what stands in the cell. Rows keep their order until somebody sorts.
+ */
+export class Table {
+  #columns;
+  #rows = [];
+  #sorted = { name: null, down: false };
+  #words = "";
+  #body = h("tbody");
+  #count = h("span", { class: "quiet", role: "status" });
+  #head;
+  #name;
+  #key;
+
+  constructor(columns, { name, label, key = (row, place) => place, searchable = true }) {
+    this.#columns = columns;
+    this.#name = name;
+    this.#key = key;
+    this.#head = h("tr", {}, ...columns.map((column) => this.#heading(column)));
+    const search = h("input", {
+      type: "search",
+      "aria-label": `Filter ${label.toLowerCase()}`,
+      placeholder: "Filter",
+      oninput: (event) => {
+        this.#words = event.target.value.toLowerCase();
+        this.#draw();
+      },
+    });
+    const tools = h(
+      "div",
+      { class: "table-tools" },
+      searchable ? search : null,
+      this.#count,
+      h("span", { class: "spring" }),
+      h("button", { type: "button", class: "plain", onclick: (event) => copy(event.target, this.#text("\t")) }, "Copy"),
+      h("button", { type: "button", class: "plain", onclick: () => save(`${name}.csv`, this.#text(","), "text/csv") }, "CSV"),
+    );
+    this.element = h(
+      "div",
+      { class: "table" },
+      tools,
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+        h("table", {}, h("thead", {}, this.#head), this.#body),
+      ),
+    );
+  }
+
+  show(rows) {
+    this.#rows = rows;
+    this.#draw();
+  }
+
+  #heading(column) {
+    const button = h("button", { type: "button", title: column.help, onclick: () => this.#sortBy(column.name) }, column.label);
+    return h("th", { scope: "col", class: column.number ? "number" : null, "data-name": column.name }, button);
+  }
+
+  #sortBy(name) {
+    const same = this.#sorted.name === name;
+    this.#sorted = { name, down: same ? !this.#sorted.down : false };
+    for (const cell of this.#head.children) {
+      if (cell.dataset.name === name) cell.setAttribute("aria-sort", this.#sorted.down ? "descending" : "ascending");
+      else cell.removeAttribute("aria-sort");
+    }
+    this.#draw();
+  }
+
+  #shown() {
+    const words = this.#words.split(/\s+/).filter(Boolean);
+    const fits = (row) => {
+      const text = this.#columns.map((column) => column.value(row) ?? "").join(" ").toLowerCase();
+      return words.every((word) => text.includes(word));
+    };
+    const rows = words.length ? this.#rows.filter(fits) : [...this.#rows];
+    const column = this.#columns.find(({ name }) => name === this.#sorted.name);
+    if (!column) return rows;
+    const sign = this.#sorted.down ? -1 : 1;
+    return rows.sort((a, b) => sign * compared(column.value(a), column.value(b)));
+  }
+
+  #draw() {
+    const rows = this.#shown();
+    this.#count.textContent = rows.length === this.#rows.length ? `${rows.length}` : `${rows.length} of ${this.#rows.length}`;
+    const focused = document.activeElement?.closest("tr[data-key]")?.dataset.key;
+    this.#body.replaceChildren(
+      ...rows.map((row, place) =>
+        h(
+          "tr",
+          { "data-key": this.#key(row, place) },
+          ...this.#columns.map((column, position) => {
+            const shown = column.show ? column.show(row) : (column.value(row) ?? "");
+            const attributes = { class: column.number ? "number" : null };
+            return position === 0 ? h("th", { scope: "row", ...attributes }, shown) : h("td", attributes, shown);
+          }),
+        ),
+      ),
+    );
+    if (focused) this.#body.querySelector(`tr[data-key="${CSS.escape(focused)}"] button`)?.focus();
+  }
+
+  #text(separator) {
+    const quoted = (value) => (separator === "," && /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+    const line = (values) => values.map((value) => quoted(String(value ?? ""))).join(separator);
+    const rows = this.#shown().map((row) => line(this.#columns.map((column) => column.value(row))));
+    return [line(this.#columns.map(({ name }) => name)), ...rows].join("\r\n") + "\r\n";
+  }
+}
+
+function compared(a, b) {
+  const none = (value) => value === null || value === undefined || value === "";
+  if (none(a) || none(b)) return none(a) - none(b);
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), undefined, { numeric: true });
+}
+
+/** Tables that came with the page can be sorted too; cells may say their value apart from their words. */
+export function makeSortable(table) {
+  const body = table.tBodies[0];
+  [...table.tHead.rows[0].cells].forEach((cell, column) => {
+    const button = h("button", { type: "button" }, ...cell.childNodes);
+    cell.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const down = cell.getAttribute("aria-sort") === "ascending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const value = (row) => {
+        const own = row.cells[column];
+        return own.dataset.value === undefined ? own.textContent.trim() : Number(own.dataset.value);
+      };
+      body.append(...[...body.rows].sort((a, b) => (down ? -1 : 1) * compared(value(a), value(b))));
+    });
+  });
+}
