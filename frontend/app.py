@@ -13,7 +13,20 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
-from frontend import accounts, errors, experimenters, exports, health, judgements, participants, requests
+from frontend import (
+    accounts,
+    console,
+    dashboard,
+    drafts,
+    errors,
+    experimenters,
+    exports,
+    health,
+    judgements,
+    members,
+    participants,
+    requests,
+)
 from frontend.context import Context, WithContext
 from frontend.measures import MeasuredApp
 from frontend.settings import Settings
@@ -42,12 +55,25 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
 
     app = FastAPI(title="Salmon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
+    app.state.closing = lambda: False  # whoever serves the application says when it ends
     app.add_middleware(MeasuredApp, measures=context.measures)
     app.add_exception_handler(SalmonError, errors.answer_salmon_error)
     app.add_exception_handler(HTTPException, errors.answer_http_error)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
     app.add_exception_handler(Exception, errors.answer_unexpected)
-    for module in (health, accounts, experimenters, exports, judgements, participants, requests):
+    for module in (
+        health,
+        accounts,
+        members,
+        drafts,
+        experimenters,
+        dashboard,
+        exports,
+        judgements,
+        requests,
+        console,
+        participants,
+    ):
         app.include_router(module.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/", _front_door, include_in_schema=False, response_class=Response)
