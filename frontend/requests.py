@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import Field
 
+from frontend.access import WithExperiment
 from frontend.accounts import WithExperimenter
 from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
@@ -34,9 +35,10 @@ class RequestBody(Body):
 
 
 @router.post("", status_code=202)
-async def ask(slug: str, body: RequestBody, context: WithContext, experimenter: WithExperimenter) -> Json:
+async def ask(
+    body: RequestBody, context: WithContext, experiment: WithExperiment, experimenter: WithExperimenter
+) -> Json:
     """Check what is asked, every mistake at once, and hand it to the learning process; 202 with the request's id."""
-    experiment = await context.catalogue.find(slug)
     problems = await _unknown_participants(context, experiment, body)
     try:
         meaning = read_request(body.kind, body.arguments, experiment.spec, len(experiment.targets))
@@ -53,24 +55,21 @@ async def ask(slug: str, body: RequestBody, context: WithContext, experimenter: 
 
 
 @router.get("")
-async def list_requests(slug: str, context: WithContext, _: WithExperimenter) -> list[Json]:
+async def list_requests(context: WithContext, experiment: WithExperiment) -> list[Json]:
     """The last requests about an experiment, the newest first, without their results."""
-    experiment = await context.catalogue.find(slug)
     found = await context.store.requests.list_requests(experiment.id, count=_LISTED)
     return [await _json(context, identifier, standing) for identifier, standing in found]
 
 
 @router.get("/{request}")
-async def read(slug: str, request: Identifier, context: WithContext, _: WithExperimenter) -> Json:
+async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
     """How far a request is, and its result when it is done."""
-    experiment = await context.catalogue.find(slug)
     return await _json(context, request, await context.store.requests.read_request(experiment.id, request))
 
 
 @router.delete("/{request}")
-async def cancel(slug: str, request: Identifier, context: WithContext, _: WithExperimenter) -> Json:
+async def cancel(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
     """Stop a request; one that has ended stays as it is."""
-    experiment = await context.catalogue.find(slug)
     return await _json(context, request, await context.store.requests.cancel(experiment.id, request))
 
 

@@ -55,7 +55,7 @@ def _answered(
     answers = store.read_answers(experiment, after="0", until=until)
     answered = gather(answers, tests=tests, n=n, at_most=at_most, heard=heard)
     if not len(answered):
-        raise TripletError("There are no answers yet that can be fitted.", hint="Ask again when there are some.")
+        raise TripletError("There are no answers that can be fitted.", hint="Ask again when there are some.")
     return answered
 
 

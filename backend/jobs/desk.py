@@ -24,7 +24,7 @@ from salmon.wire import Request
 
 log = logging.getLogger("salmon.jobs")
 
-#: Below all live work, whose priorities are above 0.
+#: Below all live work, whose priorities are at least 0.
 PRIORITY = -10
 #: How many backends may begin a request and end before it does.
 MOST_TRIES = 3
@@ -147,9 +147,9 @@ class Jobs:
         """What a step comes to; sent again when the workers were lost with it."""
         for sending in range(_MOST_SENDINGS):
             if sending:
+                self._pause()
                 shared.forget()
                 self._recover()
-                self._pause()
             try:
                 executor = self._executor()
                 arguments = (*shared.on(executor), *step.arguments, *earlier)
@@ -177,6 +177,8 @@ class Jobs:
 
     def _note(self, asked: Request, values: dict[str, Any]) -> None:
         """Write how far the request is; leaves it where it is not ours any more."""
+        if self._ending.is_set():
+            raise _LeftError
         state = self._insist(lambda: self._store.note_request(asked.request, self._name, values, now_ms=self._now_ms()))
         if state in {"cancelled", "lost"}:
             raise _LeftError

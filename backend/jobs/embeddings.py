@@ -83,8 +83,6 @@ def as_of(meaning: EmbeddingAsOf, spec: Spec, n: int, answered: Answered) -> Cou
             f"There are only {len(answered):,} answers that can be fitted, not {meaning.answers:,}.",
             hint="Ask for fewer.",
         )
-    if not len(answered):
-        raise TripletError("There are no answers that can be fitted as of then.", hint="Ask for a later generation.")
     sampler = spec.samplers[meaning.sampler] if meaning.sampler else None
     step = Step(f"fitting the first {len(answered):,} answers", fit_first, (sampler, n, spec.seed))
 

@@ -25,8 +25,8 @@ from salmon.samplers.active import State, active_sampler
 from salmon.simulate import Participant, random_world, stream
 from salmon.spec import SamplerSpec, Spec
 
-#: The name of random queries in the result.
-RANDOM = "Random"
+#: The name of the other curve of the result; no sampler can be called like this.
+RANDOM = "random queries"
 #: Queries on which an embedding is judged, each by its exact chance: a standard error of about .002.
 _JUDGED = 20_000
 #: Measurements of a run, where it is long enough.

@@ -1,0 +1,107 @@
+"""Requests when backends end, workers are lost and the store is away: a result or a sentence comes all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from backend.jobs import desk
+from backend.jobs.desk import Jobs
+from backend.store import Store as BackendStore
+from frontend.settings import Settings
+from frontend.store import Store
+from salmon.parallel import SerialExecutor
+from salmon.wire import Request
+from tests.asking import Held, asked, standing, wait_for
+from tests.living import started
+
+
+async def test_a_request_that_three_backends_did_not_survive_is_given_up_in_a_sentence(
+    client: httpx.AsyncClient,
+    settings: Settings,
+    store: Store,
+    owned: Callable[..., Any],
+    probe: BackendStore,
+    held: Held,
+) -> None:
+    crowd, _ = await started(client, settings, store, "poison")
+    await crowd.answer(10)
+    identifier = await asked(owned, "poison", "embedding", answers=10)
+    for tries in (1, 2, 3, 4):
+        jobs = Jobs(probe, SerialExecutor, lambda: None, now_ms=lambda: 1)
+        jobs.take(probe.unended_requests())
+        if tries <= 3:
+            assert held.begun.acquire(timeout=20)
+            assert standing(probe, identifier).tries == tries
+        else:
+            wait_for(lambda: standing(probe, identifier).ended)
+        jobs.close()
+    ended = standing(probe, identifier)
+    assert (ended.state, held.times) == ("failed", 3)
+    assert ended.error.startswith("The learning process ended 3 times while it carried this request out.")
+
+
+async def test_steps_are_sent_again_when_workers_are_lost_and_live_work_is_told(
+    client: httpx.AsyncClient, settings: Settings, store: Store, owned: Callable[..., Any], probe: BackendStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(desk, "RETRY_SECONDS", 0.01)
+    crowd, experiment = await started(client, settings, store, "lost")
+    await crowd.answer(40)
+    lost: list[int] = []
+
+    class Shaky(SerialExecutor):
+        def __init__(self, losses: int) -> None:
+            self.losses = losses
+
+        def submit(self, *arguments: Any, **options: Any) -> Any:
+            assert options["priority"] < 0, "live work has priorities above 0"
+            if len(lost) < self.losses:
+                raise OSError("the scheduler is gone")
+            return super().submit(*arguments, **options)
+
+    for losses, state in ((2, "done"), (1000, "failed")):
+        lost.clear()
+        shaky = Shaky(losses)
+        jobs = Jobs(probe, lambda shaky=shaky: shaky, lambda: lost.append(1), now_ms=lambda: 1)
+        identifier = await asked(owned, "lost", "embedding", answers=40)
+        jobs.take([Request(identifier, "embedding", experiment, {"answers": 40})])
+        wait_for(lambda identifier=identifier: standing(probe, identifier).ended)
+        jobs.close()
+        assert standing(probe, identifier).state == state
+        assert len(lost) == min(losses, 4)
+    assert standing(probe, identifier).error.startswith("The workers were lost again and again")
+
+
+async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
+    client: httpx.AsyncClient, settings: Settings, store: Store, owned: Callable[..., Any], backend_url: str,
+    probe: BackendStore, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(desk, "RETRY_SECONDS", 0.01)
+    crowd, experiment = await started(client, settings, store, "away")
+    await crowd.answer(40)
+
+    class Flaky(BackendStore):
+        calls = 0
+
+        def _do(self, command: Callable[[], Any]) -> Any:  # type: ignore[override]
+            Flaky.calls += 1
+
+            def refuse() -> Any:
+                raise RedisConnectionError("away")
+
+            away = Flaky.calls in {*range(1, 4), *range(7, 12), *range(20, 40)}
+            return BackendStore._do(refuse if away else command)
+
+    flaky = Flaky(backend_url)
+    jobs = Jobs(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
+    identifier = await asked(owned, "away", "rehearsal", answers=60, runs=1)
+    jobs.take([Request(identifier, "rehearsal", experiment, {"answers": 60, "runs": 1})])
+    wait_for(lambda: standing(probe, identifier).ended)
+    jobs.close()
+    flaky.close()
+    assert (standing(probe, identifier).state, standing(probe, identifier).tries) == ("done", 1)
