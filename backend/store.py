@@ -149,9 +149,13 @@ class Store:
         return int(self._do(lambda: self._client.llen(Keys(experiment).queries(sampler))))
 
     def read_model(self, experiment: str, sampler: str) -> StoredModel | None:
-        """What was published last; None before the first publish."""
-        values: dict[bytes, bytes] = self._do(lambda: self._binary.hgetall(Keys(experiment).model(sampler)))
-        if b"coordinates" not in values:
+        """What was published last, here or where the experiment was imported from; None before the first publish."""
+        values: dict[bytes, bytes] = {}
+        for key in (Keys(experiment).model(sampler), Keys(experiment).restored(sampler)):
+            values = self._do(lambda key=key: self._binary.hgetall(key))
+            if b"coordinates" in values:
+                break
+        else:
             return None
         values.pop(b"spread", None)  # for the console only
         arrays = {name: decode_array(values.pop(name)) for name in (b"coordinates", b"reported") if name in values}
@@ -188,17 +192,15 @@ class Store:
 
     def find_generation(self, experiment: str, sampler: str, generation: int) -> str | None:
         """The cursor up to which a generation's model had seen the answers; None where the history does not have it."""
-        key, before = Keys(experiment).history(sampler), "+"
-        while True:
-            page: list[tuple[bytes, dict[bytes, bytes]]] = self._do(
-                lambda before=before: self._binary.xrevrange(key, max=before, count=PAGE)
-            )
-            for _, line in page:
-                if int(line[b"generation"]) == generation:
-                    return line[b"cursor"].decode()
-            if len(page) < PAGE:
-                return None
-            before = f"({page[-1][0].decode()}"
+        for key in (Keys(experiment).history(sampler), Keys(experiment).restored_history(sampler)):
+            before, page = "+", None
+            while page is None or len(page) == PAGE:
+                page = self._do(lambda key=key, before=before: self._binary.xrevrange(key, max=before, count=PAGE))
+                for stream_id, line in page:
+                    before = f"({stream_id.decode()}"
+                    if int(line[b"generation"]) == generation:
+                        return line[b"cursor"].decode()
+        return None
 
     def unended_requests(self) -> tuple[Request, ...]:
         """Requests that wait, or that some backend has begun and not ended, in the order in which they were asked."""

@@ -9,6 +9,7 @@ from frontend.errors import NotFoundError
 from frontend.serving import Plan
 from frontend.store import Store
 from frontend.store.experiments import ExperimentState, Revision
+from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
 from salmon.spec import Manifest, Spec, TargetSpec, dump_spec, parse_spec, targets_of
@@ -67,17 +68,18 @@ class Catalogue:
         """One revision, parsed; read from the store the first time only."""
         known = self._parsed.get((experiment, revision))
         if known is None:
-            known = _parse(await self._store.experiments.read_revision(experiment, revision))
+            known = parsed_revision(await self._store.experiments.read_revision(experiment, revision))
             self._parsed[experiment, revision] = known
         return known
 
 
 def make_revision(source: str, spec: Spec, manifest: str | None, *, now_ms: int) -> Revision:
     """What is stored of a description: as written, and with every default, so that later defaults change nothing."""
-    return Revision(source=source, spec=dump_spec(spec), manifest=manifest, created_ms=now_ms)
+    return Revision(source, dump_spec(spec), manifest, created_ms=now_ms, app_version=__version__)
 
 
-def _parse(revision: Revision) -> Parsed:
+def parsed_revision(revision: Revision) -> Parsed:
+    """One revision as it is served."""
     manifest = Manifest.load(revision.manifest) if revision.manifest else None
     try:
         spec = parse_spec(revision.spec, manifest=manifest).spec

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Console
 
 from frontend.access import LOCAL
 from frontend.accounts import make_account
 from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.launching import launch as launch_experiment
+from frontend.launching import slug_of
+from frontend.restoring.restoration import restore
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.writer.bundle import write_bundle
+from frontend.writer.collection import Collection
+from frontend.writer.order import BUNDLE, Order, checked
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
@@ -29,6 +35,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands of the web process to the command line."""
     app.command()(launch)
     app.command()(frontend)
+    app.command(name="export")(export_bundle)
+    app.command(name="import")(import_bundle)
     users = typer.Typer(help="Accounts of experimenters.", no_args_is_help=True)
     users.command(name="add")(add_user)
     app.add_typer(users, name="user")
@@ -67,6 +75,57 @@ def launch(
     for warning in warnings:
         print(warning, file=sys.stderr)
     print(f"{_address(data)}/e/{slug}/")
+
+
+def export_bundle(
+    slug: Annotated[str, typer.Argument(help="The experiment's name in its link.")],
+    out: Annotated[Path | None, typer.Option(help="The ZIP to write; SLUG-bundle.zip without one.")] = None,
+    personal: Annotated[
+        bool, typer.Option(help="With the ids by which platforms know participants; without, it cannot be imported.")
+    ] = True,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Write everything of an experiment into one ZIP: tables, a data dictionary, and what `salmon import` restores.
+
+    Example: salmon export colors --out colors.zip
+    """
+    order = checked(Order(slug, *BUNDLE, personal=personal))
+    path = (out or Path(order.filename)).expanduser().resolve()
+    # Under its name there is never half a bundle.
+    passing = path.with_name(f".{path.name}.part")
+
+    async def put(context: Context) -> None:
+        collection = await Collection.open(context, order)
+        with passing.open("wb") as file:
+            await write_bundle(collection, file.write)
+            file.flush()
+            os.fsync(file.fileno())
+
+    try:
+        with Console(stderr=True).status(f"Writing {path.name} ..."):
+            _with_store(data, put)
+        passing.replace(path)
+    finally:
+        passing.unlink(missing_ok=True)
+    print(path)
+
+
+def import_bundle(
+    bundle: Annotated[
+        Path, typer.Argument(help="A ZIP that `salmon export` has written.", exists=True, dir_okay=False)
+    ],
+    name: Annotated[str, typer.Option(help="The name in the link; without one it keeps its own.")] = "",
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Bring an experiment back from its bundle: same answers, participants and models. It is paused afterwards.
+
+    Example: salmon import colors.zip --name colors-again
+    """
+    slug = slug_of(name) if name else ""
+    with Console(stderr=True).status(f"Checking and importing {bundle.name} ..."):
+        made = _with_store(data, lambda context: restore(context, bundle, name=slug, owner=LOCAL))
+    print(made.sentence, file=sys.stderr)
+    print(f"{_address(data)}/e/{made.slug}/")
 
 
 def frontend(

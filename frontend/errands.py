@@ -16,8 +16,6 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from frontend.accounts import WithExperimenter
-from frontend.catalogue import Experiment
 from frontend.context import WithContext
 from frontend.errors import ToldError, TooManyError
 from frontend.settings import Settings
@@ -120,12 +118,6 @@ def errands_of(request: Request, context: WithContext) -> Errands:
     return state.errands
 
 
-async def _experiment(slug: str, context: WithContext, _: WithExperimenter) -> Experiment:
-    return await context.catalogue.find(slug)
-
-
-#: The experiment of the address, for experimenters.
-WithExperiment = Annotated[Experiment, Depends(_experiment)]
 WithErrands = Annotated[Errands, Depends(errands_of)]
 
 

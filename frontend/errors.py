@@ -75,6 +75,12 @@ class TooManyError(SalmonError):
     code = "too_many"
 
 
+class BundleError(SalmonError):
+    """A bundle cannot be imported; the sentence names the file in it, and nothing of it was kept."""
+
+    code = "bad_bundle"
+
+
 class ToldError(SalmonError):
     """What a process of ours found wrong, in its words and with its status."""
 
@@ -95,6 +101,7 @@ _STATUS: dict[type[SalmonError], int] = {
     BadRequestError: 400,
     TooManyError: 429,
     SpecError: 422,
+    BundleError: 422,
     StoreError: 503,
 }
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,8 +14,7 @@ from frontend.errors import BadRequestError, ConflictError, ForbiddenError, NotF
 from frontend.launching import free_slug, launch, note_change, revise
 from frontend.schemas import Json, NameBody, SharedBody, StateBody
 from frontend.store.experiments import ExperimentState, Revision
-
-_PIECE = 1 << 20
+from frontend.uploads import on_disk
 
 router = APIRouter(prefix="/api/experiments")
 
@@ -41,7 +36,7 @@ async def create_experiment(
     state: Annotated[Literal["draft", "open"], Form()] = "draft",
 ) -> Json:
     """Check a YAML file and a ZIP, keep the targets, and make the experiment."""
-    async with _on_disk(targets) as archive:
+    async with on_disk(targets) as archive:
         made, warnings = await launch(
             context,
             await spec.read(),
@@ -83,7 +78,7 @@ async def change_spec(
     targets: Annotated[UploadFile | None, File()] = None,
 ) -> Json:
     """Make the next revision; `revision` is the one that was changed. Answers already given are kept."""
-    async with _on_disk(targets) as archive:
+    async with on_disk(targets) as archive:
         warnings = await revise(
             context, experiment, await spec.read(), archive=archive, by=experimenter.name, known=revision
         )
@@ -144,19 +139,6 @@ async def delete(
         raise ConflictError("This experiment is open.", hint="Close it first, so that nobody is in the middle of it.")
     await context.store.experiments.delete(state.slug, experiment.id)
     return {"slug": state.slug}
-
-
-@asynccontextmanager
-async def _on_disk(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
-    """An upload as a file, copied piece by piece, for as long as it is needed."""
-    if upload is None or not upload.filename:
-        yield None
-        return
-    with tempfile.NamedTemporaryFile(prefix="salmon-upload-", suffix=".zip") as file:
-        while piece := await upload.read(_PIECE):
-            await asyncio.to_thread(file.write, piece)
-        await asyncio.to_thread(file.flush)
-        yield Path(file.name)
 
 
 def _json(state: ExperimentState) -> Json:

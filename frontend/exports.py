@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
-from frontend.errands import WRITER, Errands, WithErrands, WithExperiment
+from frontend.access import WithExperiment
+from frontend.errands import WRITER, Errands, WithErrands
 from frontend.writer.order import BUNDLE, Excluded, Order, checked
 from salmon.export import MEDIA_TYPES
 

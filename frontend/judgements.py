@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from frontend.access import WithExperiment
 from frontend.accounts import WithExperimenter
 from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
-from frontend.errands import WRITER, WithErrands, WithExperiment
+from frontend.errands import WRITER, WithErrands
 from frontend.errors import NotFoundError
 from frontend.schemas import Body, Json
 from frontend.writer.order import JUDGEMENT, Order

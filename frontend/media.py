@@ -15,7 +15,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -48,14 +48,27 @@ class MediaStore:
             manifest = read_archive(Path(archive_path), trusted=trusted, begin=self._begin)
             self._settle()
         except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise StoreError(
-                    "There is no room left for the files of the ZIP; none of them was stored.",
-                    hint="Make room on the disk and upload the ZIP again.",
-                    where=self._root,
-                ) from error
+            self._refuse_if_full(error)
             raise
         return manifest
+
+    def keep(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Store a medium whose content was checked against its name; one that is there already stays."""
+        if self._filesystem.exists(self._place(name)):
+            return
+        self._filesystem.makedirs(self._root, exist_ok=True)
+        incoming = self._begin()
+        try:
+            for piece in pieces:
+                incoming.write(piece)
+            incoming.finish()
+            incoming.keep(name)
+            self._settle()
+        except OSError as error:
+            self._refuse_if_full(error)
+            raise
+        finally:
+            incoming.discard()
 
     def open(self, name: str) -> BinaryIO:
         """The bytes of a medium; FileNotFoundError if there is none of this name."""
@@ -69,6 +82,14 @@ class MediaStore:
         if not Path(place).is_file():
             raise FileNotFoundError(name)
         return Path(place)
+
+    def _refuse_if_full(self, error: OSError) -> None:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StoreError(
+                "There is no room left for the files of the ZIP; none of them was stored.",
+                hint="Make room on the disk and upload the ZIP again.",
+                where=self._root,
+            ) from error
 
     @property
     def _is_local(self) -> bool:

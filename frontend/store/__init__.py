@@ -12,6 +12,7 @@ from frontend.store.logbook import Logbook
 from frontend.store.models import Models
 from frontend.store.participants import Participants
 from frontend.store.requests import Requests
+from frontend.store.restoration import Restoration
 
 __all__ = ["Store"]
 
@@ -28,6 +29,7 @@ class Store:
         self.models = Models(connection)
         self.requests = Requests(connection)
         self.logbook = Logbook(connection)
+        self.restoration = Restoration(connection)
 
     @staticmethod
     def open(url: str) -> "Store":

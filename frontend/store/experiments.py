@@ -20,12 +20,16 @@ _ID_LETTERS = string.ascii_lowercase + string.digits
 
 @dataclass(frozen=True)
 class Revision:
-    """One version of an experiment's description: the file as written, the same with every default, the targets."""
+    """One version of an experiment's description: the file as written, the same with every default, the targets.
+
+    `app_version` is the version of Salmon that stored it; empty where that was not noted.
+    """
 
     source: str
     spec: str
     manifest: str | None
     created_ms: int
+    app_version: str = ""
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,12 @@ class Models:
 
     async def read(self, experiment: str, sampler: str) -> Published | None:
         """The newest model of a sampler; None before the first."""
-        key = Keys(experiment).model(sampler)
-        values: dict[bytes, bytes] = await self._connection.do_binary(lambda client: client.hgetall(key))
-        if not values:
+        values: dict[bytes, bytes] = {}
+        for key in (Keys(experiment).model(sampler), Keys(experiment).restored(sampler)):
+            values = await self._connection.do_binary(lambda client, key=key: client.hgetall(key))
+            if b"coordinates" in values:
+                break
+        else:
             return None
         named = {name.decode(): value for name, value in values.items()}
         arrays = {name: named.pop(name) for name in tuple(named) if name in ARRAYS}
@@ -83,26 +86,27 @@ class Models:
         )
 
     async def read_history(self, experiment: str, sampler: str, *, after: str = "0") -> AsyncIterator[Line]:
-        """The generations after a place in the history, in order."""
-        key = Keys(experiment).history(sampler)
-        while True:
-            start = f"({after}"
-            page: list[tuple[bytes, dict[bytes, bytes]]] = await self._connection.do_binary(
-                lambda client, start=start: client.xrange(key, min=start, count=PAGE)
-            )
-            for stream_id, entry in page:
-                after = stream_id.decode()
-                yield Line(after, _numbers(entry), b"coordinates" in entry)
-            if len(page) < PAGE:
-                return
+        """The generations after a place in the history, in order: first those that an import brought."""
+        for key in (Keys(experiment).restored_history(sampler), Keys(experiment).history(sampler)):
+            page: list[tuple[bytes, dict[bytes, bytes]]] | None = None
+            while page is None or len(page) == PAGE:
+                start = f"({after}"
+                page = await self._connection.do_binary(
+                    lambda client, key=key, start=start: client.xrange(key, min=start, count=PAGE)
+                )
+                for stream_id, entry in page or ():
+                    after = stream_id.decode()
+                    yield Line(after, _numbers(entry), b"coordinates" in entry)
 
     async def read_coordinates(self, experiment: str, sampler: str, stream_id: str) -> bytes | None:
         """The coordinates that a line of history keeps, as .npy bytes."""
-        key = Keys(experiment).history(sampler)
-        found: list[Any] = await self._connection.do_binary(
-            lambda client: client.xrange(key, min=stream_id, max=stream_id, count=1)
-        )
-        return found[0][1].get(b"coordinates") if found else None
+        for key in (Keys(experiment).history(sampler), Keys(experiment).restored_history(sampler)):
+            found: list[Any] = await self._connection.do_binary(
+                lambda client, key=key: client.xrange(key, min=stream_id, max=stream_id, count=1)
+            )
+            if found:
+                return found[0][1].get(b"coordinates")
+        return None
 
 
 def _numbers(entry: Mapping[bytes, bytes]) -> dict[str, float]:

@@ -35,7 +35,7 @@ _DOCUMENTS = (("README", "md"), ("config", "yaml"), ("provenance", "json"), ("an
 class _Outlet(io.RawIOBase):
     """Where the bytes of the ZIP go; it cannot go back."""
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
+    def __init__(self, send: Callable[[bytes], object]) -> None:
         super().__init__()
         self._send = send
 
@@ -78,7 +78,7 @@ class _Bundle:
         self._archive.writestr(info, text + "\n")
 
 
-async def write_bundle(collection: Collection, send: Callable[[bytes], None]) -> None:
+async def write_bundle(collection: Collection, send: Callable[[bytes], object]) -> None:
     """The whole ZIP, piece by piece."""
     experiment, context = collection.experiment, collection.context
     answers = await context.store.answers.count(experiment.id)
@@ -116,7 +116,7 @@ async def table_pieces(collection: Collection, name: str, extension: str) -> Asy
     yield file.end()
 
 
-def _outlet(send: Callable[[bytes], None]) -> IO[bytes]:
+def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
     return io.BufferedWriter(_Outlet(send), _PIECE_BYTES)
 
 

@@ -1,0 +1,155 @@
+"""Writes what an import brings, under an experiment that nobody can find before the last verb.
+
+Every verb may be repeated: after a crash the same import goes on where it was, and finds what is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from frontend.errors import ConflictError
+from frontend.store.connection import Connection
+from salmon.errors import StoreError
+from salmon.wire import EXPERIMENTS, Keys
+
+#: Answers appended in one call: the server is busy with it for a few milliseconds.
+PAGE = 500
+#: Queries noted as seen in one command.
+_QUERIES = 5000
+
+#: Answers at their own places in the log; those whose place is behind its end are there already. Returns its length.
+#: KEYS answers · ARGV for each answer: id, number of names and values, then these
+RESTORE_ANSWERS = """
+local at = 1
+while at <= #ARGV do
+  local count = tonumber(ARGV[at + 1])
+  local done = redis.pcall('XADD', KEYS[1], ARGV[at], unpack(ARGV, at + 2, at + 1 + count))
+  if type(done) == 'table' and done['err'] and not string.find(done['err'], 'equal or smaller') then return done end
+  at = at + 2 + count
+end
+return redis.call('XLEN', KEYS[1])
+"""
+
+
+class Restoration:
+    """Verbs of an import."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def may_hold(self, experiment: str, last: str, count: int) -> bool:
+        """Whether this id is free for a log that ends at `last` with `count` answers: unused, or begun by the same import."""
+        keys = Keys(experiment)
+        exists, length, newest = await self._connection.together(
+            lambda pipeline: (
+                pipeline.exists(keys.state),
+                pipeline.xlen(keys.answers),
+                pipeline.xrevrange(keys.answers, count=1),
+            )
+        )
+        if exists:
+            return False
+        return not length or (length <= count and _place(newest[0][0]) <= _place(last))
+
+    async def append_answers(self, experiment: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
+        """Append answers at their own places, and note their tokens; how many the log has then."""
+        keys = Keys(experiment)
+        arguments: list[str | int] = []
+        tokens: dict[str, dict[str, str]] = {}
+        for stream_id, fields in entries:
+            arguments += [stream_id, 2 * len(fields), *(part for pair in fields.items() for part in pair)]
+            tokens.setdefault(fields["participant"], {})[fields["token"]] = stream_id
+        length = await self._connection.run(RESTORE_ANSWERS, (keys.answers,), arguments)
+        await self._connection.together(
+            lambda pipeline: [
+                pipeline.hset(keys.answered(participant), mapping=cast("Any", found))
+                for participant, found in tokens.items()
+            ]
+        )
+        return int(length)
+
+    async def write_people(
+        self, experiment: str, people: Iterable[tuple[str, Mapping[str, str], Sequence[str]]]
+    ) -> None:
+        """(participant, fields, queries seen) of some participants."""
+        keys = Keys(experiment)
+        await self._connection.together(
+            lambda pipeline: [
+                command
+                for participant, fields, asked in people
+                for command in (
+                    pipeline.hset(keys.participant(participant), mapping=cast("Any", dict(fields))),
+                    *(
+                        pipeline.sadd(keys.asked(participant), *asked[start : start + _QUERIES])
+                        for start in range(0, len(asked), _QUERIES)
+                    ),
+                )
+            ]
+        )
+
+    async def write_hash(self, experiment: str, name: str, fields: Mapping[str, str | int]) -> None:
+        """Fields of `arrivals`, `counts` or `spec`; a revision that is there stays as it is."""
+        keys = Keys(experiment)
+        key = {"arrivals": keys.arrivals, "counts": keys.counts, "spec": keys.spec}[name]
+        await self._connection.together(
+            lambda pipeline: [pipeline.hsetnx(key, field, cast("Any", value)) for field, value in fields.items()]
+        )
+
+    async def append(self, experiment: str, name: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+        """Entries of `events` or `changes`, at their own places; those behind the end are there already."""
+        keys = Keys(experiment)
+        key = {"events": keys.events, "changes": keys.changes}[name]
+        newest = await self._connection.do(lambda client: client.xrevrange(key, count=1))
+        last = _place(newest[0][0]) if newest else (0, 0)
+        fresh = [(stream_id, fields) for stream_id, fields in entries if _place(stream_id) > last]
+        await self._connection.together(
+            lambda pipeline: [
+                pipeline.xadd(key, cast("Any", dict(fields)), id=stream_id) for stream_id, fields in fresh
+            ]
+        )
+
+    async def write_model(self, experiment: str, sampler: str, fields: Mapping[str, str | bytes]) -> None:
+        """A sampler's model, where the learning process finds it until it publishes its own."""
+        key = Keys(experiment).restored(sampler)
+        await self._connection.do_binary(lambda client: client.hset(key, mapping=cast("Any", dict(fields))))
+
+    async def append_generation(
+        self, experiment: str, sampler: str, stream_id: str, fields: Mapping[str, str | bytes]
+    ) -> None:
+        """A line of a sampler's history."""
+        key = Keys(experiment).restored_history(sampler)
+        newest = await self._connection.do_binary(lambda client: client.xrevrange(key, count=1))
+        if not newest or _place(stream_id) > _place(newest[0][0].decode()):
+            await self._connection.do_binary(lambda client: client.xadd(key, cast("Any", dict(fields)), id=stream_id))
+
+    async def reveal(self, experiment: str, slug: str, state: Mapping[str, str | int]) -> None:
+        """Give the experiment its name and its state: from now on it is there.
+
+        The name is taken first and alone, so two never share it. A crash in between leaves a name that leads nowhere,
+        and the next that wants it takes it over.
+        """
+        taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
+        if taken:
+            holder = str(await self._connection.do(lambda client: client.hget(EXPERIMENTS, slug)))
+            if await self._connection.do(lambda client: client.exists(Keys(holder).state)):
+                raise ConflictError(
+                    f"There is an experiment called {slug!r} already.", hint="Import it under another name."
+                )
+            await self._connection.do(lambda client: client.hset(EXPERIMENTS, slug, experiment))
+        await self._connection.do(
+            lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", {**state, "slug": slug}))
+        )
+
+    async def check(self, experiment: str, count: int) -> None:
+        """StoreError unless the log has exactly so many answers."""
+        length = int(await self._connection.do(lambda client: client.xlen(Keys(experiment).answers)))
+        if length != count:
+            raise StoreError(
+                f"The log has {length} answers and the bundle {count}.", hint="Nothing is visible yet; import it again."
+            )
+
+
+def _place(stream_id: str) -> tuple[int, int]:
+    milliseconds, _, number = stream_id.partition("-")
+    return int(milliseconds), int(number or 0)
