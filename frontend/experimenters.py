@@ -9,7 +9,9 @@ from fastapi import APIRouter, File, Form, Request, UploadFile
 
 from frontend.access import WithExperiment, may_see
 from frontend.accounts import WithExperimenter
+from frontend.bundles import keep_bundle
 from frontend.context import WithContext
+from frontend.errands import WithErrands
 from frontend.errors import BadRequestError, ConflictError, ForbiddenError, NotFoundError
 from frontend.launching import free_slug, launch, note_change, revise
 from frontend.schemas import Json, NameBody, SharedBody, StateBody
@@ -125,9 +127,16 @@ async def copy(
 
 @router.delete("/{slug}")
 async def delete(
-    experiment: WithExperiment, body: NameBody, context: WithContext, experimenter: WithExperimenter
+    experiment: WithExperiment,
+    body: NameBody,
+    context: WithContext,
+    experimenter: WithExperimenter,
+    errands: WithErrands,
 ) -> Json:
-    """Take an experiment away for good; its name has to be typed once more, and it must not be open."""
+    """Take an experiment away for good; its name has to be typed once more, and it must not be open.
+
+    A bundle is written first: without it nothing is deleted.
+    """
     state = experiment.state
     if experimenter.role != "owner" and state.owner != experimenter.name:
         raise ForbiddenError("Only its owner may delete an experiment.", hint=f"It belongs to {state.owner}.")
@@ -137,8 +146,9 @@ async def delete(
         )
     if state.state == "open":
         raise ConflictError("This experiment is open.", hint="Close it first, so that nobody is in the middle of it.")
+    bundle = await keep_bundle(context, errands, state.slug)
     await context.store.experiments.delete(state.slug, experiment.id)
-    return {"slug": state.slug}
+    return {"slug": state.slug, "bundle": bundle}
 
 
 def _json(state: ExperimentState) -> Json:

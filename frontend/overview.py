@@ -74,6 +74,7 @@ def overview(seen: Seen) -> Json:
             "total": total,
             "a_minute": round(rate, 2),
             "goal": goal.answers,
+            "goal_is": goal.label,
             "goal_from": goal.sentence,
             "to_go": max(0, goal.answers - total),
             "finish_ms": _finish_ms(goal.answers - total, rate, seen.now_ms),
@@ -106,6 +107,7 @@ class Goal:
     """How many answers are wanted, and where that number comes from."""
 
     answers: int
+    label: str
     sentence: str
 
 
@@ -113,16 +115,21 @@ def goal_of(seen: Seen) -> Goal:
     """The experimenter's own goal, or a rule of thumb where the file names none."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
-        return Goal(stopping.answers, "stopping.answers in your file.")
+        return Goal(stopping.answers, "your goal", "stopping.answers in your file.")
     if stopping.participants is not None and seen.spec.html.max_queries > 0:
         wanted = stopping.participants * seen.spec.html.max_queries
-        return Goal(wanted, f"{stopping.participants:,} participants with {seen.spec.html.max_queries} queries each.")
+        return Goal(
+            wanted,
+            "your goal",
+            f"{stopping.participants:,} participants with {seen.spec.html.max_queries} queries each.",
+        )
     d = seen.spec.sampling.common.get("d", 2)
     unit = seen.n * int(d if isinstance(d, int) else 2) * log2(max(2, seen.n))
     active = any(view.active for view in seen.samplers)
     wanted = ceil(ENOUGH_RANDOM * unit * (SHARE_ACTIVE if active else 1.0))
     return Goal(
         wanted,
+        "a rule of thumb",
         f"A rule of thumb for {seen.n:,} targets in {d} dimensions; the curve of accuracy tells you better."
         " Set stopping.answers in your file to have your own.",
     )

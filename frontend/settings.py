@@ -28,4 +28,12 @@ class Settings(BaseSettings):
     @property
     def media_location(self) -> str:
         """Where target files are kept."""
-        return f"{self.data.rstrip('/')}/media" if "://" in self.data else str(Path(self.data) / "media")
+        return self._folder("media")
+
+    @property
+    def bundles_location(self) -> str:
+        """Where the bundles are kept that are written before something is taken away."""
+        return self._folder("bundles")
+
+    def _folder(self, name: str) -> str:
+        return f"{self.data.rstrip('/')}/{name}" if "://" in self.data else str(Path(self.data) / name)

@@ -12,8 +12,9 @@ from salmon.wire import Keys
 #: Lines of history read in one piece: some hold coordinates.
 PAGE = 250
 
-#: What of a model and of a line of history is an array; the rest are numbers.
+#: What of a model and of a line of history is an array, and what a place in the stream; the rest are numbers.
 ARRAYS = frozenset({"coordinates", "reported", "spread"})
+_PLACES = frozenset({"cursor"})
 
 
 @dataclass(frozen=True)
@@ -114,5 +115,5 @@ def _numbers(entry: Mapping[bytes, bytes]) -> dict[str, float]:
     return {
         name.decode(): float(value)
         for name, value in entry.items()
-        if name.decode() not in ARRAYS and value not in {b"", b"nan"}
+        if name.decode() not in ARRAYS | _PLACES and value not in {b"", b"nan"}
     }

@@ -21,7 +21,7 @@ export const accuracy = {
     const ceiling = points.map((point) => [x(point), point.ceiling]).filter(([, value]) => value !== null);
     return {
       xAxis: { type: "value", name: "answers", nameGap: 30, min: "dataMin", max: "dataMax", axisLabel: { formatter: number } },
-      yAxis: { type: "value", min: 0.4, max: 1, axisLabel: { formatter: (value) => percent(value) } },
+      yAxis: { type: "value", min: Math.min(0.4, ...points.map((point) => Math.floor(10 * point.accuracy) / 10)), max: 1, axisLabel: { formatter: (value) => percent(value) } },
       tooltip: {
         trigger: "axis",
         confine: true,
@@ -65,16 +65,16 @@ export const pace = {
     const step = `in ${duration(series.minutes * 60_000)}`;
     return {
       legend: { top: 0, textStyle: { color: colour.ink }, data: ["answers", "began", "finished"] },
-      xAxis: { type: "time", axisLabel: { formatter: { hour: "{HH}:{mm}", minute: "{HH}:{mm}", day: "{d} {MMM}" } } },
+      xAxis: { type: "time", min: series.rows[0][0] - series.minutes * 60_000, max: series.rows.at(-1)[0] + series.minutes * 60_000, axisLabel: { formatter: { hour: "{HH}:{mm}", minute: "{HH}:{mm}", day: "{d} {MMM}" } } },
       yAxis: [
         { type: "value", name: `answers ${step}`, nameGap: 40, minInterval: 1 },
         { type: "value", name: "participants", nameGap: 30, minInterval: 1, splitLine: { show: false } },
       ],
       grid: { left: 60, right: 52, top: 36, bottom: 32 },
       series: [
-        { name: "answers", type: "bar", large: true, color: colour.first, data: series.rows.map(([at, count]) => [at, count]) },
-        { name: "began", type: "line", yAxisIndex: 1, step: "middle", showSymbol: false, color: colour.second, data: series.rows.map(([at, , began]) => [at, began]) },
-        { name: "finished", type: "line", yAxisIndex: 1, step: "middle", showSymbol: false, color: colour.third, lineStyle: { type: "dashed" }, data: series.rows.map(([at, , , ended]) => [at, ended]) },
+        { name: "answers", type: "bar", barMaxWidth: 28, color: colour.first, data: series.rows.map(([at, count]) => [at, count]) },
+        { name: "began", type: "line", yAxisIndex: 1, showSymbol: series.rows.length < 4, color: colour.second, data: series.rows.map(([at, , began]) => [at, began]) },
+        { name: "finished", type: "line", yAxisIndex: 1, showSymbol: series.rows.length < 4, color: colour.third, lineStyle: { type: "dashed" }, data: series.rows.map(([at, , , ended]) => [at, ended]) },
       ],
     };
   },

@@ -35,10 +35,10 @@ const table = new Table(
 );
 $("#samplers").append(table.element);
 
-const tile = (label, value, detail, { bar = null, warn = false } = {}) =>
+const tile = (label, value, detail, { bar = null, warn = false, title = null } = {}) =>
   h(
     "div",
-    { class: warn ? "tile warn" : "tile" },
+    { class: warn ? "tile warn" : "tile", title },
     h("p", { class: "label" }, label),
     h("p", { class: "value" }, value),
     bar === null ? null : h("progress", { max: 1, value: Math.min(1, bar), "aria-label": label }),
@@ -52,7 +52,7 @@ function show(overview) {
   $("#state").textContent = overview.state;
   $("#state").dataset.state = overview.state;
   $("#tiles").replaceChildren(
-    tile("Answers", number(answers.total), `of ${number(answers.goal)}. ${answers.goal_from}`, { bar: answers.total / answers.goal }),
+    tile("Answers", number(answers.total), `of ${number(answers.goal)}, ${answers.goal_is}`, { bar: answers.total / answers.goal, title: answers.goal_from }),
     tile("Participants", number(participants.completed), `finished, of ${number(participants.began)} who began and ${number(participants.arrived)} who came`),
     best
       ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${best.ceiling ? `; at most ${percent(best.ceiling)} is possible` : ""}`)
