@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from frontend.access import WithExperiment, may_see
+from frontend.access import LOCAL, WithExperiment, may_see
 from frontend.accounts import Experimenter, WithExperimenter
 from frontend.catalogue import Experiment
 from frontend.console_pages import (
@@ -143,6 +143,8 @@ async def _settings(context: Context, experimenter: Experimenter, experiment: Ex
     stored = await store.experiments.read_revision(experiment.id, state.revision)
     return {
         "state": state.state,
+        "owner": state.owner,
+        "everybodys": state.owner == LOCAL,
         "revision": state.revision,
         "spec": stored.source,
         "zip": stored.manifest is not None,

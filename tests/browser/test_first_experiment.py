@@ -90,30 +90,3 @@ def test_a_reload_in_the_middle_goes_on_where_it_was(program: Program, page: Pag
     page.reload()
     expect(page.locator("#num-queries")).to_have_text("2 / 40")
     assert page.locator("#puid").text_content() == code
-
-
-def test_the_first_link_makes_the_owner_and_the_owner_uploads_an_experiment(
-    page: Page, tmp_path: Path, examples: Path
-) -> None:
-    program = Program(tmp_path / "data").start()
-    try:
-        page.goto(f"{program.address}/console/welcome?invitation={program.invitation}")
-        page.get_by_label("Name").fill("olga")
-        page.get_by_label("Password").fill("a long password")
-        page.get_by_role("button", name="Make the account").click()
-        expect(page.get_by_role("heading", name="Experiments", exact=True)).to_be_visible()
-
-        bad = tmp_path / "bad.yaml"
-        bad.write_text("targets: [a, b, c]\nsampler: {Random: {}}\n")
-        page.get_by_label("Experiment (YAML)").set_input_files(bad)
-        page.get_by_role("button", name="Check and open").click()
-        expect(page.get_by_role("alert")).to_contain_text("samplers")
-        expect(page.get_by_role("alert")).to_contain_text("bad.yaml:2:1")
-
-        page.get_by_label("Experiment (YAML)").set_input_files(examples / "colors" / "experiment.yaml")
-        page.get_by_role("button", name="Check and open").click()
-        expect(page.get_by_role("row").nth(1)).to_contain_text("open")
-        page.get_by_role("row").nth(1).get_by_role("link").first.click()
-        expect(page.get_by_role("button", name="Begin")).to_be_visible()
-    finally:
-        assert program.stop() == 0

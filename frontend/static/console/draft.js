@@ -31,6 +31,7 @@ export class Draft {
     $("#files").addEventListener("change", (event) => this.take(event.target.files));
     this.#takeDrops();
     this.check();
+    this.take($("#files").files); // somebody may have been quicker than this script
   }
 
   get spec() {

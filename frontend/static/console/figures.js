@@ -7,6 +7,9 @@ const named = (history) => {
   return history.points.map((point) => Object.fromEntries(Object.entries(places).map(([name, place]) => [name, point[place]])));
 };
 
+// A share of fewer predictions says nothing.
+const LEAST_PREDICTIONS = 10;
+
 /** Held-out accuracy with its interval, and the ceiling that no embedding can pass. */
 export const accuracy = {
   name: "accuracy",
@@ -15,7 +18,7 @@ export const accuracy = {
     "The share of random answers that the embedding predicted before it learned from them, with its 95 % interval. When the curve has been flat for a while, more answers change little; people's own disagreement keeps it below the dashed line.",
   waitsFor: "The curve begins when some random queries have been answered and an embedding is there to predict them.",
   option(history, colour) {
-    const points = named(history).filter((point) => point.accuracy !== null);
+    const points = named(history).filter((point) => point.held_total >= LEAST_PREDICTIONS);
     if (points.length < 2) return null;
     const x = (point) => point.absorbed;
     const ceiling = points.map((point) => [x(point), point.ceiling]).filter(([, value]) => value !== null);

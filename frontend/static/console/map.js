@@ -11,6 +11,8 @@ showCopies();
 const { slug, samplers, targets } = data();
 const base = `/api/experiments/${slug}`;
 const drawing = new MapDrawing($("#map"), targets);
+drawing.size = targets.length > 200 ? 24 : targets.length > 60 ? 36 : 56;
+$("#size").value = drawing.size;
 let sampler = samplers[0] ?? "";
 let maps = [];
 let shown = null;

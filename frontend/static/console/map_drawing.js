@@ -146,7 +146,9 @@ export class MapDrawing {
   #point(index) {
     if (this.#pointed === index || this.#pointers.size > 0) return;
     this.#pointed = index;
-    if (index !== null) this.#layers.targets.append(this.#marks[index].group); // the last one lies on top
+    // The last one lies on top; an element that has the focus would lose it by being moved.
+    const group = index === null ? null : this.#marks[index].group;
+    if (group !== null && group !== document.activeElement) this.#layers.targets.append(group);
     this.onpoint(index);
     this.draw();
   }

@@ -38,7 +38,7 @@ $("#samplers").append(table.element);
 const tile = (label, value, detail, { bar = null, warn = false, title = null } = {}) =>
   h(
     "div",
-    { class: warn ? "tile warn" : "tile", title },
+    { class: warn ? "tile warn" : "tile", title, "data-tile": label.toLowerCase() },
     h("p", { class: "label" }, label),
     h("p", { class: "value" }, value),
     bar === null ? null : h("progress", { max: 1, value: Math.min(1, bar), "aria-label": label }),

@@ -75,18 +75,23 @@ submitting($("#revise"), async () => {
   }
 });
 
-const shared = new Set(page.shared);
-$("#accounts").append(
-  ...(page.accounts.length
-    ? page.accounts.map((name) =>
-        h("label", { class: "inline check" }, h("input", { type: "checkbox", name: "names", value: name, checked: shared.has(name) }), name),
-      )
-    : [h("p", { class: "quiet" }, "Nobody else has an account here yet. The owner of the server can invite them.")]),
-);
-submitting($("#share"), async (form) => {
-  await put(`${base}/shared`, { names: form.getAll("names") });
-  return "It is saved.";
-});
+if (page.everybodys) {
+  $("#share").replaceChildren(h("p", {}, "It was launched on the server itself: everybody with an account here shares it."));
+} else {
+  showSharing();
+}
+
+function showSharing() {
+  const shared = new Set(page.shared);
+  const box = (name) =>
+    h("label", { class: "inline check" }, h("input", { type: "checkbox", name: "names", value: name, checked: shared.has(name) }), name);
+  const nobody = h("p", { class: "quiet" }, "Nobody else has an account here yet. The owner of the server can invite them.");
+  $("#accounts").append(...(page.accounts.length ? page.accounts.map(box) : [nobody]));
+  submitting($("#share"), async (form) => {
+    await put(`${base}/shared`, { names: form.getAll("names") });
+    return "It is saved.";
+  });
+}
 
 submitting($("#copy"), async (form) => {
   const made = await post(`${base}/copy`, { name: form.get("name") });
@@ -100,7 +105,7 @@ const changes = new Table(
     { name: "what", label: "What", value: (row) => row.what },
     { name: "detail", label: "Detail", value: (row) => row.detail },
   ],
-  { name: `${page.slug}-changes`, label: "What was done" },
+  { name: `${page.slug}-changes`, label: "Changes" },
 );
 $("#changes").append(changes.element);
 changes.show(page.changes);

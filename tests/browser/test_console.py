@@ -1,0 +1,312 @@
+"""An experimenter's afternoon: from the first link to the same answers on another machine."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from tests.browser.participant import LOCK_OUT_MS, READY, assert_accessible
+from tests.program import Program, poll
+
+pytestmark = pytest.mark.browser
+
+WRONG = """\
+title: Shapes
+html:
+  instructions: Which of the two lower shapes is more like the upper one?
+  max_querys: 20
+samplers:
+  Adaptiv: {d: 2}
+page:
+  min_rt_ms: soon
+  blank_ms: 20
+"""
+PASSWORD = "a long password"
+PEOPLE = 4
+
+
+@pytest.fixture(scope="module")
+def two_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Program]]:
+    """Two machines: one where the experiment runs, one to which it is brought."""
+    programs = [Program(tmp_path_factory.mktemp(name)).start() for name in ("first", "second")]
+    yield programs[0], programs[1]
+    for program in programs:
+        assert program.stop() == 0, "\n".join(program.log)
+
+
+def log_in_for_the_first_time(page: Page, program: Program) -> None:
+    page.goto(f"{program.address}/console/welcome?invitation={program.invitation}")
+    page.get_by_label("Name").fill("olga")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Make the account").click()
+    expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+
+
+def write(page: Page, text: str) -> None:
+    page.get_by_label("The experiment's file (YAML)").fill(text)
+
+
+def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count: int = 20) -> None:
+    """Somebody who sees similarity as a line, or who always presses the same key."""
+    generator = np.random.default_rng(len(name))
+    with httpx.Client(base_url=f"{address}/e/{slug}/") as client:
+        session = client.post("arrive", json={"parameters": {"puid": name}}).raise_for_status().json()["session"]
+        client.headers["X-Salmon-Session"] = session
+        for _ in range(count):
+            query = client.get("query").raise_for_status().json()
+            left_is_nearer = abs(query["left"] - query["head"]) <= abs(query["right"] - query["head"])
+            winner = query["left"] if careless or left_is_nearer else query["right"]
+            rt_ms = 120.0 if careless else float(generator.lognormal(6.9, 0.4))
+            answer = {"token": query["token"], "winner": winner, "rt_ms": rt_ms, "query_wait_ms": 8.0, "input": "key"}
+            client.post("answers", json=answer).raise_for_status()
+        client.post("finish", json={"given": count}).raise_for_status()
+
+
+def crowd(address: str, slug: str) -> None:
+    """Several careful people and a careless one, all at once."""
+    names = [f"careful{number}" for number in range(PEOPLE)] + ["careless"]
+    threads = [
+        threading.Thread(target=answer_by_http, args=(address, slug, name), kwargs={"careless": name == "careless"})
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine(
+    two_programs: tuple[Program, Program], page: Page, examples: Path, tmp_path: Path
+) -> None:
+    first, second = two_programs
+    log_in_for_the_first_time(page, first)
+
+    # A file with three mistakes, each shown at its line in the editor.
+    page.get_by_role("link", name="Make the first one").click()
+    wrong = tmp_path / "shapes.yaml"
+    wrong.write_text(WRONG)
+    page.locator("#files").set_input_files([wrong, examples / "shapes" / "targets.zip"])
+    problems = page.locator("#problems li")
+    expect(problems).to_have_count(3)
+    expect(problems.get_by_role("button")).to_have_text(["Line 4", "Line 6", "Line 8"])
+    expect(problems.nth(0)).to_contain_text("max_queries")
+    expect(page.locator(".gutter :is(.error, .warning)")).to_have_text([re.compile("4"), re.compile("6"), re.compile("8")])
+    assert_accessible(page)
+    problems.nth(1).get_by_role("button").click()
+    caret = page.evaluate("document.activeElement.value.slice(0, document.activeElement.selectionStart)")
+    assert caret.count("\n") == 5
+    write(page, WRONG.replace("max_querys", "max_queries"))
+    expect(problems).to_have_count(2)
+    write(page, WRONG.replace("max_querys", "max_queries").replace("Adaptiv:", "Adaptive:").replace("soon", "100"))
+    expect(problems).to_have_count(0)
+    expect(page.locator("#summary")).to_contain_text("20 queries")
+    page.get_by_label("Name in the link").fill("shapes")
+    page.get_by_role("button", name="Save as draft").click()
+
+    # Tried out as a participant, to the end; nothing is recorded.
+    expect(page.get_by_role("heading", name="Run")).to_be_visible()
+    assert httpx.get(f"{first.address}/e/shapes/", headers={"Accept": "text/html"}).status_code == 409
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Try it out").click()
+    walk_through(popup.value)
+    popup.value.close()
+    login = ("olga", PASSWORD)
+    seen = httpx.get(f"{first.address}/api/experiments/shapes/overview", auth=login).json()
+    assert seen["answers"]["total"] == seen["participants"]["arrived"] == seen["participants"]["completed"] == 0
+
+    # Opened, and watched while people answer.
+    page.get_by_role("button", name="Open", exact=True).click()
+    expect(page.locator("#state")).to_have_text("open")
+    page.get_by_role("link", name="Overview").click()
+    expect(page.locator("#sentences")).to_contain_text("waits for its first participant")
+    page.evaluate("window.neverReloaded = true")
+    crowd(first.address, "shapes")
+    expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
+    expect(page.locator("[data-tile=participants] .value")).to_have_text(str(PEOPLE + 1))
+    expect(page.locator("[data-figure=answers-over-time] svg")).to_be_visible()
+    expect(page.locator("[data-figure=learning] svg")).to_be_visible()
+    assert page.evaluate("window.neverReloaded")
+
+    # The careless one is flagged; somebody else is excluded by hand.
+    page.get_by_role("link", name="Participants").click()
+    careless = page.get_by_role("row").filter(has_text="careless")
+    expect(careless).to_contain_text("✕ excluded")
+    expect(careless).to_contain_text("below 500 ms")
+    page.once("dialog", lambda dialog: accept(dialog, "told us that the screen was broken"))
+    page.get_by_label("Keep careful1?").select_option("exclude")
+    row = page.get_by_role("row").filter(has_text="careful1")
+    expect(row).to_contain_text("✕ excluded")
+    expect(row).to_contain_text("told us that the screen was broken")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("#comparison")).to_contain_text("all but the 2 excluded", timeout=60_000)
+
+    # Taken home, and brought to another machine.
+    page.get_by_role("link", name="Take home").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Take the bundle home").click()
+    bundle = tmp_path / "shapes.zip"
+    download.value.save_as(bundle)
+    log_in_for_the_first_time(page, second)
+    page.get_by_text("Bring an experiment from another server").click()
+    page.get_by_label("Bundle (ZIP)").set_input_files(bundle)
+    page.get_by_role("button", name="Bring it here").click()
+    page.locator("#import").get_by_role("link", name="shapes").click()
+    expect(page.locator("#state")).to_have_text("paused")
+    expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
+    files = [
+        httpx.get(f"{program.address}/api/experiments/shapes/exports/responses.csv", auth=login).raise_for_status()
+        for program in two_programs
+    ]
+    assert files[0].content == files[1].content
+    assert files[0].text.count("\r\n") == 1 + 20 * (PEOPLE + 1)
+
+
+def accept(dialog: Dialog, text: str) -> None:
+    dialog.accept(text)
+
+
+def walk_through(page: Page) -> None:
+    """All trials of the experiment by keyboard."""
+    page.get_by_role("button", name="Begin").click()
+    for number in range(20):
+        expect(page.locator("#num-queries")).to_have_text(f"{number} / 20")
+        expect(page.locator(READY)).to_be_visible()
+        page.wait_for_timeout(LOCK_OUT_MS)
+        page.keyboard.press("ArrowLeft")
+    expect(page.locator("#debrief")).to_be_visible()
+
+
+PAGES = {
+    "experiments": "/console/",
+    "new": "/console/new",
+    "account": "/console/account",
+    "overview": "/console/experiments/shapes/",
+    "map": "/console/experiments/shapes/map",
+    "targets": "/console/experiments/shapes/targets",
+    "participants": "/console/experiments/shapes/participants",
+    "exports": "/console/experiments/shapes/exports",
+    "settings": "/console/experiments/shapes/settings",
+}
+SCREENS = {"desktop": (1280, 800), "phone": (360, 640)}
+#: What a page shows when its script has done its work.
+SHOWN = {
+    "experiments": "table button",
+    "new": "#summary dl",
+    "account": "#accounts table",
+    "overview": "[data-figure=answers-over-time] svg",
+    "map": "#map image",
+    "targets": "#grid li",
+    "participants": "#table tbody tr",
+    "exports": "#files a",
+    "settings": "#summary dl",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_is_accessible_and_fits_light_and_dark_on_a_phone_and_on_a_desk(
+    two_programs: tuple[Program, Program], page: Page, pictures: Path, name: str
+) -> None:
+    program, _ = two_programs
+    page.goto(f"{program.address}/console/login")
+    page.get_by_label("Name").fill("olga")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    for screen, (width, height) in SCREENS.items():
+        page.set_viewport_size({"width": width, "height": height})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.goto(f"{program.address}{PAGES[name]}")
+            expect(page.locator(SHOWN[name]).first).to_be_visible()
+            assert_accessible(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.screenshot(path=pictures / f"console-{name}-{screen}-{scheme}.png", full_page=True)
+
+
+def test_the_map_is_moved_searched_and_taken_home_by_keyboard(
+    two_programs: tuple[Program, Program], page: Page
+) -> None:
+    program, _ = two_programs
+    page.goto(f"{program.address}/console/login")
+    page.get_by_label("Name").fill("olga")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.goto(f"{program.address}/console/experiments/shapes/map")
+    mark = page.get_by_role("img", name="4.svg", exact=True)
+    expect(mark).to_be_visible()
+    before = mark.get_attribute("transform")
+    page.locator(".map-drawing").focus()
+    page.keyboard.press("ArrowRight")
+    assert mark.get_attribute("transform") != before
+    page.keyboard.press("0")
+    assert mark.get_attribute("transform") == before
+    mark.focus()
+    expect(page.locator("#about")).to_contain_text("4.svg")
+    expect(page.locator("#about li")).to_have_count(5)
+    expect(page.locator(".mark.faded")).to_have_count(6)
+    mark.blur()
+    page.get_by_label("Find").fill("10.svg")
+    expect(page.locator(".mark.faded")).to_have_count(11)
+    page.get_by_label("Find").fill("")
+    page.get_by_label("Uncertainty").check()
+    expect(page.locator(".ellipses ellipse")).to_have_count(12)
+    page.get_by_label("Names").check()
+    expect(page.locator(".labels text").first).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="SVG").click()
+    drawing = download.value.path().read_text()
+    assert drawing.count("data:image/svg+xml;base64") == 12
+    assert "/media/" not in drawing
+    with page.expect_download() as download:
+        page.get_by_role("button", name="PNG").click()
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert download.value.path().read_bytes().startswith(b"target,name,dim_0,dim_1\r\n0,1.svg,")
+
+
+def test_somebody_invited_sees_their_own_experiments_and_those_that_are_shared(
+    two_programs: tuple[Program, Program], page: Page
+) -> None:
+    program, _ = two_programs
+    with httpx.Client(base_url=program.address, auth=("olga", PASSWORD)) as owner:
+        link = owner.post("/api/invitations", json={"name": "ines"}).raise_for_status().json()["link"]
+        page.goto(link.replace("localhost", "127.0.0.1"))
+        expect(page.get_by_label("Name")).to_have_value("ines")
+        page.get_by_label("Password").fill("yet another password")
+        page.get_by_role("button", name="Make the account").click()
+        expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+        assert page.goto(f"{program.address}/console/experiments/shapes/").status == 404
+        owner.put("/api/experiments/shapes/shared", json={"names": ["ines"]}).raise_for_status()
+        page.goto(f"{program.address}/console/")
+        page.get_by_role("link", name="Shapes", exact=True).click()
+        expect(page.locator("#state")).to_have_text("open")
+        used = page.goto(link.replace("localhost", "127.0.0.1"))
+        assert used.url.endswith("/console/login")
+
+
+def test_an_experiment_is_deleted_only_by_its_name_and_its_bundle_stays(
+    two_programs: tuple[Program, Program], page: Page
+) -> None:
+    _, program = two_programs
+    page.goto(f"{program.address}/console/login")
+    page.get_by_label("Name").fill("olga")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    page.goto(f"{program.address}/console/experiments/shapes/settings")
+    page.get_by_label("Type shapes to delete it").fill("shape")
+    page.get_by_role("button", name="Delete this experiment").click()
+    expect(page.locator("#delete .outcome")).to_contain_text("type its name: shapes")
+    page.get_by_label("Type shapes to delete it").fill("shapes")
+    page.get_by_role("button", name="Delete this experiment").click()
+    expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+    (kept,) = (program.data / "bundles").glob("shapes-*.zip")
+    done = program.run("import", str(kept))
+    assert done.returncode == 0, done.stderr
+    poll(lambda: httpx.get(f"{program.address}/api/experiments", auth=("olga", PASSWORD)).json(), "it to be back")
