@@ -249,7 +249,7 @@ def _series(counts: Counts) -> Json:
     minutes = counts.get("minute")
     if not minutes:
         return {"minutes": 1, "rows": []}
-    first, last = min(minutes), max(*minutes, *counts.get("completed"))
+    first, last = min(minutes), max((*minutes, *counts.get("completed")))
     fitting = (width for width in _BIN_MINUTES if (last - first) / width < MOST_BINS)
     width = next(fitting, ceil((last - first) / MOST_BINS))
     rows: dict[int, list[int]] = {}

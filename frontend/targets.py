@@ -5,7 +5,6 @@ Pure functions of the list of targets, of the files behind them and of the count
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -26,7 +25,6 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts
     entries = {entry.index: entry for entry in manifest.entries} if manifest is not None else {}
     contents = [entries[t.index].sha256 if t.index in entries else t.html for t in targets]
     first = {content: place for place, content in reversed(list(enumerate(contents)))}
-    names = Counter(target.filename for target in targets)
     shapes = _middle([t.width_px / t.height_px for t in targets if t.height_px > 0 and t.width_px > 0])
     areas = _middle([t.width_px * t.height_px for t in targets])
     sizes = _middle([entry.size_bytes for entry in entries.values()])
@@ -36,8 +34,6 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts
         odd: list[str] = []
         if first[content] != target.index:
             odd.append(f"The same as target {first[content]}: people cannot tell the two apart.")
-        if names[target.filename] > 1 and first[content] == contents.index(content) == target.index:
-            odd += [f"{names[target.filename]} targets have this name."] if not entry else []
         if target.width_px and target.height_px:
             shape = target.width_px / target.height_px
             if _differs(shape, shapes, ODD_SHAPE):
