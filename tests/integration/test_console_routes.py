@@ -98,8 +98,8 @@ async def test_the_overview_history_and_map_follow_the_learning(
     (sampler,) = seen["samplers"]
     assert sampler["generation"] == learner.state.generation
     history = (await owned("GET", f"{base}/history")).json()
-    absorbed = [point[history["columns"].index("absorbed")] for point in history["points"]]
-    assert absorbed == sorted(absorbed)
+    seen_by = [point[history["columns"].index("absorbed")] for point in history["points"]]
+    assert seen_by == sorted(seen_by)
     newest = (await owned("GET", f"{base}/model")).json()
     assert len(newest["coordinates"]) == len(newest["spread"]) == len(newest["nearest"]) == 30
     assert all(target not in near for target, near in enumerate(newest["nearest"]))
