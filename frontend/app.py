@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
@@ -78,6 +78,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     ):
         app.include_router(module.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
+    app.add_api_route("/scripts/{name}", _script, response_class=Response)
     app.add_api_route("/", _front_door, include_in_schema=False, response_class=Response)
     # Only what is ours and small is compressed: media are compressed already, and are asked for in ranges.
     app.mount("/static", GZipMiddleware(StaticFiles(directory=context.pages.static)), name="static")
@@ -95,6 +96,21 @@ async def _media(name: str, context: WithContext) -> Response:
         raise errors.NotFoundError(f"There is no file {name!r} here.", hint="Reload the page.") from None
     kind = MEDIA_TYPES[name.rpartition(".")[2]]
     return StreamingResponse(content, media_type=kind, headers=_IMMUTABLE)
+
+
+async def _script(name: str, request: Request, context: WithContext) -> Response:
+    """The participant page's program; its name is a digest of it.
+
+    While a server is brought up to date, the page may come from one process and ask another: that one gives what it has,
+    and nobody keeps it.
+    """
+    script = context.pages.participant_script
+    headers = {**(_IMMUTABLE if name == script.name else {"Cache-Control": "no-store"}), "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(
+            script.compressed, media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"}
+        )
+    return Response(script.plain, media_type="text/javascript", headers=headers)
 
 
 async def _front_door() -> Response:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from frontend.console_pages import ConsolePage
+from frontend.scripts import Script, read_script
 
 #: Nothing comes from another origin; experimenters' HTML may carry style attributes, scripts only ours.
 _POLICY = (
@@ -34,7 +35,7 @@ class ParticipantPage:
     `strings` are the texts that the page says by itself; `setting` is what its program needs before it arrives, and
     `sample` (head, left, right as HTML) what a preview shows. `elements` are the experimenter's own pieces of HTML by
     their place, and `hooks` the files that their scripts and styles expect: both are empty where nothing was written.
-    `modules` are named so that a browser asks for all of them at once.
+    `script` is the name of the page's program, all of it in one file.
     """
 
     template = "participant.html"
@@ -46,7 +47,7 @@ class ParticipantPage:
     sample: tuple[str, str, str] | None
     elements: dict[str, str]
     hooks: frozenset[str]
-    modules: tuple[str, ...]
+    script: str
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class Pages:
 
     environment: Environment
     static: Path
+    participant_script: Script
 
     @staticmethod
     def open() -> Pages:
@@ -123,13 +125,8 @@ class Pages:
         )
         # The one way around autoescape: HTML that `frontend.html.clean` has seen.
         environment.filters["cleaned"] = Markup
-        return Pages(environment, Path(__file__).parent / "static")
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """The scripts of the participant page beside its first one."""
-        found = sorted(path.name for path in (self.static / "participant").glob("*.js"))
-        return tuple(name for name in found if name != "main.js")
+        static = Path(__file__).parent / "static"
+        return Pages(environment, static, read_script(static / "participant", "main"))
 
     def show(self, page: Page, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """A page as a response."""

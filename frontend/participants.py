@@ -70,7 +70,7 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
         sample=sample_of(experiment) if preview else None,
         elements=elements_of(spec),
         hooks=hooks_of(spec),
-        modules=context.pages.modules,
+        script=context.pages.participant_script.name,
     )
     return context.pages.show(shown, headers={"Content-Security-Policy": policy_of(experiment)})
 
