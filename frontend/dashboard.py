@@ -136,6 +136,7 @@ async def _seen(context: Context, experiment: Experiment) -> Seen:
         samplers=tuple(views),
         heartbeat=heartbeat,
         now_ms=context.now_ms(),
+        latencies=tuple(context.measures.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.platform_collector import PlatformCollector
@@ -24,6 +26,29 @@ class Measures:
         self.seconds = Histogram(
             "salmon_request_seconds", "Time to the last byte", ["route"], buckets=_BOUNDS, registry=self.registry
         )
+
+    def latency(self, route: str) -> Latency:
+        """How quickly a route was answered since this process began; a quantile is the upper bound of its bucket."""
+        samples = [sample for metric in self.seconds.collect() for sample in metric.samples]
+        buckets = [
+            (float(sample.labels["le"]), sample.value)
+            for sample in samples
+            if sample.name.endswith("_bucket") and sample.labels["route"] == route
+        ]
+        total = buckets[-1][1] if buckets else 0.0
+        bounds = {share: next((le for le, count in buckets if count >= share * total), None) for share in (0.5, 0.99)}
+        known = {share: None if le is None or le == inf or not total else 1000 * le for share, le in bounds.items()}
+        return Latency(route, int(total), known[0.5], known[0.99])
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Requests of a route, and how many milliseconds half and nearly all of them took at most; None where unknown."""
+
+    route: str
+    requests: int
+    median_ms: float | None
+    p99_ms: float | None
 
 
 class MeasuredApp:

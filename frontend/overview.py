@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
+from frontend.measures import Latency
 from frontend.store.experiments import ExperimentState
 from frontend.store.models import Line
 from frontend.tally import MINUTE_MS, Counts, bin_start_ms
@@ -53,6 +54,7 @@ class Seen:
     samplers: tuple[SamplerView, ...]
     heartbeat: Heartbeat | None
     now_ms: int
+    latencies: tuple[Latency, ...] = ()
 
 
 def overview(seen: Seen) -> Json:
@@ -93,6 +95,7 @@ def overview(seen: Seen) -> Json:
         "types": dict(counts.types),
         "backend": _backend(seen),
         "samplers": [_sampler(view, seen) for view in seen.samplers],
+        "server": [vars(latency) for latency in seen.latencies],
         "series": _series(counts),
         "histograms": {name: _histogram(counts, kind) for name, kind in (("response", "rt"), ("wait", "wait"))},
         "targets_asked": {

@@ -32,7 +32,7 @@ _events = TypeAdapter(list[EventBody])
 
 SessionHeader = Annotated[str, Header(alias="X-Salmon-Session")]
 
-router = APIRouter()  # its prefix is the including router's
+router = APIRouter(prefix="/e/{slug}")
 
 
 @router.get("/query")

@@ -35,6 +35,17 @@ const table = new Table(
 );
 $("#samplers").append(table.element);
 
+const server = new Table(
+  [
+    { name: "route", label: "What is asked", value: (row) => row.route, show: (row) => (row.route.endsWith("query") ? "the next query" : "to record answers") },
+    { name: "requests", label: "Requests", number: true, value: (row) => row.requests, show: (row) => number(row.requests) },
+    { name: "median_ms", label: "Half within", number: true, value: (row) => row.median_ms, show: (row) => milliseconds(row.median_ms) },
+    { name: "p99_ms", label: "99 % within", number: true, value: (row) => row.p99_ms, show: (row) => milliseconds(row.p99_ms) },
+  ],
+  { name: `${slug}-server`, label: "Server", key: (row) => row.route, searchable: false },
+);
+$("#server").append(server.element);
+
 const tile = (label, value, detail, { bar = null, warn = false, title = null } = {}) =>
   h(
     "div",
@@ -73,6 +84,7 @@ function show(overview) {
   );
   for (const name of ["pace", "thinking", "waiting", "targets"]) drawn[name].show(overview);
   table.show(overview.samplers);
+  server.show(overview.server);
 }
 
 const firstStep = ({ state }) =>
