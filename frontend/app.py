@@ -27,6 +27,7 @@ from frontend import (
     members,
     participants,
     requests,
+    trials,
 )
 from frontend.context import Context, WithContext
 from frontend.measures import MeasuredApp
@@ -75,6 +76,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         requests,
         console,
         participants,
+        trials,
     ):
         app.include_router(module.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)

@@ -7,7 +7,6 @@ import secrets
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from frontend import trials
 from frontend.arrivals import Arrival, arrival_of, is_preview, returning
 from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
@@ -31,7 +30,6 @@ _OWN_FILE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 _ENOUGH = 0.5
 
 router = APIRouter(prefix="/e/{slug}")
-router.include_router(trials.router)
 
 
 @router.get("", include_in_schema=False)
