@@ -23,7 +23,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.writer.bundle import write_bundle
 from frontend.writer.collection import Collection
-from frontend.writer.order import BUNDLE, Order, checked
+from frontend.writer.order import BUNDLE, Order
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
@@ -89,7 +89,7 @@ def export_bundle(
 
     Example: salmon export colors --out colors.zip
     """
-    order = checked(Order(slug, *BUNDLE, personal=personal))
+    order = Order(slug, *BUNDLE, personal=personal)
     path = (out or Path(order.filename)).expanduser().resolve()
     # Under its name there is never half a bundle.
     passing = path.with_name(f".{path.name}.part")

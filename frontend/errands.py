@@ -30,7 +30,7 @@ WRITER = "frontend.writer"
 #: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
 MOST = 4
 _PIECE_BYTES = 1 << 16
-#: The most that a process that does not behave may say about it.
+#: Of what a process says about its failure, the end.
 _MOST_SAID = 1 << 16
 
 
@@ -73,7 +73,7 @@ class Errands:
             output, errors = process.stdout, process.stderr
             assert output is not None  # noqa: S101 - both are pipes
             assert errors is not None  # noqa: S101
-            said = asyncio.create_task(errors.read(_MOST_SAID))
+            said = asyncio.create_task(_said(errors))
             try:
                 while piece := await output.read(_PIECE_BYTES):
                     began = True
@@ -105,7 +105,7 @@ class Errands:
                 if process.returncode is None:
                     with suppress(ProcessLookupError):
                         process.kill()
-                    await asyncio.shield(process.wait())
+                    await asyncio.shield(_ended(process))
         finally:
             self._running -= 1
 
@@ -119,6 +119,22 @@ def errands_of(request: Request, context: WithContext) -> Errands:
 
 
 WithErrands = Annotated[Errands, Depends(errands_of)]
+
+
+async def _said(errors: asyncio.StreamReader) -> bytes:
+    """The last that a process said on standard error."""
+    said = b""
+    while piece := await errors.read(_PIECE_BYTES):
+        said = (said + piece)[-_MOST_SAID:]
+    return said
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Until a process that was killed is gone; what it still had to say is read away, or its end would not be seen."""
+    for stream in (process.stdout, process.stderr):
+        while stream is not None and await stream.read(_PIECE_BYTES):
+            pass
+    await process.wait()
 
 
 async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -29,7 +29,8 @@ async def export(
     """One file: `excluded=leave_out` without the answers of participants who are left out, `personal=no` without
     platforms' ids; of one `sampler`, or embeddings as of a `generation`.
     """
-    return await _file(errands, Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal))
+    order = Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
+    return await _file(errands, checked(order))
 
 
 @router.get("/bundle", response_class=Response)
@@ -44,6 +45,6 @@ async def bundle(
 
 
 async def _file(errands: Errands, order: Order) -> Response:
-    pieces = await errands.stream(WRITER, checked(order).encode())
+    pieces = await errands.stream(WRITER, order.encode())
     headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
     return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)

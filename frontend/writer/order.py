@@ -75,15 +75,7 @@ class Order:
 
 
 def checked(order: Order) -> Order:
-    """The order, if there is such a file; otherwise a sentence that lists what there is."""
-    if (order.name, order.extension) in {BUNDLE, JUDGEMENT}:
-        if order.sampler or order.generation:
-            raise BadRequestError(
-                "A bundle holds every sampler and generation.",
-                hint="Leave out sampler and generation.",
-                where="sampler",
-            )
-        return order
+    """The order, if a file of this name can be asked for; otherwise a sentence that lists what there is."""
     forms = EXTENSIONS.get(order.name)
     if forms is None:
         raise NotFoundError(

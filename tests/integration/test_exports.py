@@ -1,10 +1,14 @@
-"""Everything that leaves the system, through the application and the real store."""
+"""What leaves the system through the application, from the real store."""
 
 from __future__ import annotations
 
-import csv
+import asyncio
 import io
 import json
+import logging
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -13,9 +17,14 @@ import pytest
 
 from frontend.accounts import make_account
 from frontend.context import Context
+from frontend.errands import MOST, BrokenOffError, Errands
+from frontend.errors import SalmonError, TooManyError
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.writer.order import EXTENSIONS
+from salmon.export import FIRST_COLUMNS
+from salmon.formats.answers import read_bytes
+from tests.bundles import bundle_of, rows_of, written
 from tests.living import started
 
 OWNER = ("owner", "a good password")
@@ -24,43 +33,183 @@ targets: 30
 html: {max_queries: 20}
 samplers: {Random: {}, Validation: {n_queries: 5}}
 questions: [{name: age, text: How old are you?, type: number}]
+recruitment: {platform: prolific, completion_code: SECRET99}
 seed: 3
 """
+FILES = "/api/experiments/{}/exports/{}"
 
 
 @pytest.fixture
-async def slug(client: httpx.AsyncClient, settings: Settings, store: Store) -> str:
-    """An experiment with sixty answers of three people."""
+async def slug(client: httpx.AsyncClient, settings: Settings, store: Store) -> AsyncIterator[str]:
+    """An experiment with sixty answers of three people, who came from a platform."""
     if not await store.accounts.exist():
         await make_account(Context.build(settings, store), *OWNER, owner=True)
-    known = [state.slug for state in await store.experiments.list()]
-    if "files" not in known:
+    if "files" not in [state.slug for state in await store.experiments.list()]:
         crowd, _ = await started(client, settings, store, "files", SPEC)
+        for name in ("p0", "p1", "p2"):
+            parameters = {"PROLIFIC_PID": f"5f00{name}", "STUDY_ID": "study"}
+            arrival = (await client.post("/e/files/arrive", json={"parameters": parameters})).raise_for_status().json()
+            crowd.sessions[name] = {"X-Salmon-Session": arrival["session"]}
         await crowd.answer(60)
-    return "files"
+        events = [{"event": "blur", "client_ms": 10.0, "trial": 1}, {"event": "focus", "client_ms": 1010.0, "trial": 1}]
+        await client.post("/e/files/events", json=events, headers=crowd.sessions["p0"])
+    yield "files"
+    if experiment := await store.experiments.find("files"):
+        for participant in (await store.logbook.read_arrivals(experiment)).values():
+            await store.logbook.decide(experiment, participant, {"keep": "auto", "keep_note": ""})
 
 
-def rows_of(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text, newline="")))
+async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClient, slug: str) -> None:
+    reply = await client.get(FILES.format(slug, "responses.csv"), auth=OWNER)
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "text/csv; charset=utf-8"
+    assert reply.headers["content-disposition"] == 'attachment; filename="files-responses.csv"'
+    rows = rows_of(reply.content)
+    assert len(rows) == 60
+    assert list(rows[0])[:26] == list(FIRST_COLUMNS)
+    assert [row["num_responses"] for row in rows] == [str(place) for place in range(1, 61)]
+    assert {row["puid"] for row in rows} == {"5f00p0", "5f00p1", "5f00p2"}
+    assert {row["config_hash"] for row in rows} != {""}
 
 
-def as_text(value: object) -> str:
-    """A value of JSON or Parquet as CSV writes it."""
-    if value is None:
-        return ""
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+async def test_what_is_written_can_be_fitted_from(settings: Settings, store: Store, slug: str) -> None:
+    table = read_bytes(await written(settings, store, slug, "responses", "csv"))
+    assert len(table.triplets) == 60
+    assert set(table.samplers) == {"Random", "Validation"}
 
 
-TABLES = [name for name, extensions in EXTENSIONS.items() if "parquet" in extensions and "embeddings" not in name]
+@pytest.mark.parametrize(
+    "name", [name for name, forms in EXTENSIONS.items() if "csv" in forms and "embeddings" not in name]
+)
+async def test_every_table_is_the_same_in_every_form(settings: Settings, store: Store, slug: str, name: str) -> None:
+    lines = [json.loads(line) for line in (await written(settings, store, slug, name, "jsonl")).splitlines()]
+    parquet = pyarrow.parquet.read_table(io.BytesIO(await written(settings, store, slug, name, "parquet")))
+    assert parquet.to_pylist() == lines
+    assert len(rows_of(await written(settings, store, slug, name, "csv"))) == len(lines)
+    assert bool(lines) == (name not in {"models", "embedding_history"})
 
 
-@pytest.mark.parametrize("name", TABLES)
-async def test_a_table_holds_the_same_values_in_every_form(client: httpx.AsyncClient, slug: str, name: str) -> None:
-    address = f"/api/experiments/{slug}/exports/{name}"
-    replies = {form: await client.get(f"{address}.{form}", auth=OWNER) for form in ("csv", "jsonl", "parquet")}
-    assert {reply.status_code for reply in replies.values()} == {200}, replies["csv"].text
-    written = rows_of(replies["csv"].text)
-    lines = [json.loads(line) for line in replies["jsonl"].text.splitlines()]
-    columns = pyarrow.parquet.read_table(io.BytesIO(replies["parquet"].content)).to_pylist()
-    assert lines == columns
-    assert [{column: as_text(value) for column, value in line.items()} for line in lines] == written
+async def test_ids_of_platforms_are_left_out_on_request(settings: Settings, store: Store, slug: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(await bundle_of(settings, store, slug, personal=False))) as archive:
+        names = archive.namelist()
+        found = [name for name in names if b"5f00p" in archive.read(name) or b"study" in archive.read(name)]
+    assert "responses.csv" in names
+    assert not [name for name in names if name.startswith(("machine/", "platform_ids"))]
+    assert found == []
+    ids = rows_of(await written(settings, store, slug, "platform_ids", "csv"))
+    assert [(row["source"], row["puid"], row["study_id"]) for row in ids][:1] == [("prolific", "5f00p0", "study")]
+
+
+async def test_completion_codes_are_in_no_file_for_readers(settings: Settings, store: Store, slug: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(await bundle_of(settings, store, slug))) as archive:
+        told = [name for name in archive.namelist() if b"SECRET99" in archive.read(name)]
+    assert told == ["machine/revisions.jsonl"]
+
+
+async def test_files_of_one_sampler_and_without_whom_is_excluded(
+    client: httpx.AsyncClient, settings: Settings, store: Store, slug: str
+) -> None:
+    one = rows_of(await written(settings, store, slug, "responses", "csv", sampler="Validation"))
+    assert {row["sampler"] for row in one} == {"Validation"}
+    out = one[0]["participant"]
+    address = f"/api/experiments/{slug}/participants/{out}"
+    done = await client.put(address, json={"keep": "exclude", "note": "Slept."}, auth=OWNER)
+    assert (done.status_code, done.json()["keep"], done.json()["decided_by"]) == (200, False, "owner")
+    marked = rows_of(await written(settings, store, slug, "responses", "csv"))
+    reasons = {row["participant"]: (row["excluded"], row["exclusion_reason"]) for row in marked}
+    assert len(marked) == 60
+    assert reasons.pop(out) == ("true", "Excluded by hand: Slept.")
+    left = rows_of(await written(settings, store, slug, "responses", "csv", excluded="leave_out"))
+    assert {row["participant"] for row in left} <= set(reasons)
+    assert [row["num_responses"] for row in left] == [str(place) for place in range(1, len(left) + 1)]
+    arrays = np.load(io.BytesIO(await written(settings, store, slug, "cblearn", "npz")), allow_pickle=False)
+    assert arrays["excluded"].sum() >= 20
+    assert arrays["triplets"].shape == (60, 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("exports/answers.csv", 404, "There are responses,"),
+        ("exports/responses.xlsx", 404, "responses.csv and responses.jsonl"),
+        ("exports/responses.csv?sampler=ARR", 404, "There is Random, Validation"),
+        ("exports/responses.csv?excluded=delete", 422, "leave_out"),
+        ("exports/embeddings.csv", 409, "There is no embedding yet."),
+        ("exports/embeddings.csv?generation=3", 409, "Kept are none yet"),
+        ("exports/platform_ids.csv?personal=no", 400, "nothing but ids"),
+        ("exports/bundle.zip", 404, "There is no export called 'bundle'"),
+    ],
+)
+async def test_what_cannot_be_written_is_a_sentence_before_the_first_byte(
+    client: httpx.AsyncClient, slug: str, path: str, status: int, words: str
+) -> None:
+    reply = await client.get(f"/api/experiments/{slug}/{path}", auth=OWNER)
+    assert reply.status_code == status
+    error = reply.json()["error"]
+    assert words in f"{error['message']} {error['hint']}"
+
+
+async def test_figures_of_quality_are_there_at_once_and_new_when_they_are_ready(
+    client: httpx.AsyncClient, settings: Settings, store: Store, slug: str
+) -> None:
+    address = f"/api/experiments/{slug}/participants"
+    found = (await client.get(address, params={"wait": "yes"}, auth=OWNER)).json()
+    assert (found["fresh"], found["total"]) == (True, 3)
+    assert [row["answers"] for row in found["participants"]] == [20, 20, 20]
+    assert all(row["figures"]["completeness"] == 1.0 for row in found["participants"])
+    first = found["participants"][0]["participant"]
+    await client.put(f"{address}/{first}", json={"keep": "exclude"}, auth=OWNER)
+    told = (await client.get(address, auth=OWNER)).json()
+    assert (told["fresh"], told["as_of"]) == (False, found["as_of"])
+    assert told["participants"][0]["keep_manual"] == "exclude"
+    fresh = (await client.get(address, params={"wait": "yes", "offset": 1, "limit": 1}, auth=OWNER)).json()
+    assert (fresh["fresh"], len(fresh["participants"])) == (True, 1)
+    unknown = await client.put(f"{address}/nobody", json={"keep": "keep"}, auth=OWNER)
+    assert (unknown.status_code, unknown.json()["error"]["where"]) == (404, "participant")
+    assert (await client.put(f"{address}/{first}", json={"keep": "delete"}, auth=OWNER)).status_code == 422
+
+
+async def test_a_process_that_ends_in_the_middle_breaks_the_file_off(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "begins_and_fails.py").write_text("print('half a file', flush=True)\nraise SystemExit(3)\n")
+    (tmp_path / "tells.py").write_text(
+        'import sys\nprint(\'{"status": 418, "error": {"message": "No."}}\', file=sys.stderr)\nraise SystemExit(1)\n'
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    errands = Errands(settings)
+    pieces = await errands.stream("begins_and_fails")
+    with caplog.at_level(logging.CRITICAL), pytest.raises(BrokenOffError):
+        assert b"".join([piece async for piece in pieces]) == b""
+    with caplog.at_level(logging.CRITICAL), pytest.raises(SalmonError, match="No") as told:
+        await errands.stream("tells")
+    assert told.value.status == 418  # type: ignore[attr-defined]
+
+
+async def test_a_process_nobody_listens_to_is_ended_and_only_so_many_run(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "endless.py").write_text("while True: print('x' * 10_000, flush=True)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    errands = Errands(settings)
+    open_files = [await errands.stream("endless") for _ in range(MOST)]
+    with pytest.raises(TooManyError):
+        await errands.stream("endless")
+    for pieces in open_files:
+        assert await anext(pieces)
+        await pieces.aclose()  # type: ignore[attr-defined]
+    again = await errands.stream("endless")
+    await again.aclose()  # type: ignore[attr-defined]
+
+
+async def test_two_who_ask_for_the_same_figures_start_one_process(settings: Settings, slug: str) -> None:
+    errands = Errands(settings)
+    one, other = (errands.begin("same", "platform") for _ in range(2))
+    assert one is other
+    assert await asyncio.gather(one, other)
+
+
+async def test_only_experimenters_get_files(client: httpx.AsyncClient, slug: str) -> None:
+    for path in ("exports/responses.csv", "bundle", "participants"):
+        assert (await client.get(f"/api/experiments/{slug}/{path}")).status_code == 401
+    assert (await client.post("/api/experiments/import", files={"bundle": b"x"})).status_code == 401

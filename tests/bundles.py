@@ -1,0 +1,77 @@
+"""Experiments with answers, their files and bundles, for tests that look at what leaves the system."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from frontend.context import Context
+from frontend.settings import Settings
+from frontend.store import Store
+from frontend.writer.__main__ import write
+from frontend.writer.bundle import MANIFEST
+from frontend.writer.collection import Collection
+from frontend.writer.order import BUNDLE, Order
+from salmon.cli.data_directory import DataDirectory
+from salmon.cli.redis_server import READY, redis_program
+
+Members = dict[str, bytes]
+
+
+async def written(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:
+    """A file as the writing process makes it, made here."""
+    output = io.BytesIO()
+    order = Order(slug, name, extension, **options)
+    await write(await Collection.open(Context.build(settings, store), order), output)
+    return output.getvalue()
+
+
+async def bundle_of(settings: Settings, store: Store, slug: str, **options: Any) -> bytes:
+    """The bundle of an experiment."""
+    return await written(settings, store, slug, *BUNDLE, **options)
+
+
+def rows_of(content: bytes) -> list[dict[str, str]]:
+    """The rows of a CSV."""
+    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+
+
+def changed(bundle: bytes, change: Callable[[Members], None], *, sign: bool = True) -> bytes:
+    """A bundle with something else in it; with `sign` its manifest agrees, as a careful forger would see to."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members.pop(MANIFEST))
+    change(members)
+    manifest |= json.loads(members.pop(MANIFEST, b"{}"))
+    if sign:
+        manifest["members"] = {
+            name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            for name, content in members.items()
+        }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**members, MANIFEST: json.dumps(manifest).encode()}.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+@contextmanager
+def server_on(folder: Path) -> Iterator[Settings]:
+    """Another data directory with its own store, and the settings of a web process on it."""
+    directory = DataDirectory(folder)
+    directory.prepare()
+    with subprocess.Popen(redis_program(directory).command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(READY in line for line in process.stdout)
+        credentials = directory.credentials()
+        url = directory.redis_url("frontend", credentials.frontend)
+        yield Settings(redis_url=url, secret=credentials.secret, data=str(folder))
+        process.terminate()
