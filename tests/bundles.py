@@ -22,8 +22,19 @@ from frontend.writer.collection import Collection
 from frontend.writer.order import BUNDLE, Order
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
+from tests.living import Crowd
 
 Members = dict[str, bytes]
+
+
+async def answer_one(crowd: Crowd, name: str) -> None:
+    """One answer, for the left target."""
+    if name not in crowd.sessions:
+        reply = await crowd.client.post(f"/e/{crowd.slug}/arrive", json={"parameters": {"puid": name}})
+        crowd.sessions[name] = {"X-Salmon-Session": reply.raise_for_status().json()["session"]}
+    query = (await crowd.client.get(f"/e/{crowd.slug}/query", headers=crowd.sessions[name])).raise_for_status().json()
+    body = {"token": query["token"], "winner": query["left"], "rt_ms": 900.5}
+    (await crowd.client.post(f"/e/{crowd.slug}/answers", json=body)).raise_for_status()
 
 
 async def written(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:
@@ -42,6 +53,13 @@ async def bundle_of(settings: Settings, store: Store, slug: str, **options: Any)
 def rows_of(content: bytes) -> list[dict[str, str]]:
     """The rows of a CSV."""
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+
+
+def members_of(bundle: bytes) -> Members:
+    """What is in a bundle."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def changed(bundle: bytes, change: Callable[[Members], None], *, sign: bool = True) -> bytes:

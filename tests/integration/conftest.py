@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,12 +15,16 @@ from backend.service import Service
 from backend.store import Store as BackendStore
 from frontend.accounts import make_account
 from frontend.context import Context
+from frontend.launching import launch
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from tests.asking import OWNER, Held
+from tests.bundles import answer_one, bundle_of, server_on
+from tests.living import Crowd
 
+SHAPES = "samplers: {Random: {}, Validation: {n_queries: 4}}\nhtml: {max_queries: 30}\n"
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
 
 
@@ -73,3 +78,51 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     monkeypatch.setattr(desk, "LOOK_SECONDS", 0.05)
     yield step
     step.let_go.set()
+
+
+@pytest.fixture(scope="module")
+def bundles() -> dict[str, bytes]:
+    """What was exported in this module already."""
+    return {}
+
+
+@pytest.fixture
+async def bundle(
+    client: httpx.AsyncClient, settings: Settings, store: Store, examples: Path, bundles: dict[str, bytes]
+) -> bytes:
+    """The bundle of an experiment with pictures, ninety answers of three people, a decision, events and a change."""
+    if "shapes" not in bundles:
+        context = Context.build(settings, store)
+        made, _ = await launch(
+            context,
+            SHAPES.encode(),
+            spec_name=Path("shapes.yaml"),
+            archive=examples / "shapes" / "targets.zip",
+            name="shapes",
+            owner="ada",
+            state="open",
+        )
+        crowd = Crowd(client, "shapes")
+        for number in range(90):
+            await answer_one(crowd, f"p{number % 3}")
+        await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
+        people = await store.logbook.read_arrivals(made.experiment)
+        decided = {"keep": "exclude", "keep_note": "Slept.", "keep_by": "ada", "keep_ms": "5"}
+        await store.logbook.decide(made.experiment, people["link:p1"], decided)
+        bundles["shapes"] = await bundle_of(settings, store, "shapes")
+    return bundles["shapes"]
+
+
+@pytest.fixture(scope="module")
+def another_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A second data directory with a store of its own."""
+    with server_on(tmp_path_factory.mktemp("elsewhere")) as settings:
+        yield settings
+
+
+@pytest.fixture
+async def elsewhere(another_machine: Settings) -> AsyncIterator[Context]:
+    """The parts of a web process there."""
+    store = Store.open(another_machine.redis_url)
+    yield Context.build(another_machine, store)
+    await store.close()

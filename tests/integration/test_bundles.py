@@ -8,11 +8,10 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 
 from backend.service import Service
@@ -20,8 +19,7 @@ from backend.store import Store as BackendStore
 from frontend.accounts import make_account
 from frontend.app import create_app
 from frontend.context import Context
-from frontend.errors import BundleError, ConflictError
-from frontend.launching import launch
+from frontend.errors import ConflictError
 from frontend.restoring.restoration import restore
 from frontend.settings import Settings
 from frontend.store import Store
@@ -29,63 +27,13 @@ from frontend.store.restoration import RESTORE_ANSWERS
 from frontend.tally import recount
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
-from salmon.wire import Keys, encode_array
-from tests.bundles import Members, bundle_of, changed, rows_of, server_on, written
+from salmon.wire import Keys
+from tests.bundles import Members, answer_one, bundle_of, changed, members_of, rows_of, written
 from tests.living import Crowd, absorbed, run_until, started
 from tests.program import REPOSITORY
 
 OWNER = ("owner", "a good password")
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}, Validation: {}}\nseed: 11\n"
-SHAPES = "samplers: {Random: {}, Validation: {n_queries: 4}}\nhtml: {max_queries: 30}\n"
-
-
-@pytest.fixture
-async def bundle(client: httpx.AsyncClient, settings: Settings, store: Store, examples: Path) -> bytes:
-    """The bundle of an experiment with pictures, ninety answers of three people, a decision, events and a change."""
-    if "shapes" not in [state.slug for state in await store.experiments.list()]:
-        context = Context.build(settings, store)
-        made, _ = await launch(
-            context,
-            SHAPES.encode(),
-            spec_name=Path("shapes.yaml"),
-            archive=examples / "shapes" / "targets.zip",
-            name="shapes",
-            owner="ada",
-            state="open",
-        )
-        crowd = Crowd(client, "shapes")
-        for number in range(90):
-            await answer_one(crowd, f"p{number % 3}")
-        await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
-        people = await store.logbook.read_arrivals(made.experiment)
-        decided = {"keep": "exclude", "keep_note": "Slept.", "keep_by": "ada", "keep_ms": "5"}
-        await store.logbook.decide(made.experiment, people["link:p1"], decided)
-    return await bundle_of(settings, store, "shapes")
-
-
-async def answer_one(crowd: Crowd, name: str) -> None:
-    """One answer, for the left target."""
-    if name not in crowd.sessions:
-        reply = await crowd.client.post(f"/e/{crowd.slug}/arrive", json={"parameters": {"puid": name}})
-        crowd.sessions[name] = {"X-Salmon-Session": reply.raise_for_status().json()["session"]}
-    query = (await crowd.client.get(f"/e/{crowd.slug}/query", headers=crowd.sessions[name])).raise_for_status().json()
-    body = {"token": query["token"], "winner": query["left"], "rt_ms": 900.5}
-    (await crowd.client.post(f"/e/{crowd.slug}/answers", json=body)).raise_for_status()
-
-
-@pytest.fixture(scope="module")
-def another_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A second data directory with a store of its own."""
-    with server_on(tmp_path_factory.mktemp("elsewhere")) as settings:
-        yield settings
-
-
-@pytest.fixture
-async def elsewhere(another_machine: Settings) -> AsyncIterator[Context]:
-    """The parts of a web process there."""
-    store = Store.open(another_machine.redis_url)
-    yield Context.build(another_machine, store)
-    await store.close()
 
 
 async def imported(context: Context, bundle: bytes, path: Path, name: str = "") -> str:
@@ -95,12 +43,6 @@ async def imported(context: Context, bundle: bytes, path: Path, name: str = "") 
     experiment = await context.store.experiments.find(made.slug)
     assert experiment is not None
     return experiment
-
-
-def members_of(bundle: bytes) -> Members:
-    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-        assert archive.testzip() is None
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
@@ -320,156 +262,6 @@ async def test_the_route_and_the_commands_do_the_same(
     absent = command("export", "nobody", "--out", str(tmp_path / "x.zip"))
     assert (absent.returncode, "Traceback" in absent.stderr) == (1, False)
     assert not (tmp_path / "x.zip").exists()
-
-
-def replace_line(name: str, number: int, change: Callable[[list], object]) -> Callable[[Members], None]:
-    """Another line of JSON in a member."""
-
-    def put(members: Members) -> None:
-        lines = members[name].splitlines(keepends=True)
-        value = json.loads(lines[number])
-        lines[number] = json.dumps(change(value) or value).encode() + b"\n"
-        members[name] = b"".join(lines)
-
-    return put
-
-
-def with_field(name: str, value: object) -> Callable[[Members], None]:
-    return replace_line("machine/answers.jsonl", 3, lambda entry: entry[1].__setitem__(name, value))
-
-
-def add(name: str, content: bytes) -> Callable[[Members], None]:
-    return lambda members: members.__setitem__(name, content)
-
-
-def pickled() -> bytes:
-    file = io.BytesIO()
-    np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    return file.getvalue()
-
-
-def array_of(content: bytes) -> Callable[[Members], None]:
-    def put(members: Members) -> None:
-        members["machine/models/Random/coordinates.npy"] = content
-        members["machine/models.jsonl"] = json.dumps(["Random", {"generation": "1"}, ["coordinates"]]).encode()
-
-    return put
-
-
-def manifest(**values: object) -> Callable[[Members], None]:
-    return lambda members: members.__setitem__("manifest.json", json.dumps(values).encode())
-
-
-def without(name: str) -> Callable[[Members], None]:
-    return lambda members: members.__delitem__(next(member for member in members if member.startswith(name)))
-
-
-ANSWERS = "machine/answers.jsonl"
-HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
-    "a winner who was not shown": (with_field("winner", "29"), "answers.jsonl:4 has a winner"),
-    "a target that is not there": (with_field("head", "1000"), "answers.jsonl:4 names a target"),
-    "a target before the first": (with_field("head", "-1"), "answers.jsonl:4 names a target"),
-    "a number that is none": (with_field("trial", "many"), "answers.jsonl:4 is no answer"),
-    "a number that is huge": (with_field("trial", "9" * 300), "too long"),
-    "a value that is no text": (with_field("winner", 3), "answers.jsonl:4 has a field"),
-    "a value with the separator of the log": (with_field("session", "a\x1fb"), "answers.jsonl:4 has control"),
-    "a participant that is another key": (with_field("participant", "../a:b"), "answers.jsonl:4 names no participant"),
-    "a participant nobody knows": (with_field("participant", "a" * 12), "lacks 1 participants"),
-    "a sampler that is another key": (with_field("sampler", "a}:b"), "answers.jsonl:4 names no sampler"),
-    "answers out of order": (
-        replace_line(ANSWERS, 5, lambda entry: ["1-0", entry[1]]),
-        "answers.jsonl:6 is not in order",
-    ),
-    "a place that is none": (replace_line(ANSWERS, 5, lambda entry: ["*", entry[1]]), "answers.jsonl:6 has no place"),
-    "an answer that is a list": (
-        replace_line(ANSWERS, 5, lambda entry: [1, 2, 3]),
-        "answers.jsonl:6 is not a list of 2",
-    ),
-    "half a line": (add(ANSWERS, b'["1-0", {"token'), "answers.jsonl:1 cannot be read"),
-    "brackets without end": (add(ANSWERS, b"[" * 200_000), "answers.jsonl:1 cannot be read"),
-    "an array that is a pickle": (array_of(pickled()), "coordinates.npy is no array"),
-    "an array that claims to be endless": (
-        array_of(encode_array(np.zeros((2, 2))).replace(b"(2, 2)", b"(9999999999, 2)")[:128]),
-        "coordinates.npy is no array",
-    ),
-    "an array of words": (array_of(encode_array(np.array(["a", "b"]))), "array of another shape"),
-    "an array for more targets": (array_of(encode_array(np.zeros((9999, 2)))), "array of another shape"),
-    "a model of no sampler": (add("machine/models.jsonl", b'["Nobody", {}, []]\n'), "names no sampler"),
-    "a description with mistakes": (
-        replace_line("machine/revisions.jsonl", 0, lambda pair: [1, pair[1].replace("Random", "Rundum")]),
-        "revisions.jsonl:1 describes",
-    ),
-    "a medium that is something else": (add("media/" + "0" * 64 + ".png", b"hello"), "not named by its content"),
-    "a medium that is missing": (without("media/"), "is missing"),
-    "a member outside": (add("../../etc/passwd", b"x"), "not a file that Salmon writes"),
-    "a member at the root": (add("/etc/passwd", b"x"), "not a file that Salmon writes"),
-    "a bomb": (add("machine/events.jsonl", b"\n" * 60_000_000), "not a file that Salmon writes"),
-    "no state": (without("machine/state.json"), "is missing"),
-    "a later format": (manifest(format=2, salmon="9.0"), "a later version of Salmon (9.0)"),
-    "no format": (manifest(format="x"), "is not a bundle's"),
-    "a bundle to publish": (manifest(complete=False), "made to be published"),
-}
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-async def test_a_bundle_is_refused_with(what: str, bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
-    change, words = HOSTILE[what]
-    path = tmp_path / "b.zip"
-    path.write_bytes(changed(bundle, change))
-    with pytest.raises(BundleError) as refused:
-        await restore(elsewhere, path, name="hostile", owner="bo")
-    assert words in str(refused.value)
-    assert await elsewhere.store.experiments.find("hostile") is None
-
-
-def one_byte_changed(bundle: bytes) -> bytes:
-    return changed(bundle, add("quality.csv", b"all is well"), sign=False)
-
-
-def one_file_more(bundle: bytes) -> bytes:
-    return changed(bundle, add("more.txt", b"x"), sign=False)
-
-
-def one_file_twice(bundle: bytes) -> bytes:
-    file = io.BytesIO(bundle)
-    with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
-        archive.writestr("README.md", "again")
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda bundle: b"", "no ZIP"),
-        (lambda bundle: bundle[: len(bundle) // 2], "no ZIP"),
-        (lambda bundle: b"hello" * 1000, "no ZIP"),
-        (lambda bundle: bundle.replace(b"PK\x01\x02", b"PK\x09\x09", 1), "no ZIP"),
-        (lambda bundle: bundle[:5000] + b"\x00" * 400 + bundle[5400:], "damaged or were changed"),
-        (lambda bundle: (REPOSITORY / "examples" / "shapes" / "targets.zip").read_bytes(), "no manifest.json"),
-        (one_byte_changed, "quality.csv"),
-        (one_file_more, "more.txt"),
-        (one_file_twice, "do not fit each other"),
-    ],
-    ids=["nothing", "half", "text", "directory", "inside", "targets", "changed", "more", "twice"],
-)
-async def test_a_file_that_is_not_the_bundle_that_was_written_is_refused(
-    damage: Callable[[bytes], bytes], words: str, bundle: bytes, elsewhere: Context, tmp_path: Path
-) -> None:
-    path = tmp_path / "b.zip"
-    path.write_bytes(damage(bundle))
-    with pytest.raises(BundleError) as refused:
-        await restore(elsewhere, path, name="damaged", owner="bo")
-    assert words in str(refused.value)
-    assert await elsewhere.store.experiments.find("damaged") is None
-
-
-async def test_bundles_without_a_machine_part_are_told_from_damaged_ones(
-    settings: Settings, store: Store, bundle: bytes, elsewhere: Context, tmp_path: Path
-) -> None:
-    path = tmp_path / "b.zip"
-    path.write_bytes(await bundle_of(settings, store, "shapes", personal=False))
-    with pytest.raises(BundleError, match="made to be published"):
-        await restore(elsewhere, path, name="published", owner="bo")
 
 
 def test_nothing_of_an_import_can_shorten_the_answers() -> None:

@@ -18,10 +18,12 @@ import pytest
 from frontend.accounts import make_account
 from frontend.context import Context
 from frontend.errands import MOST, BrokenOffError, Errands
-from frontend.errors import SalmonError, TooManyError
+from frontend.errors import SalmonError, TooManyError, status_of
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.writer.order import EXTENSIONS
+from frontend.writer.__main__ import write
+from frontend.writer.collection import Collection
+from frontend.writer.order import EXTENSIONS, Order, checked
 from salmon.export import FIRST_COLUMNS
 from salmon.formats.answers import read_bytes
 from tests.bundles import bundle_of, rows_of, written
@@ -128,25 +130,37 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "words"),
+    ("order", "status", "words"),
     [
-        ("exports/answers.csv", 404, "There are responses,"),
-        ("exports/responses.xlsx", 404, "responses.csv and responses.jsonl"),
-        ("exports/responses.csv?sampler=ARR", 404, "There is Random, Validation"),
-        ("exports/responses.csv?excluded=delete", 422, "leave_out"),
-        ("exports/embeddings.csv", 409, "There is no embedding yet."),
-        ("exports/embeddings.csv?generation=3", 409, "Kept are none yet"),
-        ("exports/platform_ids.csv?personal=no", 400, "nothing but ids"),
-        ("exports/bundle.zip", 404, "There is no export called 'bundle'"),
+        (Order("files", "answers", "csv"), 404, "There are responses,"),
+        (Order("files", "responses", "xlsx"), 404, "responses.csv and responses.jsonl"),
+        (Order("files", "bundle", "zip"), 404, "There is no export called 'bundle'"),
+        (Order("files", "platform_ids", "csv", personal=False), 400, "nothing but ids"),
+        (Order("files", "responses", "csv", sampler="ARR"), 404, "There is Random, Validation"),
+        (Order("files", "embeddings", "csv"), 409, "There is no embedding yet."),
+        (Order("files", "embeddings", "csv", generation=3), 409, "Kept are none yet"),
+        (Order("nobody", "responses", "csv"), 404, "no experiment called 'nobody'"),
     ],
 )
-async def test_what_cannot_be_written_is_a_sentence_before_the_first_byte(
-    client: httpx.AsyncClient, slug: str, path: str, status: int, words: str
+async def test_what_cannot_be_written_is_a_sentence(
+    settings: Settings, store: Store, slug: str, order: Order, status: int, words: str
 ) -> None:
-    reply = await client.get(f"/api/experiments/{slug}/{path}", auth=OWNER)
-    assert reply.status_code == status
-    error = reply.json()["error"]
-    assert words in f"{error['message']} {error['hint']}"
+    del slug
+
+    async def ordered() -> None:
+        collection = await Collection.open(Context.build(settings, store), checked(order))
+        await write(collection, io.BytesIO())
+
+    with pytest.raises(SalmonError) as refused:
+        await ordered()
+    assert words in str(refused.value)
+    assert status_of(refused.value) == status
+
+
+async def test_the_sentence_comes_before_the_first_byte(client: httpx.AsyncClient, slug: str) -> None:
+    for path, status in (("embeddings.csv", 409), ("answers.csv", 404), ("responses.csv?excluded=delete", 422)):
+        reply = await client.get(FILES.format(slug, path), auth=OWNER)
+        assert (reply.status_code, "message" in reply.json()["error"]) == (status, True)
 
 
 async def test_figures_of_quality_are_there_at_once_and_new_when_they_are_ready(

@@ -1,0 +1,171 @@
+"""Bundles that somebody has damaged, or has made to do harm: each is refused with a sentence, and nothing of it is kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from frontend.context import Context
+from frontend.errors import BundleError
+from frontend.restoring.restoration import restore
+from frontend.settings import Settings
+from frontend.store import Store
+from salmon.wire import encode_array
+from tests.bundles import Members, bundle_of, changed
+from tests.program import REPOSITORY
+
+
+def replace_line(name: str, number: int, change: Callable[[list], object]) -> Callable[[Members], None]:
+    """Another line of JSON in a member."""
+
+    def put(members: Members) -> None:
+        lines = members[name].splitlines(keepends=True)
+        value = json.loads(lines[number])
+        lines[number] = json.dumps(change(value) or value).encode() + b"\n"
+        members[name] = b"".join(lines)
+
+    return put
+
+
+def with_field(name: str, value: object) -> Callable[[Members], None]:
+    return replace_line("machine/answers.jsonl", 3, lambda entry: entry[1].__setitem__(name, value))
+
+
+def add(name: str, content: bytes) -> Callable[[Members], None]:
+    return lambda members: members.__setitem__(name, content)
+
+
+def pickled() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    return file.getvalue()
+
+
+def array_of(content: bytes) -> Callable[[Members], None]:
+    def put(members: Members) -> None:
+        members["machine/models/Random/coordinates.npy"] = content
+        members["machine/models.jsonl"] = json.dumps(["Random", {"generation": "1"}, ["coordinates"]]).encode()
+
+    return put
+
+
+def manifest(**values: object) -> Callable[[Members], None]:
+    return lambda members: members.__setitem__("manifest.json", json.dumps(values).encode())
+
+
+def without(name: str) -> Callable[[Members], None]:
+    return lambda members: members.__delitem__(next(member for member in members if member.startswith(name)))
+
+
+ANSWERS = "machine/answers.jsonl"
+HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
+    "a winner who was not shown": (with_field("winner", "29"), "answers.jsonl:4 has a winner"),
+    "a target that is not there": (with_field("head", "1000"), "answers.jsonl:4 names a target"),
+    "a target before the first": (with_field("head", "-1"), "answers.jsonl:4 names a target"),
+    "a number that is none": (with_field("trial", "many"), "answers.jsonl:4 is no answer"),
+    "a number that is huge": (with_field("trial", "9" * 300), "too long"),
+    "a value that is no text": (with_field("winner", 3), "answers.jsonl:4 has a field"),
+    "a value with the separator of the log": (with_field("session", "a\x1fb"), "answers.jsonl:4 has control"),
+    "a participant that is another key": (with_field("participant", "../a:b"), "answers.jsonl:4 names no participant"),
+    "a participant nobody knows": (with_field("participant", "a" * 12), "lacks 1 participants"),
+    "a sampler that is another key": (with_field("sampler", "a}:b"), "answers.jsonl:4 names no sampler"),
+    "answers out of order": (
+        replace_line(ANSWERS, 5, lambda entry: ["1-0", entry[1]]),
+        "answers.jsonl:6 is not in order",
+    ),
+    "a place that is none": (replace_line(ANSWERS, 5, lambda entry: ["*", entry[1]]), "answers.jsonl:6 has no place"),
+    "an answer that is a list": (
+        replace_line(ANSWERS, 5, lambda entry: [1, 2, 3]),
+        "answers.jsonl:6 is not a list of 2",
+    ),
+    "half a line": (add(ANSWERS, b'["1-0", {"token'), "answers.jsonl:1 cannot be read"),
+    "brackets without end": (add(ANSWERS, b"[" * 200_000), "answers.jsonl:1 cannot be read"),
+    "an array that is a pickle": (array_of(pickled()), "coordinates.npy is no array"),
+    "an array that claims to be endless": (
+        array_of(encode_array(np.zeros((2, 2))).replace(b"(2, 2)", b"(9999999999, 2)")[:128]),
+        "coordinates.npy is no array",
+    ),
+    "an array of words": (array_of(encode_array(np.array(["a", "b"]))), "array of another shape"),
+    "an array for more targets": (array_of(encode_array(np.zeros((9999, 2)))), "array of another shape"),
+    "a model of no sampler": (add("machine/models.jsonl", b'["Nobody", {}, []]\n'), "names no sampler"),
+    "a description with mistakes": (
+        replace_line("machine/revisions.jsonl", 0, lambda pair: [1, pair[1].replace("Random", "Rundum")]),
+        "revisions.jsonl:1 describes",
+    ),
+    "a medium that is something else": (add("media/" + "0" * 64 + ".png", b"hello"), "not named by its content"),
+    "a medium that is missing": (without("media/"), "is missing"),
+    "a member outside": (add("../../etc/passwd", b"x"), "not a file that Salmon writes"),
+    "a member at the root": (add("/etc/passwd", b"x"), "not a file that Salmon writes"),
+    "a bomb": (add("machine/events.jsonl", b"\n" * 60_000_000), "not a file that Salmon writes"),
+    "no state": (without("machine/state.json"), "is missing"),
+    "a later format": (manifest(format=2, salmon="9.0"), "a later version of Salmon (9.0)"),
+    "no format": (manifest(format="x"), "is not a bundle's"),
+    "a bundle to publish": (manifest(complete=False), "made to be published"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+async def test_a_bundle_is_refused_with(what: str, bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
+    change, words = HOSTILE[what]
+    path = tmp_path / "b.zip"
+    path.write_bytes(changed(bundle, change))
+    with pytest.raises(BundleError) as refused:
+        await restore(elsewhere, path, name="hostile", owner="bo")
+    assert words in str(refused.value)
+    assert await elsewhere.store.experiments.find("hostile") is None
+
+
+def one_byte_changed(bundle: bytes) -> bytes:
+    return changed(bundle, add("quality.csv", b"all is well"), sign=False)
+
+
+def one_file_more(bundle: bytes) -> bytes:
+    return changed(bundle, add("more.txt", b"x"), sign=False)
+
+
+def one_file_twice(bundle: bytes) -> bytes:
+    file = io.BytesIO(bundle)
+    with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("README.md", "again")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda bundle: b"", "no ZIP"),
+        (lambda bundle: bundle[: len(bundle) // 2], "no ZIP"),
+        (lambda bundle: b"hello" * 1000, "no ZIP"),
+        (lambda bundle: bundle.replace(b"PK\x01\x02", b"PK\x09\x09", 1), "no ZIP"),
+        (lambda bundle: bundle[:5000] + b"\x00" * 400 + bundle[5400:], "damaged or were changed"),
+        (lambda bundle: (REPOSITORY / "examples" / "shapes" / "targets.zip").read_bytes(), "no manifest.json"),
+        (one_byte_changed, "quality.csv"),
+        (one_file_more, "more.txt"),
+        (one_file_twice, "do not fit each other"),
+    ],
+    ids=["nothing", "half", "text", "directory", "inside", "targets", "changed", "more", "twice"],
+)
+async def test_a_file_that_is_not_the_bundle_that_was_written_is_refused(
+    damage: Callable[[bytes], bytes], words: str, bundle: bytes, elsewhere: Context, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.zip"
+    path.write_bytes(damage(bundle))
+    with pytest.raises(BundleError) as refused:
+        await restore(elsewhere, path, name="damaged", owner="bo")
+    assert words in str(refused.value)
+    assert await elsewhere.store.experiments.find("damaged") is None
+
+
+async def test_bundles_without_a_machine_part_are_told_from_damaged_ones(
+    settings: Settings, store: Store, bundle: bytes, elsewhere: Context, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.zip"
+    path.write_bytes(await bundle_of(settings, store, "shapes", personal=False))
+    with pytest.raises(BundleError, match="made to be published"):
+        await restore(elsewhere, path, name="published", owner="bo")
