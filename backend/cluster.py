@@ -126,7 +126,7 @@ class Workshop:
             case "search":
                 return executor.submit(work.search, *arguments, piece.pending, piece.count, priority=3).result()
             case "report":
-                return executor.submit(work.report, *arguments, priority=1).result()
+                return executor.submit(work.report, *arguments, piece.repeatable, priority=1).result()
 
     def _handle(self, block: Rows, executor: Executor) -> Any:
         with self._lock:
@@ -147,7 +147,8 @@ def _lead(piece: Piece, rows: Rows, executor: Executor) -> Any:
                 piece.state, rows, pending, piece.count, executor, stop=lambda: learner.is_stale(generation)
             )
         case "report":
-            return work.report(learner.sampler, piece.state, (), rows, executor)
+            repeatable = piece.repeatable if piece.repeatable is not None else rows[:0]
+            return work.report(learner.sampler, piece.state, (), rows, repeatable, executor)
 
 
 def opener(scheduler: str) -> Callable[[], Executor]:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from salmon.learning.accuracy import compared_distances
 
-#: Predictions that count as recent: an early model's mistakes say little about the present one.
+#: Predictions that count as recent: the later half of them, at least these many and at most those. An early model's
+#: mistakes say little about the present one.
+LEAST_RECENT = 50
 RECENT = 500
 _Z = 1.959964  # 95 %
 
@@ -50,10 +52,11 @@ class Judgement:
 
     def recent_interval(self) -> tuple[float, float, float]:
         """(accuracy, low, high) of the recent predictions, Wilson's 95 % interval; NaN before the first."""
-        count = len(self.recent)
+        recent = self.recent[-max(LEAST_RECENT, self.total // 2) :]
+        count = len(recent)
         if not count:
             return float("nan"), float("nan"), float("nan")
-        share = (self.recent.count("r") + self.recent.count("t") / 2) / count
+        share = (recent.count("r") + recent.count("t") / 2) / count
         middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
         half = _Z / (1 + _Z**2 / count) * sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
         return share, middle - half, middle + half

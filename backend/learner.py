@@ -44,6 +44,7 @@ class Piece:
     state: State
     pending: Rows | None = None
     count: int = 0
+    repeatable: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class Learner:
                 self._begin(Piece("search", self, state, pending, count), now)
             case Report():
                 self._reporting_to = len(self.answers)
-                self._begin(Piece("report", self, state), now)
+                self._begin(Piece("report", self, state, repeatable=self.answers.repeatable()), now)
             case Rest():
                 pass
 

@@ -45,6 +45,7 @@ def report(
     state: State,
     blocks: Sequence[Rows],
     tail: Rows,
+    repeatable: Rows,
     executor: Executor | None = None,
 ) -> Reported:
     """The embedding that is shown, with what is known of its certainty."""
@@ -52,11 +53,11 @@ def report(
     coordinates = sampler.report(state, rows, executor)
     # The prior of the search: without one, targets that were hardly asked about would fill the map.
     posterior = laplace(coordinates, rows, sampler.shown_model, ridge=_SHOWN_RIDGE)
-    return Reported(coordinates, posterior.target_covariance().astype(np.float32), ceiling(rows))
+    return Reported(coordinates, posterior.target_covariance().astype(np.float32), ceiling(repeatable))
 
 
 def ceiling(rows: Rows) -> float:
-    """How well any embedding could predict these answers."""
+    """How well any embedding could predict, from answers to queries that came again."""
     from salmon.analysis.ceiling import noise_ceiling  # loads scikit-learn, which only the workers need
 
     found = noise_ceiling(rows)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import Rows, entry_of
-from salmon.records import Answer
+from salmon.records import DRAWN_BLINDLY, REPEATABLE, Answer
 
 #: After so many answers the reader is told how far it is.
 _PIECE = 5000
@@ -66,12 +66,12 @@ def gather(
         kinds.append(answer.served.trial_type)
         if len(rows) % _PIECE == 0:
             heard(len(rows))
-    random = np.isin(kinds, ("random", "fallback"))
+    random = np.isin(kinds, tuple(DRAWN_BLINDLY))
     return Answered(
         triplets=np.array(rows, dtype=np.int32).reshape(-1, 3),
         participants=np.array(people, dtype=np.int32),
         random=random,
-        repeatable=random | np.isin(kinds, ("validation", "repeat", "fixed")),
+        repeatable=np.isin(kinds, tuple(REPEATABLE)),
         names=tuple(names),
         cursor=cursor,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,12 +68,14 @@ def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count:
             rt_ms = 120.0 if careless else float(generator.lognormal(6.9, 0.4))
             answer = {"token": query["token"], "winner": winner, "rt_ms": rt_ms, "query_wait_ms": 8.0, "input": "key"}
             client.post("answers", json=answer).raise_for_status()
+            if os.environ.get("SALMON_PICTURES"):
+                time.sleep(0.1)  # so that the learning can be seen to follow
         client.post("finish", json={"given": count}).raise_for_status()
 
 
-def crowd(address: str, slug: str) -> None:
+def crowd(address: str, slug: str, wave: str = "") -> None:
     """Several careful people and a careless one, all at once."""
-    names = [f"careful{number}" for number in range(PEOPLE)] + ["careless"]
+    names = [f"careful{number}{wave}" for number in range(PEOPLE)] + ["careless"] * (not wave)
     threads = [
         threading.Thread(target=answer_by_http, args=(address, slug, name), kwargs={"careless": name == "careless"})
         for name in names
@@ -97,7 +101,9 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     expect(problems).to_have_count(3)
     expect(problems.get_by_role("button")).to_have_text(["Line 4", "Line 6", "Line 8"])
     expect(problems.nth(0)).to_contain_text("max_queries")
-    expect(page.locator(".gutter :is(.error, .warning)")).to_have_text([re.compile("4"), re.compile("6"), re.compile("8")])
+    expect(page.locator(".gutter :is(.error, .warning)")).to_have_text(
+        [re.compile("4"), re.compile("6"), re.compile("8")]
+    )
     assert_accessible(page)
     problems.nth(1).get_by_role("button").click()
     caret = page.evaluate("document.activeElement.value.slice(0, document.activeElement.selectionStart)")
@@ -183,6 +189,15 @@ def walk_through(page: Page) -> None:
     expect(page.locator("#debrief")).to_be_visible()
 
 
+@pytest.fixture(scope="module")
+def lively(two_programs: tuple[Program, Program]) -> Program:
+    """The first program; for pictures that go into the manual, after many more answers."""
+    program, _ = two_programs
+    for wave in "abcdefghij" if os.environ.get("SALMON_PICTURES") else "":
+        crowd(program.address, "shapes", wave)
+    return program
+
+
 PAGES = {
     "experiments": "/console/",
     "new": "/console/new",
@@ -211,9 +226,9 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_is_accessible_and_fits_light_and_dark_on_a_phone_and_on_a_desk(
-    two_programs: tuple[Program, Program], page: Page, pictures: Path, name: str
+    lively: Program, page: Page, pictures: Path, name: str
 ) -> None:
-    program, _ = two_programs
+    program = lively
     page.goto(f"{program.address}/console/login")
     page.get_by_label("Name").fill("olga")
     page.get_by_label("Password").fill(PASSWORD)

@@ -29,7 +29,7 @@ def test_the_shown_embedding_knows_how_sure_it_is_of_each_target(sampler: Active
     d2_feet = ((truth[asked[:, :1]] - truth[asked[:, 1:]]) ** 2).sum(axis=2)
     rows = np.where((d2_feet[:, 0] <= d2_feet[:, 1])[:, None], asked, asked[:, [0, 2, 1]])
     state = sampler.refit(sampler.start(N, 1), rows)
-    shown = work.report(sampler, state, (), rows)
+    shown = work.report(sampler, state, (), rows, rows[:0])
     assert shown.coordinates.shape == (N, 2)
     assert shown.spread.shape == (N, 2, 2)
     area = np.linalg.det(shown.spread)
