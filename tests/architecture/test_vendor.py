@@ -1,0 +1,28 @@
+"""Files of other projects that come with ours are exactly those that were published."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from tests.program import REPOSITORY
+
+VENDOR = REPOSITORY / "frontend" / "static" / "vendor"
+
+
+def test_every_vendored_file_is_the_one_of_the_lock_and_comes_with_its_licence() -> None:
+    locked = json.loads((VENDOR / "vendor.lock.json").read_text())
+    scripts = {path.name for path in VENDOR.glob("*.js")}
+    assert scripts == set(locked)
+    notes = (VENDOR / "README.md").read_text()
+    for name, entry in locked.items():
+        assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == entry["sha256"]
+        assert f"{entry['package']} {entry['version']}" in notes
+    licences = {path.name for path in VENDOR.glob("LICENSE-*")} | {path.name for path in VENDOR.glob("NOTICE-*")}
+    assert all(licence in notes for licence in licences)
+
+
+def test_pages_of_the_console_name_the_vendored_file_that_is_there() -> None:
+    users = [*(REPOSITORY / "templates").rglob("*.html"), *(REPOSITORY / "frontend/static/console").glob("*.js")]
+    named = {part for path in users for part in path.read_text().split('"') if part.startswith("/static/vendor/")}
+    assert named == {f"/static/vendor/{path.name}" for path in VENDOR.glob("*.js")}
