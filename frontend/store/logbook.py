@@ -5,6 +5,7 @@ Only reads, page by page, so that neither side ever holds all of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from frontend.store.connection import Connection
@@ -13,6 +14,8 @@ from salmon.wire import Keys, decode_answer
 
 #: Answers read in one piece: half of this many milliseconds is what the server is busy with it at the most.
 PAGE = 1000
+#: Turns of the loop in which a command leaves for the server: taking a connection, looking at it, writing.
+_STEPS_TO_SEND = 4
 #: Events, and lines of history, in one piece; some lines of history hold coordinates.
 EVENTS_PAGE = 2000
 HISTORY_PAGE = 200
@@ -44,19 +47,33 @@ class Logbook:
         return str(entries[0][0]) if entries else "0-0"
 
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
-        """Pages of answers as they lie in the stream, up to and with an id."""
-        after = "-"
-        while True:
-            text = await self._connection.run(READ_ANSWERS, (Keys(experiment).answers,), (after, until, PAGE))
-            page: list[Entry] = []
-            for line in text.split("\x1e") if text else ():
-                stream_id, *fields = line.split("\x1f")
-                page.append((stream_id, dict(zip(fields[::2], fields[1::2], strict=True))))
-            if page:
+        """Pages of answers as they lie in the stream, up to and with an id.
+
+        The server gathers the next page while this one is used.
+        """
+        asked = await self._ask(experiment, "-", until)
+        try:
+            while text := await asked:
+                lines = text.split("\x1e")
+                if len(lines) == PAGE:
+                    asked = await self._ask(experiment, "(" + lines[-1].partition("\x1f")[0], until)
+                page: list[Entry] = []
+                for line in lines:
+                    stream_id, *fields = line.split("\x1f")
+                    page.append((stream_id, dict(zip(fields[::2], fields[1::2], strict=True))))
                 yield page
-            if len(page) < PAGE:
-                return
-            after = f"({page[-1][0]}"
+                if len(lines) < PAGE:
+                    return
+        finally:
+            asked.cancel()
+
+    async def _ask(self, experiment: str, after: str, until: str) -> asyncio.Task[str]:
+        """Ask for a page; it is on its way to the server when this returns."""
+        keys, bounds = (Keys(experiment).answers,), (after, until, PAGE)
+        asked = asyncio.create_task(self._connection.run(READ_ANSWERS, keys, bounds))
+        for _ in range(_STEPS_TO_SEND):
+            await asyncio.sleep(0)
+        return asked
 
     async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
         """Pages of (stream id, answer), up to and with an id."""

@@ -81,7 +81,7 @@ class JsonLinesFile:
 class ParquetFile:
     """Parquet with one row group for every so many rows; pyarrow is loaded only here."""
 
-    ROWS_A_GROUP = 50_000
+    ROWS_A_GROUP = 20_000
 
     def __init__(self, table: Table) -> None:
         import pyarrow as pa

@@ -1,0 +1,318 @@
+"""`python -m benchmarks.console`: what a million answers cost whoever looks at them, while participants answer.
+
+Loads the answers through the verbs of an import, then prints rows of responses.csv a second (with the quality of
+participants to be found first, and with it found already), growth of the web process and the memory of the writing one,
+latencies of participants' queries idle and meanwhile, and times of what the console asks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+
+from benchmarks.report import Report
+from frontend.catalogue import make_revision
+from frontend.store import Store
+from frontend.store.restoration import PAGE
+from frontend.tally import recount
+from salmon.cli.data_directory import DataDirectory
+from salmon.records import Answer, Served, Timing
+from salmon.spec import parse_spec
+from salmon.wire import encode_answer, encode_json
+from tests.program import Program
+
+SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}}}\nhtml: {{max_queries: 200}}\n"
+EXPERIMENT, SLUG = "benchmark0", "million"
+EACH = 200
+#: Simulated participants who answer while files are written, and the pause of each between two queries.
+PEOPLE, PAUSE_SECONDS = 20, 0.5
+COLUMNS = ("what", "seconds", "rows_per_s", "web_growth_mb", "writer_mb", "query_ms_50", "query_ms_99", "queries")
+
+
+def main() -> None:
+    options = _options()
+    report = Report("console", COLUMNS)
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder) / "data").start()
+        try:
+            program.wait_until_ready()
+            login = program.add_user()
+            seconds = asyncio.run(_load(program, options.answers, options.targets))
+            report.add(what="load", seconds=seconds, rows_per_s=options.answers / seconds)
+            asyncio.run(_measure(program, login, options, report))
+        finally:
+            program.stop()
+    report.write(options.json)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=int, default=1_000_000)
+    parser.add_argument("--targets", type=int, default=60)
+    parser.add_argument("--bundle", action="store_true", help="also write a bundle and import it again")
+    parser.add_argument("--json", type=Path, default=None, help="write the figures to this file")
+    return parser.parse_args()
+
+
+def _answers(count: int, n: int) -> Iterator[tuple[str, Answer]]:
+    """People in groups of twenty, each with 200 answers, a second apart."""
+    draw = random.Random(1)
+    shared = [draw.sample(range(n), 3) for _ in range(20)]
+    started_ms = 1_760_000_000_000
+    for place in range(count):
+        group, turn = divmod(place // 20, EACH)
+        participant = f"p{group * 20 + place % 20:011d}"
+        kind = "validation" if turn % 10 == 0 else "random"
+        head, left, right = shared[turn // 10] if kind == "validation" else draw.sample(range(n), 3)
+        received_ms = started_ms + 50 * place
+        served = Served(
+            experiment=EXPERIMENT,
+            revision=1,
+            participant=participant,
+            session="0123abcd",
+            trial=turn + 1,
+            sampler="Validation" if kind == "validation" else "Random",
+            head=head,
+            left=left,
+            right=right,
+            score=-9999.0,
+            trial_type=kind,
+            probability=1 / 102_660,
+            sampler_probability=0.5,
+            generation=0,
+            published_ms=0,
+            served_ms=received_ms - 1500,
+            nonce=f"{place:016x}",
+        )
+        timing = Timing(draw.lognormvariate(7.0, 0.4), 12.5, 100.0 * turn, 8.25, "mouse", 1, False, 1280, 800)
+        yield f"{received_ms}-0", Answer(served, draw.choice((left, right)), timing, received_ms)
+
+
+async def _load(program: Program, count: int, n: int) -> float:
+    """Put the answers there as an import does; seconds."""
+    directory = DataDirectory(program.data)
+    store = Store.open(directory.redis_url("frontend", directory.credentials().frontend))
+    began = time.perf_counter()
+    text = SPEC.format(n=n)
+    revision = make_revision(text, parse_spec(text).spec, None, now_ms=1)
+    await store.restoration.write_hash(EXPERIMENT, "spec", {"1": encode_json(vars(revision))})
+    page: list[tuple[str, dict[str, str]]] = []
+    state: Counter[str] = Counter()
+    people: Counter[str] = Counter()
+    for stream_id, answer in _answers(count, n):
+        page.append((stream_id, encode_answer(answer)))
+        state.update(("answers", f"answers:{answer.served.sampler}"))
+        people[answer.served.participant] += 1
+        if len(page) == PAGE:
+            await store.restoration.append_answers(EXPERIMENT, page)
+            page = []
+    await store.restoration.append_answers(EXPERIMENT, page) if page else None
+    rows = [
+        (
+            name,
+            {"puid": f"x{name}", "source": "prolific", "first_ms": "1", "status": "completed"}
+            | {"answers": str(given), "turns": str(given)},
+            (),
+        )
+        for name, given in people.items()
+    ]
+    for start in range(0, len(rows), PAGE):
+        await store.restoration.write_people(EXPERIMENT, rows[start : start + PAGE])
+        arrived = {f"prolific:x{name}": name for name, _, _ in rows[start : start + PAGE]}
+        await store.restoration.write_hash(EXPERIMENT, "arrivals", arrived)
+    counts = recount(answer for _, answer in _answers(count, n))
+    await store.restoration.write_hash(EXPERIMENT, "counts", counts)
+    own = {"state": "open", "revision": 1, "owner": "local", "created_ms": 1, "opened_ms": 1_760_000_000_000}
+    await store.restoration.reveal(EXPERIMENT, SLUG, {**state, **own})
+    await store.experiments.announce(EXPERIMENT)
+    await store.close()
+    return time.perf_counter() - began
+
+
+async def _measure(program: Program, login: tuple[str, str], options: argparse.Namespace, report: Report) -> None:
+    address = f"{program.address}/api/experiments/{SLUG}"
+    # A session, because checking a password takes 64 MB for a moment, which is not what is measured here.
+    async with httpx.AsyncClient(base_url=program.address) as client:
+        reply = await client.post("/console/login", data={"name": login[0], "password": login[1]})
+    cookie = "; ".join(f"{name}={value}" for name, value in reply.cookies.items())
+    crowd = People(program.address)
+    await crowd.arrive()
+    idle = crowd.slice()
+    await asyncio.sleep(10)
+    report.add(what="idle", seconds=10.0, **idle.figures())
+    rows = {"responses.csv, quality not known": options.answers, "responses.csv again": options.answers}
+    rows |= {"responses.jsonl": options.answers, "responses.parquet": options.answers}
+    for what in rows:
+        path = f"exports/{what.partition(',')[0].partition(' ')[0]}"
+        report.add(**await _download(program, address, path, cookie, crowd, what, rows[what]))
+    if options.bundle:
+        target = program.data.parent / "bundle.zip"
+        figures = await _download(program, address, "bundle", cookie, crowd, "bundle", 0, target)
+        report.add(**figures)
+        print(f"bundle: {target.stat().st_size / 1e6:.0f} MB", flush=True)
+        began = time.perf_counter()
+        done = await asyncio.to_thread(program_import, program, target)
+        assert done.returncode == 0, done.stderr
+        report.add(what="import", seconds=time.perf_counter() - began)
+    async with httpx.AsyncClient(headers={"Cookie": cookie}, timeout=600) as client:
+        for path in ("participants?wait=yes", "participants", "participants?limit=10000", "overview"):
+            began = time.perf_counter()
+            reply = await client.get(f"{address}/{path}")
+            if reply.status_code == 404:
+                report.note(f"{path} does not exist")
+                continue
+            report.add(what=path, seconds=time.perf_counter() - began)
+    await crowd.leave()
+
+
+def program_import(program: Program, bundle: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "salmon", "import", str(bundle), "--name", "again", "--data", str(program.data)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+async def _download(
+    program: Program,
+    address: str,
+    path: str,
+    cookie: str,
+    crowd: People,
+    what: str,
+    rows: int,
+    target: Path | None = None,
+) -> dict[str, object]:
+    """Fetch a file with another process, so that reading it here slows nobody down."""
+    code = (
+        "import base64, sys, urllib.request\n"
+        "request = urllib.request.Request(sys.argv[1], headers={'Authorization': 'Basic ' + word})\n"
+        "with urllib.request.urlopen(request) as reply, open(sys.argv[3], 'wb') as file:\n"
+        "    while piece := reply.read(1 << 20): file.write(piece)\n"
+    )
+    memory = Memory(program.child("frontend"))
+    slice_ = crowd.slice()
+    began = time.perf_counter()
+    with memory:
+        reader = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, f"{address}/{path}", cookie, str(target or os.devnull))
+        )
+        assert await reader.wait() == 0
+    seconds = time.perf_counter() - began
+    return {
+        "what": what,
+        "seconds": seconds,
+        **({"rows_per_s": rows / seconds} if rows else {}),
+        "web_growth_mb": (memory.web - memory.before) / 1e6,
+        "writer_mb": memory.writer / 1e6,
+        **slice_.figures(),
+    }
+
+
+@dataclass
+class Memory:
+    """The most memory that the web process and its children had meanwhile, in bytes."""
+
+    process: psutil.Process
+    before: int = 0
+    web: int = 0
+    writer: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self.before = self.web = self.process.memory_info().rss
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        assert self._thread is not None
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            self.web = max(self.web, self.process.memory_info().rss)
+            for child in self.process.children():
+                try:
+                    self.writer = max(self.writer, child.memory_info().rss)
+                except psutil.NoSuchProcess:
+                    continue
+
+
+class Slice:
+    """The latencies of queries from now on."""
+
+    def __init__(self, times: list[float]) -> None:
+        self._times = times
+        self._from = len(times)
+
+    def figures(self) -> dict[str, float]:
+        """Quantiles in milliseconds."""
+        own = np.array(self._times[self._from :])
+        if not len(own):
+            return {"queries": 0}
+        low, high = np.quantile(own, [0.5, 0.99])
+        return {"query_ms_50": 1000 * low, "query_ms_99": 1000 * high, "queries": len(own)}
+
+
+class People:
+    """Participants of the same experiment who ask and answer all the time."""
+
+    def __init__(self, address: str) -> None:
+        self._client = httpx.AsyncClient(base_url=f"{address}/e/{SLUG}/", timeout=60)
+        self._times: list[float] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def arrive(self) -> None:
+        """Begin."""
+        self._tasks = [asyncio.create_task(self._answer(number)) for number in range(PEOPLE)]
+
+    def slice(self) -> Slice:
+        """What is measured from now on."""
+        return Slice(self._times)
+
+    async def leave(self) -> None:
+        """End."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _answer(self, number: int) -> None:
+        generation = 0
+        await asyncio.sleep(PAUSE_SECONDS * number / PEOPLE)
+        while True:
+            body = {"parameters": {"puid": f"live{number}x{generation}"}}
+            session = (await self._client.post("arrive", json=body)).raise_for_status().json()["session"]
+            headers = {"X-Salmon-Session": session}
+            for _ in range(EACH):
+                began = time.perf_counter()
+                query = (await self._client.get("query", headers=headers)).raise_for_status().json()
+                self._times.append(time.perf_counter() - began)
+                if "token" not in query:
+                    break
+                answer = {"token": query["token"], "winner": query["left"], "rt_ms": 900.0}
+                (await self._client.post("answers", json=answer)).raise_for_status()
+                await asyncio.sleep(PAUSE_SECONDS)
+            generation += 1
+
+
+if __name__ == "__main__":
+    main()
