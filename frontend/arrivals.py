@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from frontend.errors import BadRequestError, ConflictError
+from frontend.errors import BadRequestError, BegunError, GapError, LinkError
 from frontend.steps import UNDER_WAY, Values
 from salmon.spec.schema import Resume
 
@@ -70,15 +70,16 @@ def arrival_of(parameters: Mapping[str, str], *, fresh: str, platform: str = "li
     if platform == "link":
         return Arrival("link", fresh, companions)
     wanted = next(name for name, source in _IDENTIFIERS.items() if source == platform)
-    raise BadRequestError(
+    raise LinkError(
         f"The link does not say who you are: it has no {wanted}.",
+        fault="missing",
         hint="Open it from the platform again. To look at the study yourself, add ?puid=test to its address.",
         where=wanted,
     )
 
 
 def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) -> Return:
-    """How somebody goes on who was here before; ConflictError where the experiment does not let them.
+    """How somebody goes on who was here before; BegunError or GapError where the experiment does not let them.
 
     A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link.
     """
@@ -86,7 +87,7 @@ def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) ->
         return "continue"  # the way out is shown as often as they come
     begun = values.get("status") in UNDER_WAY
     if begun and not same_tab and resume.policy == "block":
-        raise ConflictError(
+        raise BegunError(
             "You have begun this study already, and it cannot be continued.",
             hint="Please contact the people who sent you the link; your answers are kept.",
         )
@@ -95,7 +96,7 @@ def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) ->
     last_ms = max(int(values.get(name, 0)) for name in ("first_ms", "seen_ms", "last_ms"))
     gap = timedelta(milliseconds=now_ms - last_ms)
     if begun and gap > max(LONGEST_GAP, resume.max_gap):
-        raise ConflictError(
+        raise GapError(
             "You began this study too long ago to go on.",
             hint="Please contact the people who sent you the link; your answers are kept.",
         )
@@ -105,15 +106,17 @@ def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) ->
 def _checked(parameters: Mapping[str, str], name: str) -> str:
     value = parameters[name].strip()
     if _PLACEHOLDER.search(value) or value == name:
-        raise BadRequestError(
+        raise LinkError(
             f"The link says {name}={value[:_LONGEST]}: the platform has not filled in who you are.",
+            fault="unfilled",
             hint="Please tell the people who run this study; they can see how to set the link on its recruitment page.",
             where=name,
         )
     if name == "turkSubmitTo":
         if value.rstrip("/") not in MTURK_HOSTS:
-            raise BadRequestError(
+            raise LinkError(
                 "The link would send your work to an address that is not Mechanical Turk's.",
+                fault="wrong",
                 hint="Open the task from Mechanical Turk again.",
                 where=name,
             )
@@ -121,8 +124,9 @@ def _checked(parameters: Mapping[str, str], name: str) -> str:
     longest = _LONGEST_MTURK if name in {"workerId", "assignmentId", "hitId"} else _LONGEST
     fits = _SURVEY_CODE.fullmatch(value) if name == "survey_code" else _ALLOWED.fullmatch(value)
     if len(value) > longest or not fits:
-        raise BadRequestError(
+        raise LinkError(
             f"The {name} in this link is not an id: it has characters or a length that ids do not have.",
+            fault="wrong",
             hint="Open the link from the platform again, without changing it.",
             where=name,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -33,6 +33,32 @@ class ElsewhereError(ConflictError):
     """The participant has opened the page again, and the newest one goes on."""
 
     code = "elsewhere"
+
+
+class NotOpenError(ConflictError):
+    """The experiment takes nobody in the state that it is in: draft, paused or closed, which is the code of the error."""
+
+    def __init__(self, message: str, *, state: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.code = state
+
+
+class BegunError(ConflictError):
+    """Somebody has begun before, and the experiment does not let them go on."""
+
+    code = "begun"
+
+
+class GapError(ConflictError):
+    """Somebody comes back after too long a time."""
+
+    code = "gap"
+
+
+class EndedError(ConflictError):
+    """The participant's part has ended: there is no way on."""
+
+    code = "ended"
 
 
 class FormError(SalmonError):
@@ -67,6 +93,14 @@ class BadRequestError(SalmonError):
     """A request that cannot be understood or carried out as it is."""
 
     code = "bad_request"
+
+
+class LinkError(BadRequestError):
+    """A participant's link cannot be right: `fault` says how, and is the end of the error's code."""
+
+    def __init__(self, message: str, *, fault: Literal["unfilled", "wrong", "missing"], hint: str, where: str) -> None:
+        super().__init__(message, hint=hint, where=where)
+        self.code = f"link_{fault}"
 
 
 class TooManyError(SalmonError):

@@ -52,12 +52,17 @@ class ParticipantPage:
 
 @dataclass(frozen=True)
 class ErrorPage:
-    """An error for people: one sentence what happened, one what to do."""
+    """An error for people: one sentence what happened, one what to do or what exactly is wrong.
+
+    `language` and `direction` are those of the first sentence.
+    """
 
     template = "error.html"
     status: int
     message: str
     hint: str
+    language: str = "en"
+    direction: str = "ltr"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -11,11 +12,11 @@ from frontend.arrivals import Arrival, arrival_of, is_preview, returning
 from frontend.catalogue import Experiment
 from frontend.context import Context, WithContext
 from frontend.departures import ARRIVED, departure_of
-from frontend.errors import ConflictError, ElsewhereError, ForgedError, NotFoundError
+from frontend.errors import ConflictError, ElsewhereError, EndedError, ForgedError, NotFoundError, status_of
 from frontend.hooks import elements_of, hooks_of
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
-from frontend.pages import ParticipantPage
+from frontend.pages import ErrorPage, ParticipantPage
 from frontend.presentation import page_of, policy_of, sample_of, steps_of, target_of, text_of
 from frontend.schemas import ArriveBody, FinishBody, Json, StepBody
 from frontend.security import Session
@@ -23,6 +24,8 @@ from frontend.steps import OUT, Values, carry_out, next_step, ready_to_finish
 from frontend.trials import SessionHeader, check_open
 from frontend.tryouts import PARAMETER as TRYOUT
 from frontend.tryouts import is_tryout, new_tryout
+from frontend.upcoming import TRIALS_AHEAD, loads_ahead, position_of, upcoming_targets
+from salmon.errors import SalmonError
 
 #: Files that change with every new revision of an experiment.
 _OWN_FILE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
@@ -45,14 +48,15 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
     experiment = await context.catalogue.find(slug)
     spec, parameters = experiment.spec, dict(request.query_params)
     preview = is_preview(parameters)
-    tries = context.signer.allows_tryout(parameters.get(TRYOUT, ""), experiment.id)
-    if not preview and not tries:
-        arrival_of(parameters, fresh="", platform=spec.recruitment.platform)
-    if experiment.state.state == "draft" and not tries:
-        check_open(experiment.state.state)
     language = language_of(parameters.get("lang", ""), spec.page.language)
-    settings = page_of(spec, language)
     strings = strings_of(language, spec.page.strings)
+    try:
+        _check_link(context, experiment, parameters)
+    except SalmonError as error:
+        if "text/html" not in request.headers.get("accept", ""):
+            raise
+        return context.pages.show(_refusal(error, strings, language), status=status_of(error))
+    settings = page_of(spec, language)
     shown = ParticipantPage(
         title=plain(settings["title"]),
         language=language,
@@ -71,6 +75,23 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
         script=context.pages.participant_script.name,
     )
     return context.pages.show(shown, headers={"Content-Security-Policy": policy_of(experiment)})
+
+
+def _check_link(context: Context, experiment: Experiment, parameters: Mapping[str, str]) -> None:
+    """Refuse a link that cannot be right, and an experiment that nobody has opened yet."""
+    if context.signer.allows_tryout(parameters.get(TRYOUT, ""), experiment.id):
+        return
+    if not is_preview(parameters):
+        arrival_of(parameters, fresh="", platform=experiment.spec.recruitment.platform)
+    if experiment.state.state == "draft":
+        check_open("draft")
+
+
+def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> ErrorPage:
+    """A refusal in the language of the page; what exactly is wrong stands below, for whoever runs the study."""
+    said = strings.get(f"error_{error.code}", "")
+    below = error.message if said else error.hint
+    return ErrorPage(status_of(error), said or error.message, below, language, direction_of(language))
 
 
 @router.get("/own.css", include_in_schema=False)
@@ -115,7 +136,7 @@ async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
     resumed = int(values.get("answers", 0)) > 0 or any(name.startswith("step:") for name in values)
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
-    return _arrived(context, experiment, session, values, language, resumed=resumed, review=way == "review")
+    return await _arrived(context, experiment, session, values, language, resumed=resumed, review=way == "review")
 
 
 async def _arrive_to_try(context: Context, experiment: Experiment, body: ArriveBody) -> Json:
@@ -129,7 +150,7 @@ async def _arrive_to_try(context: Context, experiment: Experiment, body: ArriveB
         await context.store.participants.arrive_to_try(experiment.id, participant, first)
         values = {name: str(value) for name, value in first.items()}
     session, language = await _begin_session(context, experiment, participant, body, {})
-    return _arrived(context, experiment, session, values, language, resumed=known is not None, review=False)
+    return await _arrived(context, experiment, session, values, language, resumed=known is not None, review=False)
 
 
 async def _begin_session(
@@ -143,7 +164,7 @@ async def _begin_session(
     return session, language
 
 
-def _arrived(
+async def _arrived(
     context: Context,
     experiment: Experiment,
     session: Session,
@@ -155,6 +176,14 @@ def _arrived(
 ) -> Json:
     """All that the page needs to begin or to go on."""
     spec = experiment.spec
+    soon = await upcoming_targets(
+        context.store,
+        experiment.id,
+        experiment,
+        session.participant,
+        after=position_of(values),
+        trials=TRIALS_AHEAD,
+    )
     return {
         "session": context.signer.session(session),
         "participant": values["puid"],
@@ -167,6 +196,8 @@ def _arrived(
         "page": page_of(spec, language),
         "steps": steps_of(experiment, values),
         "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
+        "load_all": not loads_ahead(experiment.targets),
+        "soon": soon,
     }
 
 
@@ -256,7 +287,7 @@ def _check_may_finish(experiment: Experiment, values: Values) -> None:
     if not values:
         raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
     if values.get("status") in OUT:
-        raise ConflictError("Your part in this study has ended.", hint="Answers already given are kept.")
+        raise EndedError("Your part in this study has ended.", hint="Answers already given are kept.")
     if not ready_to_finish(experiment.spec, values):
         raise ConflictError("There is a step left before the end.", hint="Reload the page.")
 

@@ -43,6 +43,7 @@ def page_of(spec: Spec, language: str) -> Json:
         "background": spec.page.background,
         "fullscreen": spec.page.fullscreen == "optional",
         "devices": list(spec.page.devices),
+        "min_viewport": list(spec.page.min_viewport or (0, 0)),
     }
 
 

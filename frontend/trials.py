@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Awaitable
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Header, Request
@@ -11,15 +14,22 @@ from starlette.responses import JSONResponse, Response
 from frontend import serving
 from frontend.catalogue import Parsed
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, ConflictError, ElsewhereError, body_of
+from frontend.errors import BadRequestError, ConflictError, ElsewhereError, EndedError, NotOpenError, body_of
 from frontend.schemas import AnswerBody, EventBody, Json
 from frontend.security import Session
 from frontend.steps import OUT, UNDER_WAY, Values, next_step, ready_for_trials
 from frontend.store.participants import Turn
 from frontend.tryouts import is_tryout
+from frontend.upcoming import TRIALS_AHEAD, position_of, upcoming_targets
 from salmon.errors import SalmonError
+from salmon.logs import fields
 from salmon.records import Answer, Query, Served, Timing
-from salmon.samplers.passive import candidates, fallback
+from salmon.samplers.passive import Random, candidates, fallback
+
+log = logging.getLogger("salmon.trials")
+
+#: How long a participant waits for the store to give a query.
+PATIENCE_SECONDS = 0.3
 
 #: Answers accepted in one request: more than a page ever keeps unsent.
 _MOST_ANSWERS = 500
@@ -36,22 +46,31 @@ router = APIRouter(prefix="/e/{slug}")
 
 
 @router.get("/query")
-async def query(slug: str, session_key: SessionHeader, context: WithContext) -> Json:
-    """The next query of this participant, placed left and right, with the token that answers it."""
+async def query(slug: str, session_key: SessionHeader, context: WithContext, *, spare: bool = False) -> Json:
+    """The next query of this participant, placed left and right, with the token that answers it.
+
+    A `spare` one is random. The page keeps it in hand, and shows it when the next query does not come in time.
+    """
     del slug
     session = context.signer.read_session(session_key)
     values = await context.store.participants.read(session.experiment, session.participant)
     await _check_may_ask(context, session, values)
-    turn = await context.store.participants.begin_turn(session.experiment, session.participant)
+    if spare and not await _may_be_random(context, session, values):
+        return {"none": True}
+    turn = await context.store.participants.begin_turn(session.experiment, session.participant, spare=spare)
     if not is_tryout(session.participant):
         check_open(turn.state)
     parsed = await context.catalogue.revision(session.experiment, turn.revision)
     limit = parsed.spec.html.max_queries
     if 0 < limit <= turn.answers or turn.status in {"completed", "redirected"}:
         return {"done": True, "answers": turn.answers}
-    choice = serving.choose_sampler(parsed.plan, participant=session.participant, trial=turn.number)
+    trial = turn.position + int(spare)  # a spare one may stand in for the query that comes next
+    choice = serving.choose_sampler(parsed.plan, participant=session.participant, trial=trial)
     nonce = context.nonce()
-    chosen = await _next_query(context, session, turn, parsed, choice, nonce)
+    if spare:
+        chosen = await _random_query(context, session, turn, parsed, nonce)
+    else:
+        chosen = await _next_query(context, session, turn, parsed, choice, nonce)
     served = serving.serve(
         chosen,
         choice,
@@ -72,6 +91,14 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext) -> 
         "sampler": served.sampler,
         "score": served.score,
         "trial": served.trial,
+        "soon": await upcoming_targets(
+            context.store,
+            session.experiment,
+            parsed,
+            session.participant,
+            after=turn.position,
+            trials=0 if spare else TRIALS_AHEAD - 1,
+        ),
     }
 
 
@@ -111,7 +138,7 @@ async def _check_may_ask(context: Context, session: Session, values: Values) -> 
         raise ElsewhereError("This study was opened again in another window.", hint="Go on there, or reload this page.")
     status = values.get("status", "")
     if status in OUT:
-        raise ConflictError("Your part in this study has ended.", hint="Answers already given are kept.")
+        raise EndedError("Your part in this study has ended.", hint="Answers already given are kept.")
     if status in UNDER_WAY:
         return
     experiment = await context.catalogue.read(session.experiment)
@@ -119,6 +146,18 @@ async def _check_may_ask(context: Context, session: Session, values: Values) -> 
         step = next_step(experiment.spec, {**values, "step:welcome": ""})
         raise ConflictError(f"The step {step} comes before the trials.", hint="Reload the page.", where=step)
     await context.store.participants.note(session.experiment, session.participant, {"status": "active"})
+
+
+async def _may_be_random(context: Context, session: Session, values: Values) -> bool:
+    """Whether a random query may stand in for the next one: where a sampler searches for queries or draws them anyway.
+
+    Queries that the experimenter has fixed, sets for validation and rounds stay as they are: the page waits for them.
+    """
+    experiment = await context.catalogue.read(session.experiment)
+    trial = position_of(values) + 1
+    choice = serving.choose_sampler(experiment.plan, participant=session.participant, trial=trial)
+    passive = experiment.passive.get(choice.sampler)
+    return choice.query is None and (passive is None or passive == Random())
 
 
 async def _next_query(
@@ -132,25 +171,47 @@ async def _next_query(
         return await store.remember_query(session.experiment, session.participant, fixed, token=nonce, now_ms=now_ms)
     sampler = choice.sampler
     if is_tryout(session.participant):
-        drawn = fallback(n, participant=session.participant, turn=turn.number, seed=seed)
-        return await store.remember_query(session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms)
-    own_turn = serving.turn_of(parsed.plan, participant=session.participant, trial=turn.number, sampler=sampler)
+        return await _random_query(context, session, turn, parsed, nonce)
+    own_turn = serving.turn_of(parsed.plan, participant=session.participant, trial=turn.position, sampler=sampler)
     if sampler in parsed.passive:
         drawn = candidates(parsed.passive[sampler], n, participant=session.participant, turn=own_turn, seed=seed)
         return await store.remember_query(session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms)
-    taken = await store.take_query(
-        session.experiment, session.participant, sampler, token=nonce, last_head=turn.last_head, now_ms=now_ms
+    taken = await _in_time(
+        store.take_query(
+            session.experiment, session.participant, sampler, token=nonce, last_head=turn.last_head, now_ms=now_ms
+        )
     )
     if taken is not None:
         return taken
-    return await store.remember_query(
-        session.experiment,
-        session.participant,
-        fallback(n, participant=session.participant, turn=turn.number, seed=seed),
-        token=nonce,
-        now_ms=now_ms,
-        pending_of=sampler,
+    drawn = fallback(n, participant=session.participant, turn=turn.number, seed=seed)
+    remembered = await _in_time(
+        store.remember_query(
+            session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms, pending_of=sampler
+        )
     )
+    return remembered or drawn[0]
+
+
+async def _random_query(context: Context, session: Session, turn: Turn, parsed: Parsed, nonce: str) -> Query:
+    """A random query that is nobody's: no learner waits for it, and it is not counted as one that was missing."""
+    drawn = fallback(len(parsed.targets), participant=session.participant, turn=turn.number, seed=parsed.plan.seed)
+    return await context.store.participants.remember_query(
+        session.experiment, session.participant, drawn, token=nonce, now_ms=context.now_ms()
+    )
+
+
+async def _in_time(query: Awaitable[Query | None]) -> Query | None:
+    """What the store gives within the time that a participant may wait, or None.
+
+    Where the store is slower, a random query is asked rather than none. Should it have given one all the same, that one
+    is pending under a token nobody has, and is published again later; a fallback that could not be noted may be asked
+    twice.
+    """
+    try:
+        return await asyncio.wait_for(query, PATIENCE_SECONDS)
+    except TimeoutError:
+        log.warning("the store is slow", extra=fields(seconds=PATIENCE_SECONDS))
+        return None
 
 
 async def _record(context: Context, body: AnswerBody) -> Json:
@@ -206,7 +267,8 @@ def check_open(state: str) -> None:
             "paused": "This experiment is paused at the moment.",
             "closed": "This experiment has ended.",
         }
-        raise ConflictError(
+        raise NotOpenError(
             sentences.get(state, "This experiment is not open."),
+            state=state,
             hint="Answers already given are kept. Please contact the people who sent you the link.",
         )

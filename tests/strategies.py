@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from salmon.spec import Spec, parse_spec
 from salmon.spec.arguments import NOISE_MODELS
+from salmon.spec.page_texts import PAGE_TEXTS
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/experiment.yaml"))
 
@@ -58,7 +59,8 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             "language": st.sampled_from(["en", "pt-BR"]), "background": st.sampled_from(["red", "#fff", "rgb(1, 2, 3)"]),
             "stimulus_size": st.sampled_from(["320px", "12.5rem", 200]), "keys": st.just(["f", "ArrowRight"]),
             "fixation_ms": st.integers(0, 1000), "warn_rt_ms": st.none() | st.integers(0, 1000), "fullscreen": st.just("off"),
-            "strings": st.dictionaries(_NAMES, texts(), max_size=3), "trusted": st.booleans(),
+            "strings": st.dictionaries(st.sampled_from(sorted(PAGE_TEXTS)), texts(), max_size=3), "trusted": st.booleans(),
+            "min_viewport": st.none() | st.lists(st.integers(1, 10_000), min_size=2, max_size=2),
         })),
         "checks": draw(_some({"catch": st.integers(2, 50), "repeat": st.floats(0, 0.5), "shared": st.integers(0, 9)})),
         "stopping": draw(_some({

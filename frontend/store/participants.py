@@ -22,9 +22,14 @@ MOST_LOOKED_AT = 4096
 
 @dataclass(frozen=True)
 class Turn:
-    """What is needed to choose the next query, read in one round trip; `number` counts from 1."""
+    """What is needed to choose the next query, read in one round trip.
+
+    `number` counts everything the participant was given, from 1; `position` counts the same without spare queries, which
+    stand outside of the experiment's order.
+    """
 
     number: int
+    position: int
     last_head: str
     answers: int
     status: str
@@ -94,18 +99,33 @@ class Participants:
             await self._connection.do(lambda client: client.hincrby(keys.counts, minute, 1))
         await self.note(experiment, participant, {"status": "completed", **values})
 
-    async def begin_turn(self, experiment: str, participant: str) -> Turn:
-        """Count one more query for this participant, and read what choosing it needs."""
+    async def begin_turn(self, experiment: str, participant: str, *, spare: bool = False) -> Turn:
+        """Count one more query for this participant (atomic), and read what choosing it needs."""
         keys = Keys(experiment)
         key = keys.participant(participant)
-        number, (last_head, answers, status), (state, revision) = await self._connection.together(
+        number, spares, (last_head, answers, status), (state, revision) = await self._connection.together(
             lambda pipeline: (
                 pipeline.hincrby(key, "turns", 1),
+                pipeline.hincrby(key, "spares", int(spare)),
                 pipeline.hmget(key, ["last_head", "answers", "status"]),
                 pipeline.hmget(keys.state, ["state", "revision"]),
             )
         )
-        return Turn(int(number), last_head or "", int(answers or 0), status or "", state or "", int(revision or 0))
+        return Turn(
+            number=int(number),
+            position=int(number) - int(spares),
+            last_head=last_head or "",
+            answers=int(answers or 0),
+            status=status or "",
+            state=state or "",
+            revision=int(revision or 0),
+        )
+
+    async def peek_queries(self, experiment: str, sampler: str, count: int) -> list[Query]:
+        """The best published queries of a sampler, which stay where they are."""
+        key = Keys(experiment).queries(sampler)
+        elements = await self._connection.do(lambda client: client.lrange(key, 0, count - 1))
+        return [decode_query(element) for element in elements]
 
     async def take_query(
         self, experiment: str, participant: str, sampler: str, *, token: str, last_head: str, now_ms: int

@@ -9,12 +9,14 @@ from typing import Any
 from salmon.errors import Problem
 from salmon.spec.manifest import Manifest
 from salmon.spec.nodes import Node, Scalar
+from salmon.spec.page_texts import PAGE_TEXTS
 from salmon.spec.sentences import problem_at
 from salmon.spec.suggestions import did_you_mean, listed, shown
 from salmon.spec.values import Misfit, flag, share, whole
 
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
+_FIELD = re.compile(r"\{(\w+)\}")
 _PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
 
 
@@ -30,6 +32,7 @@ def disagreements(
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
     yield from _comments(root, tree)
+    yield from _page_texts(root, tree)
     if manifest is not None:
         yield from _files(root, tree, manifest)
 
@@ -189,6 +192,25 @@ def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             warning=True,
             at_key=True,
         )
+
+
+def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Texts of the page that get other words: names that the page does not have, and fields that a text does not have."""
+    for name, text in _items(_part(tree, "page", "strings")):
+        path = ("page", "strings", name)
+        if name not in PAGE_TEXTS:
+            hint = did_you_mean(name, PAGE_TEXTS) or "The manual of the participant page lists their names."
+            yield problem_at(root, path, f"The page has no text called {shown(name)}.", hint=hint, at_key=True)
+            continue
+        known = PAGE_TEXTS[name]
+        for field in _FIELD.findall(text.text) if isinstance(text, Scalar) else ():
+            if field not in known:
+                message = (
+                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written."
+                )
+                fields = listed((f"{{{each}}}" for each in known), "and")
+                hint = did_you_mean(field, known) or (f"It may hold {fields}." if known else "It has no fields.")
+                yield problem_at(root, path, message, hint=hint, warning=True)
 
 
 def _part(tree: Any, *path: str) -> Any:

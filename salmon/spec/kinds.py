@@ -71,6 +71,21 @@ def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, in
     return head, left, right, nearer
 
 
+def _viewport(value: Any) -> Any:
+    wanted = "a width and a height in pixels, such as [800, 600]"
+    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
+    if len(items) != 2:
+        raise Misfit(wanted)
+    return values.every(items, _pixels_at)
+
+
+def _pixels_at(value: Any, place: int) -> int:
+    try:
+        return values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000")(value)
+    except Misfit as misfit:
+        raise Misfit(misfit.wanted, at=(place,)) from misfit
+
+
 def _keys(value: Any) -> Any:
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 2:
@@ -119,6 +134,7 @@ Colour = Annotated[str, BeforeValidator(appearance.colour)]
 Language = Annotated[str, BeforeValidator(appearance.language)]
 WebAddress = Annotated[str, BeforeValidator(appearance.web_address)]
 Keys = Annotated[tuple[str, str], BeforeValidator(_keys)]
+Viewport = Annotated[tuple[int, int], BeforeValidator(_viewport)]
 Query = Annotated[tuple[int, int, int], BeforeValidator(_query)]
 PracticeQuery = Annotated[tuple[int, int, int, int], BeforeValidator(_practice_query)]
 Argument = Annotated[arguments.Argument, BeforeValidator(_deeply_frozen)]

@@ -38,8 +38,8 @@ class TargetSpec:
     """One target as a page shows it.
 
     `filename` is the name in the ZIP, or the text where there is no file; exports carry it and pages must not, because
-    names tell the condition. `media` is the name under which the file is stored. An empty `alt` means the page's own
-    neutral name.
+    names tell the condition. `media` is the name under which the file is stored, and `size_bytes` its length (0: there is
+    no file). An empty `alt` means the page's own neutral name.
     """
 
     index: int
@@ -50,6 +50,7 @@ class TargetSpec:
     media: str = ""
     width_px: int = 0
     height_px: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,7 @@ def _target(entry: ManifestEntry) -> TargetSpec:
         media=entry.media,
         width_px=entry.width_px,
         height_px=entry.height_px,
+        size_bytes=entry.size_bytes,
     )
 
 

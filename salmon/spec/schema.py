@@ -35,6 +35,7 @@ from salmon.spec.kinds import (
     Size,
     Target,
     Text,
+    Viewport,
     WebAddress,
     at_least,
     one_of,
@@ -116,6 +117,9 @@ class Page(Part):
     warn_rt_ms: Milliseconds | None = None
     fullscreen: Annotated[Fullscreen, one_of(Fullscreen)] = "optional"
     devices: Annotated[tuple[Annotated[Device, one_of(Device)], ...], at_least(1)] = ("desktop", "mobile")
+    min_viewport: Viewport | None = (
+        None  # a window smaller than this, in CSS pixels, has to be enlarged before anything begins
+    )
     strings: FrozenMap[str, Text] = FrozenMap()
     alt: FrozenMap[str, Text] = FrozenMap()  # file name of a target -> what a screen reader says
     trusted: Flag = False  # targets and texts may hold any HTML

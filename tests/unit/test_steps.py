@@ -14,6 +14,7 @@ from frontend.errors import ConflictError, FormError
 from frontend.languages import LANGUAGES, catalogue, direction_of, language_of, strings_of
 from frontend.schemas import StepBody
 from salmon.spec import Spec, parse_spec
+from salmon.spec.page_texts import PAGE_TEXTS
 from salmon.spec.schema import Resume
 
 HOUR_MS = 3_600_000
@@ -124,6 +125,11 @@ def test_each_platform_says_in_its_own_words_who_comes(parameters: dict[str, str
 def test_every_platform_gets_its_participants_back_with_their_ids_quoted(recruitment: str, redirect: str):
     spec = spec_of(f"recruitment: {recruitment}\n")
     assert departure_of(spec.recruitment, {"puid": "p&1", "arrived:STUDY_ID": "s/2"}).redirect == redirect
+
+
+def test_files_are_checked_against_the_texts_that_the_page_has():
+    fields = {name: tuple(re.findall(r"\{(\w+)\}", text)) for name, text in catalogue("en").items()}
+    assert fields == dict(PAGE_TEXTS)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

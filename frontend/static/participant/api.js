@@ -30,8 +30,11 @@ export class Api {
     return this.#post(`steps/${name}`, body);
   }
 
-  query() {
-    return this.#send("query", { method: "GET" });
+  /** The next query, with how long it was on its way; a `spare` one is random, or {none}. */
+  async query({ spare = false } = {}) {
+    const since = performance.now();
+    const query = await this.#send(spare ? "query?spare=true" : "query", { method: "GET" });
+    return { ...query, latency_ms: performance.now() - since, spare };
   }
 
   async answers(list) {

@@ -15,10 +15,3 @@ export function isDark(colour) {
   });
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179;
 }
-
-/** Whether this device is one of the allowed ones, by what it can do and not by what it calls itself. */
-export function fits(devices) {
-  const fine = matchMedia("(any-pointer: fine)").matches;
-  const touch = matchMedia("(pointer: coarse)").matches;
-  return (devices.includes("desktop") && fine) || (devices.includes("mobile") && touch);
-}

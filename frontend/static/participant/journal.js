@@ -2,6 +2,7 @@
 
 const EVERY_MS = 5000;
 const MOST = 200;
+const FRAMES = 60;
 
 export class Journal {
   #send;
@@ -32,6 +33,7 @@ export class Journal {
     document.addEventListener("fullscreenchange", () => this.note(document.fullscreenElement ? "fullscreenenter" : "fullscreenexit"), { signal });
     addEventListener("pagehide", () => this.flush(), { signal });
     this.note("opened", `${size()} ${devicePixelRatio}`);
+    refreshIntervalMs().then((intervalMs) => this.note("refresh", intervalMs.toFixed(2)));
   }
 
   close() {
@@ -53,4 +55,17 @@ export class Journal {
       this.#timer ??= setTimeout(() => this.flush(), EVERY_MS);
     }
   }
+}
+
+/** The usual time between two frames of this display: how precisely an onset can be known. */
+async function refreshIntervalMs() {
+  const frame = () => new Promise(requestAnimationFrame);
+  const between = [];
+  let before = await frame();
+  while (between.length < FRAMES) {
+    const now = await frame();
+    between.push(now - before);
+    before = now;
+  }
+  return between.sort((one, other) => one - other)[FRAMES / 2];
 }

@@ -1,11 +1,13 @@
 // The participant page: arrive, take the steps, answer query after query, finish. What belongs together is wired here.
 
 import { Api } from "./api.js";
-import { dress, fits } from "./appearance.js";
+import { dress } from "./appearance.js";
+import { pass } from "./gate.js";
 import { Idle } from "./idle.js";
 import { Journal } from "./journal.js";
 import { Memory } from "./memory.js";
 import { Outbox } from "./outbox.js";
+import { Patience } from "./patience.js";
 import { Run } from "./run.js";
 import { make, paragraph, Screens } from "./screens.js";
 import { Shelf } from "./shelf.js";
@@ -14,12 +16,9 @@ import { Stimuli } from "./stimuli.js";
 import { keyLabel, Strings } from "./strings.js";
 import { Trial } from "./trial.js";
 
-const RETRY_MS = [500, 1000, 2000, 4000];
-const NOTICE_MS = 300; // a shorter wait is not worth a word
 const MOST_UNSENT = 20;
 
 const byId = (id) => document.getElementById(id);
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 class Page {
   #setting = JSON.parse(byId("setting").textContent);
@@ -27,6 +26,11 @@ class Page {
   #screens = new Screens(this.#strings);
   #api = new Api(location.pathname);
   #memory = new Memory(location.pathname);
+  #patience = new Patience({
+    missed: (target) => this.#journal.note("load_failed", `target ${target}`),
+    screens: this.#screens,
+    strings: this.#strings,
+  });
   #arrival = null;
   #outbox = null;
   #journal = null;
@@ -42,19 +46,19 @@ class Page {
       await this.#walk();
     } catch (failure) {
       if (failure.code === "elsewhere") await this.#elsewhere();
-      else this.#stop(failure);
+      else await this.#stop(failure);
     }
   }
 
   async #walk() {
     await this.#openOutbox();
     await this.#arrive();
-    const { page, review, targets } = this.#arrival;
-    if (!fits(page.devices)) await this.#waitForDevice();
+    const { review } = this.#arrival;
     let { status, step } = this.#arrival;
-    const files = targets.some((target) => target.source);
-    const loading = files && step !== "out" && step !== "debrief" ? this.#preload() : [];
-    if (review) await this.#steps.readInstructions(this.#strings.say("review"));
+    const goesOn = step !== "out" && step !== "debrief";
+    if (goesOn) await pass({ arrival: this.#arrival, journal: this.#journal, screens: this.#screens, strings: this.#strings });
+    const loading = this.#stimuli.hasFiles && goesOn ? this.#preload() : [];
+    if (review && goesOn) await this.#steps.readInstructions(this.#strings.say("review"));
     while (step !== "debrief") {
       if (step === "trials" && this.#run.complete) step = this.#after("trials"); // the last answers are on their way
       if (step === "out") return this.#leave(status);
@@ -79,7 +83,7 @@ class Page {
       shelf,
     });
     await this.#outbox.restore();
-    this.#outbox.flush();
+    await this.#outbox.flush(); // before arriving: what the server counts by then must not be counted here too
     addEventListener("online", () => this.#outbox.flush());
     const sendNow = () => this.#outbox.waiting > 0 && this.#api.beacon(this.#outbox.unsent);
     addEventListener("pagehide", sendNow);
@@ -89,7 +93,7 @@ class Page {
 
   async #arrive() {
     const parameters = Object.fromEntries(new URLSearchParams(location.search));
-    const arrival = await this.#patiently(() => this.#api.arrive(parameters, this.#memory.session));
+    const arrival = await this.#patience.patiently(() => this.#api.arrive(parameters, this.#memory.session));
     this.#arrival = arrival;
     const sameParticipant = this.#memory.participant === arrival.participant;
     this.#memory.keepSession(arrival.session, arrival.participant);
@@ -100,23 +104,28 @@ class Page {
     this.#stimuli = new Stimuli(arrival.targets, this.#strings);
     this.#trial = new Trial(page, this.#stimuli, this.#strings);
     this.#run = new Run({
-      fetchQuery: () => this.#patiently(() => this.#api.query()),
+      fetchQuery: () => this.#patience.patiently(() => this.#api.query()),
+      fetchSpare: () => this.#api.query({ spare: true }),
       given: arrival.answers + this.#outbox.waitingOf(arrival.participant),
       keep: (queries) => this.#memory.keepQueries(queries),
       kept: sameParticipant ? this.#memory.queries : [],
       limit: page.max_queries,
+      prepare: (query) => {
+        const shown = this.#stimuli.prepare(query);
+        this.#stimuli.anticipate(query.soon ?? []);
+        return shown;
+      },
     });
     this.#journal = new Journal({ send: (list) => this.#api.events(list), trial: () => this.#run.current?.trial ?? 0 });
     this.#journal.watch();
     this.#steps = new Steps({
       api: this.#api,
       arrival,
-      insist: (work) => this.#insist(work),
       missing: (count) => {
         this.#run.lost(count);
         return this.#answerAll();
       },
-      patiently: (request) => this.#patiently(request),
+      patience: this.#patience,
       screens: this.#screens,
       stimuli: this.#stimuli,
       strings: this.#strings,
@@ -129,9 +138,11 @@ class Page {
     document.dispatchEvent(new CustomEvent("salmon:arrived", { detail })); // for scripts of the experimenter
   }
 
-  /** Load the files while the first screens are read; resolves with the targets that could not be had. */
+  /** Load the files while the first screens are read: all, or those of the practice and the first trials where they are many. */
   #preload() {
-    return this.#stimuli.preload((done, all) => this.#screens.loading(done, all));
+    const { load_all: all, soon, steps } = this.#arrival;
+    const practised = (steps.practice?.queries ?? []).flatMap(({ head, left, right }) => [head, left, right]);
+    return this.#stimuli.preload((done, files) => this.#screens.loading(done, files), all ? undefined : new Set([...practised, ...soon]));
   }
 
   /** Nothing begins before the files are there; those that failed are tried again when the participant says so. */
@@ -140,11 +151,10 @@ class Page {
     let failed = await loading;
     while (failed.length > 0) {
       for (const index of failed) this.#journal.note("load_failed", `target ${index}`);
-      await this.#screens.next(this.#strings.say("loading"), [paragraph(this.#strings.say("load_failed"))], "try_again");
+      await this.#patience.askAgain();
       this.#screens.waitForFiles();
       failed = await this.#preload();
     }
-    this.#stimuli.loadRest((index) => this.#journal.note("load_failed", `target ${index}`));
   }
 
   async #answerAll() {
@@ -156,15 +166,17 @@ class Page {
     for (let asked = performance.now(); ; ) {
       this.#screens.progress(run.given, page.max_queries);
       await this.#outbox.fewerThan(MOST_UNSENT);
-      query ??= await this.#noticeably(this.#nextReady());
+      query ??= await this.#patience.noticeably(this.#nextReady());
       if (!query) break;
       const waited = performance.now() - asked;
+      if (query.spare) this.#journal.note("spare", Math.round(waited));
       const decision = this.#trial.decision();
       await this.#trial.show(query);
-      run.prefetch().then((ahead) => ahead && this.#stimuli.prepare(ahead)).catch(() => {});
+      run.prefetch().then(() => run.stock());
       idle.begin();
       const { interrupted, skipped, stopped, timing, winner } = await decision;
       idle.end();
+      this.#screens.status("", { instead: this.#strings.say("still_there") });
       if (interrupted) {
         await this.#rest();
         asked = performance.now();
@@ -175,7 +187,8 @@ class Page {
         this.#journal.note("skip", "button");
         run.skip();
       } else {
-        this.#outbox.put(run.answer(winner, { ...timing, query_wait_ms: Math.max(0, waited) }), this.#arrival.participant);
+        const waits = { network_latency_ms: query.latency_ms ?? -1, query_wait_ms: Math.max(0, waited) };
+        this.#outbox.put(run.answer(winner, { ...timing, ...waits }), this.#arrival.participant);
         document.dispatchEvent(new CustomEvent("salmon:answer", { detail: { given: run.given, rt_ms: timing.rt_ms, winner } }));
       }
       query = null;
@@ -187,13 +200,13 @@ class Page {
     document.body.classList.add("no-more-queries");
     if (page.max_queries > 0) return { next: this.#after("trials") };
     await this.#outbox.flush();
-    return this.#patiently(() => this.#api.step("trials"));
+    return this.#patience.patiently(() => this.#api.step("trials"));
   }
 
   /** The next query with its stimuli in memory; null at the end. */
   async #nextReady() {
     const query = await this.#run.next();
-    if (query) await this.#insist(() => this.#stimuli.prepare(query));
+    if (query) await this.#patience.insist(() => this.#stimuli.prepare(query));
     return query;
   }
 
@@ -201,41 +214,6 @@ class Page {
   #after(step) {
     const { order } = this.#arrival.steps;
     return order[order.indexOf(step) + 1];
-  }
-
-  /** Try until it works, as long as trying again can help; meanwhile the page says why it waits. */
-  async #patiently(request) {
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        const reply = await request();
-        if (attempt > 0) this.#screens.status("");
-        return reply;
-      } catch (failure) {
-        if (!failure.again) throw failure;
-        if (attempt > 0) this.#screens.status(this.#strings.failure(failure)); // one lost request is not worth a word
-        await pause(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]);
-      }
-    }
-  }
-
-  /** Files that do not come are asked for until they do, when the participant says so. */
-  async #insist(work) {
-    for (;;) {
-      try {
-        return await work();
-      } catch (missing) {
-        this.#journal.note("load_failed", `target ${missing.target}`);
-        await this.#screens.next(this.#strings.say("loading"), [paragraph(this.#strings.say("load_failed"))], "try_again");
-      }
-    }
-  }
-
-  async #noticeably(promise) {
-    const timer = setTimeout(() => this.#screens.status(this.#strings.say("waiting")), NOTICE_MS);
-    const value = await promise;
-    clearTimeout(timer);
-    if (byId("status").textContent === this.#strings.say("waiting")) this.#screens.status("");
-    return value;
   }
 
   #watchIdle() {
@@ -271,18 +249,6 @@ class Page {
     label();
   }
 
-  async #waitForDevice() {
-    const wanted = this.#arrival.page.devices.includes("desktop") ? "device_desktop" : "device_mobile";
-    this.#screens.show({ heading: this.#arrival.page.title, parts: [paragraph(this.#strings.say(wanted))] });
-    this.#journal.note("device", wanted);
-    await new Promise((resolve) => {
-      const check = (event) => (event.type === "keydown" && wanted === "device_desktop") || fits(this.#arrival.page.devices) ? resolve() : undefined;
-      addEventListener("keydown", check);
-      addEventListener("resize", check);
-      matchMedia("(pointer: fine)").addEventListener("change", check);
-    });
-  }
-
   /** Tell other tabs of the same participant that this one goes on. */
   #announce({ participant, session }) {
     if (!("BroadcastChannel" in globalThis)) return; // the server tells the older tab at its next query
@@ -308,9 +274,14 @@ class Page {
     this.#screens.show({ heading: this.#arrival.page.title, parts });
   }
 
-  #stop(failure) {
-    this.#screens.show({ heading: this.#strings.failure(failure) || this.#strings.say("server_trouble") });
+  /** The page cannot go on by itself; what stopped it may be over when it is opened again. */
+  async #stop(failure) {
+    this.#trial?.close();
+    const sentence = failure.code ? this.#strings.failure(failure) : this.#strings.say("server_trouble");
+    const shown = this.#screens.next("", [paragraph(sentence)], "try_again");
     if (!failure.code) throw failure; // a mistake of ours belongs into the console
+    await shown;
+    location.reload();
   }
 }
 

@@ -73,8 +73,10 @@ export class Screens {
     this.loading(done, all);
   }
 
-  status(text) {
-    if (byId("status").textContent !== text) byId("status").textContent = text;
+  /** One line for what goes on beside the screen; `instead` is the only line it may take the place of. */
+  status(text, { instead } = {}) {
+    const line = byId("status");
+    if (line.textContent !== text && (instead === undefined || line.textContent === instead)) line.textContent = text;
   }
 
   progress(given, limit) {

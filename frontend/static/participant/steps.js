@@ -10,8 +10,7 @@ const FINISH_PATIENCE_MS = 60_000;
 export class Steps {
   #parts;
 
-  /** `parts` are {api, arrival, screens, stimuli, strings, trial} and three functions:
-   * `patiently(request)`, `insist(work)` repeat until it works; `missing(count)` asks as many queries again. */
+  /** `parts` are {api, arrival, patience, screens, stimuli, strings, trial} and `missing(count)`, which asks as many queries again. */
   constructor(parts) {
     this.#parts = parts;
   }
@@ -76,7 +75,7 @@ export class Steps {
     const trials = [];
     trial.allow({ skip: false, stop: false });
     for (const [query, shown] of queries.entries()) {
-      await this.#parts.insist(() => stimuli.prepare(shown));
+      await this.#parts.patience.insist(() => stimuli.prepare(shown));
       await trial.show(shown);
       const { timing, winner } = await trial.decision();
       trials.push({ query, rt_ms: timing.rt_ms, winner });
@@ -183,7 +182,7 @@ export class Steps {
 
   /** Tell the server that a step is done, as often as it takes; its reply names the next one. */
   #done(step, body = {}) {
-    return this.#parts.patiently(() => this.#parts.api.step(step, body));
+    return this.#parts.patience.patiently(() => this.#parts.api.step(step, body));
   }
 }
 

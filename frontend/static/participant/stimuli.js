@@ -4,8 +4,6 @@ const ATTEMPTS = 3;
 const RETRY_MS = 500;
 const AT_ONCE = 6;
 const PATIENCE_MS = 120_000;
-const ALL_UP_TO = 100; // more files than this are not waited for: the first ones are, the rest load during the trials
-const FIRST = 10;
 
 export class Stimuli {
   #targets;
@@ -18,13 +16,13 @@ export class Stimuli {
     this.#strings = strings;
   }
 
-  get files() {
-    return this.#targets.flatMap((target, index) => (target.source ? [index] : []));
+  get hasFiles() {
+    return this.#targets.some((target) => target.source);
   }
 
-  /** Load all files, or the first of very many; `progress(done, all)` is told. Resolves with the targets that failed. */
-  async preload(progress) {
-    const wanted = this.files.length > ALL_UP_TO ? this.files.slice(0, FIRST) : this.files;
+  /** Load the files of these targets, or of all; `progress(done, all)` is told. Resolves with the targets that failed. */
+  async preload(progress, targets = this.#targets.keys()) {
+    const wanted = [...targets].filter((index) => this.#targets[index].source);
     const queue = [...wanted];
     const failed = [];
     let done = 0;
@@ -46,9 +44,9 @@ export class Stimuli {
     return [...failed, ...queue.splice(0)];
   }
 
-  /** Load the files that were not waited for, one after the other; `failed(index)` is told of those that do not come. */
-  async loadRest(failed) {
-    for (const index of this.files) await this.#load(index).catch(() => failed(index));
+  /** Load what the next trials will probably show; what does not come is asked for again when it is shown. */
+  anticipate(targets) {
+    for (const index of targets) this.#load(index).catch(() => {});
   }
 
   /** Resolves when the three targets of a query can be painted at once; rejects with {target} when one cannot be had. */

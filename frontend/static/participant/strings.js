@@ -8,14 +8,12 @@ export class Strings {
   }
 
   /** The text of a name, with its fields ({count}) filled in. */
-  say(name, values = {}) {
-    return (this.#texts[name] ?? "").replace(/\{(\w+)\}/g, (field, key) => values[key] ?? field);
-  }
+  say = (name, values = {}) => (this.#texts[name] ?? "").replace(/\{(\w+)\}/g, (field, key) => values[key] ?? field);
 
-  /** A sentence for a request that failed: the server's where it had one, else ours. */
-  failure({ code, message, hint }) {
-    if (code === "offline" || code === "server") return this.say(code === "offline" ? "offline" : "server_trouble");
-    return [message, hint].filter(Boolean).join(" ");
+  /** A sentence for a request that failed: ours, in the page's language; the server's where it has one that we have not. */
+  failure({ code, message = "", hint = "" }) {
+    const known = this.say(code === "offline" ? "offline" : `error_${code}`);
+    return known || [this.say("server_trouble"), message, hint].filter(Boolean).join(" ");
   }
 }
 

@@ -1,0 +1,31 @@
+"""The texts that the participant page says by itself: their names, which an experiment may give other words under `page.strings`.
+
+The words themselves, in every language, are the page's own; here are the names and the fields that a text may hold, so
+that a file can be checked where no page is.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_PLAIN = """
+title question thanks loading load_failed try_again begin continue back copy copied welcome welcome_open_end
+welcome_pointer fullscreen resumed review consent agree disagree declined leave instructions practice
+practice_start practice_right practice_wrong practice_done check screened_out ended questions required send
+field_missing field_number head_name left_name right_name play pause listen_first skip finish_here too_fast
+still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
+save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
+server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
+error_conflict error_store error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
+"""
+
+_WITH_FIELDS = {
+    "loading_files": ("done", "all"),
+    "welcome_count": ("count",),
+    "welcome_keys": ("left", "right"),
+    "page_of": ("page", "pages"),
+    "check_again": ("count",),
+    "small_window": ("width", "height"),
+}
+
+#: Name of a text -> the fields in braces that it may hold.
+PAGE_TEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType({**dict.fromkeys(_PLAIN.split(), ()), **_WITH_FIELDS})
