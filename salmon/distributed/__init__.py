@@ -23,7 +23,12 @@ _PUBLIC = {
     ),
     **dict.fromkeys(("Fit", "fit"), "salmon.distributed.loop"),
     "Checkpoint": "salmon.distributed.checkpoint",
+    "DaskClassifier": "salmon.distributed.neural",
+    "DaskRegressor": "salmon.distributed.neural",
     "History": "salmon.distributed.history",
+    "HyperbandSearch": "salmon.distributed.selection",
+    "Network": "salmon.distributed.network",
+    "TorchGroup": "salmon.distributed.torch_group",
     "VirtualGroup": "salmon.distributed.group",
     "compression_hook": "salmon.distributed.hook",
 }

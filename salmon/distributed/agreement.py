@@ -49,7 +49,7 @@ class Agreement:
     def ask_to_finish(self) -> None:
         """Let the run end: at once where all ranks are here, else with the next exchange."""
         self._wish = True
-        self.finish = len(self._ranks.local) == self._ranks.size
+        self.finish = self.finish or len(self._ranks.local) == self._ranks.size
 
     def reach(
         self,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from salmon.distributed.state import Job, Outcome, TrainingState
 from salmon.distributed.steps import Limits, run_steps
 from salmon.errors import SalmonError
+from salmon.parallel import SerialExecutor
 
 
 class Group(Protocol):
@@ -93,3 +94,14 @@ class VirtualGroup:
 
     def close(self) -> None:
         """Nothing was taken."""
+
+
+def group_on(executor: Any) -> Group:
+    """A group as it is; for a Dask client or executor one rank in each worker; for None this process."""
+    if executor is None or isinstance(executor, SerialExecutor):
+        return VirtualGroup(1)
+    if hasattr(executor, "resized"):
+        return executor
+    from salmon.distributed.torch_group import TorchGroup
+
+    return TorchGroup(executor)

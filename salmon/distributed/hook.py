@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage] - where torch documents it
 
 from salmon.distributed.compression import Compression
 
@@ -17,7 +18,8 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
     """
     calls = 0
 
-    def hook(state: Any, bucket: Any) -> Any:
+    # torch looks at these two annotations and refuses others.
+    def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         nonlocal calls
         del state
         calls += 1
@@ -37,7 +39,7 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
             part = torch.from_numpy(total[start : start + each.numel()] / size)
             each.copy_(part.view_as(each))
             start += each.numel()
-        done: Any = torch.futures.Future()
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(bucket.buffer())
         return done
 

@@ -140,7 +140,7 @@ def flat_parameters(module: torch.nn.Module) -> torch.Tensor:
     parameters = list(module.parameters())
     if not parameters:
         raise SalmonError("The module has no parameters to train.", where="module")
-    return torch.nn.utils.parameters_to_vector(parameters).detach().clone().float()
+    return torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).float()
 
 
 def _copied(tensor: torch.Tensor) -> NDArray[Any]:

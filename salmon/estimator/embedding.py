@@ -16,7 +16,7 @@ from salmon.estimator.holding_out import choose_noise, held_out_split, noise_can
 from salmon.geometry import Coordinates, centre
 from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
 from salmon.noise import NoiseModel, PowerTSTE, noise_model
-from salmon.parallel import Executor
+from salmon.parallel import Executor, on_executor
 
 #: What `noise=None` means: it predicted held-out answers best wherever people or simulated people were asked.
 RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
@@ -61,7 +61,14 @@ class OrdinalEmbedding(BaseEstimator):
         Share of the answers held out by early stopping, whole groups of the same three targets at a time.
     n_iter_no_change : int
         Patience of early stopping, in iterations.
-    executor : salmon.parallel.Executor or None
+    batch_size : int, salmon.distributed.BatchSize or None
+        Fit by Adam on so many answers a step, or as many as a rule says (`GeoDamp(4096, delay=5)`), instead of L-BFGS on all
+        of them: for more answers than pay in one piece, and for many machines.
+    averaging, compression : values of salmon.distributed or None
+        How the workers of a fit in batches agree, and how their gradients travel.
+    step_size, epochs : float
+        Of a fit in batches.
+    executor : salmon.parallel.Executor, Dask client or None
         Where the work is done; None is this process.
 
     Attributes
@@ -89,7 +96,12 @@ class OrdinalEmbedding(BaseEstimator):
         early_stopping: bool = False,
         validation_share: float = 0.1,
         n_iter_no_change: int = 10,
-        executor: Executor | None = None,
+        batch_size: Any = None,
+        averaging: Any = None,
+        compression: Any = None,
+        step_size: float = 0.05,
+        epochs: float = 10,
+        executor: Executor | Any | None = None,
     ) -> None:
         self.n_components = n_components
         self.noise = noise
@@ -103,6 +115,11 @@ class OrdinalEmbedding(BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_share = validation_share
         self.n_iter_no_change = n_iter_no_change
+        self.batch_size = batch_size
+        self.averaging = averaging
+        self.compression = compression
+        self.step_size = step_size
+        self.epochs = epochs
         self.executor = executor
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -182,7 +199,8 @@ class OrdinalEmbedding(BaseEstimator):
         """A copy of the parameters. The executor is shared: a cluster cannot be copied, and need not be."""
         parameters = self.get_params(deep=False)
         executor = parameters.pop("executor")
-        return type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, executor=executor)
+        copies: dict[str, Any] = {name: clone(value, safe=False) for name, value in parameters.items()}
+        return type(self)(**copies, executor=executor)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -205,9 +223,11 @@ class OrdinalEmbedding(BaseEstimator):
         if isinstance(self.lapse, str):
             self.noise_, self.noise_losses_ = choose_noise(
                 rows, n, self.n_components, noise_candidates(self.noise_),
-                ridge=self.ridge, seed=seed, max_iter=self.max_iter, executor=self.executor,
+                ridge=self.ridge, seed=seed, max_iter=self.max_iter, executor=on_executor(self.executor),
             )  # fmt: skip
-        if self.early_stopping:
+        if self.batch_size is not None or self.averaging is not None or self.compression is not None:
+            self._coordinates = self._fit_in_batches(rows, n, start, seed)
+        elif self.early_stopping:
             self._coordinates = self._stopped_fit(rows, n, start, seed)
         else:
             history = History()
@@ -224,10 +244,26 @@ class OrdinalEmbedding(BaseEstimator):
     ) -> Coordinates:  # fmt: skip
         found = fit(
             rows, n, self.n_components, noise=self.noise_, ridge=self.ridge, start=start, n_starts=n_starts,
-            max_iter=max_iter, tolerance=self.tolerance, seed=seed, executor=self.executor, callback=callback,
+            max_iter=max_iter, tolerance=self.tolerance, seed=seed, executor=on_executor(self.executor), callback=callback,
             stop=stop,
         )  # fmt: skip
         self.objective_, self.converged_ = found.objective, found.converged
+        return found.coordinates
+
+    def _fit_in_batches(self, rows: Triplets, n: int, start: Coordinates | None, seed: int) -> Coordinates:
+        """Train the embedding as a torch module, in this process or by all workers of the cluster."""
+        if self.early_stopping:
+            raise SalmonError(
+                "A fit in batches does not stop early.", hint="Leave out early_stopping, or batch_size and averaging."
+            )
+        from salmon.estimator.batches import fit_in_batches
+
+        options = {"averaging": self.averaging, "compression": self.compression, "epochs": self.epochs}
+        found = fit_in_batches(
+            rows, n, self.n_components, self.noise_, start=start, ridge=self.ridge, step_size=self.step_size, seed=seed,
+            executor=self.executor, batch_size=self.batch_size, **options,
+        )  # fmt: skip
+        self.objective_, self.converged_, self.history_ = found.objective, True, found.history
         return found.coordinates
 
     def _stopped_fit(self, rows: Triplets, n: int, start: Coordinates | None, seed: int) -> Coordinates:

@@ -1,6 +1,6 @@
 """One interface for work in this process and on a Dask cluster; `salmon.parallel.cluster` loads Dask when imported."""
 
-from salmon.parallel.executor import Executor, Task
+from salmon.parallel.executor import Executor, Task, on_executor
 from salmon.parallel.serial import SerialExecutor
 
-__all__ = ["Executor", "SerialExecutor", "Task"]
+__all__ = ["Executor", "SerialExecutor", "Task", "on_executor"]

@@ -1,14 +1,23 @@
 """The executor on a Dask cluster: the only module of the library that speaks to Dask."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Self, cast
+from uuid import uuid4
 
 import dask.config
-from distributed import Client, LocalCluster, as_completed
+from distributed import Client, LocalCluster, as_completed, get_worker, wait
+from distributed.client import FutureCancelledError, FuturesCancelledError
+from distributed.comm.addressing import get_address_host
+from distributed.comm.core import CommClosedError
+from distributed.scheduler import KilledWorker
+from distributed.utils import get_ip
 
 from salmon.errors import SalmonError, StartError
 from salmon.parallel.executor import Task
 
+# How often an adaptive cluster compares the workers it has with those it should have.
+_ADAPT_EVERY = "200ms"
 # Dask has workers give freed memory back at once, and then every work array of a block is paid for again page by
 # page: four times the time of a refit. Up to 32 MB stays with the worker instead.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
@@ -40,6 +49,21 @@ def join_cluster(address: str, *, timeout_s: float = 10) -> "DaskExecutor":
         raise StartError(
             f"No Dask scheduler answers at {address}.", hint="Start one there, or correct the address.", where=address
         ) from error
+
+
+def executor_on(client: Any) -> "DaskExecutor":
+    """An executor on somebody's own client, which stays theirs to close."""
+    if not isinstance(client, Client):
+        raise SalmonError(
+            f"Work cannot be handed to {type(client).__name__}.",
+            hint="Give a Dask client, or an executor on a cluster.",
+        )
+    return DaskExecutor(client)
+
+
+def tell(topic: str, message: Any) -> None:
+    """From inside a worker: note something among the cluster's events, where the dashboard and clients find it."""
+    get_worker().log_event(topic, message)
 
 
 class DaskExecutor:
@@ -75,6 +99,57 @@ class DaskExecutor:
         return cast(
             "Task", self.client.submit(function, *arguments, priority=cast("int", priority), pure=False, **pinned)
         )
+
+    @property
+    def host(self) -> str:
+        """The address under which workers reach this process: that of its way to the scheduler."""
+        scheduler = cast("str", self.client.scheduler_info(n_workers=0)["address"])
+        return str(get_ip(get_address_host(scheduler)))
+
+    @property
+    def scalable(self) -> bool:
+        """Whether workers can be asked for."""
+        return hasattr(self.client.cluster, "adapt")
+
+    def addresses(self) -> list[str]:
+        """The workers that are there, in an order that others joining or leaving does not disturb."""
+        return sorted(cast("dict[str, int]", self.client.nthreads()))
+
+    def submit_at(self, address: str, function: Callable[..., Any], *arguments: Any, name: str) -> Task:
+        """Hand in work for the worker at an address and for no other; the dashboard shows it under the name."""
+        return cast(
+            "Task",
+            self.client.submit(
+                function, *arguments, key=f"{name}-{uuid4()}", workers=[address], allow_other_workers=False, pure=False
+            ),
+        )
+
+    def wait_any(self, tasks: list[Task], *, timeout_s: float) -> None:
+        """Wait until one of the tasks is done, for so long at most."""
+        with suppress(TimeoutError, FuturesCancelledError):
+            wait(tasks, timeout=timeout_s, return_when="FIRST_COMPLETED")
+
+    def collected(self, task: Task) -> Any:
+        """The value of a task that is done, None where it was lost with its worker; what the work raised is raised."""
+        try:
+            return task.result()
+        except (KilledWorker, FutureCancelledError, FuturesCancelledError, CommClosedError):
+            return None
+
+    def wait_for(self, workers: int, *, timeout_s: float) -> None:
+        """Wait until so many workers are there."""
+        try:
+            self.client.wait_for_workers(workers, timeout=timeout_s)
+        except TimeoutError as error:
+            raise SalmonError(
+                f"No {workers} worker{'' if workers == 1 else 's'} came within {timeout_s:g} s.",
+                hint="Start workers that join this scheduler.",
+            ) from error
+
+    def follow(self, workers: int) -> None:
+        """Have the cluster keep exactly this many workers, also when one dies, and wait until they are there."""
+        cast("Any", self.client.cluster).adapt(minimum=workers, maximum=workers, interval=_ADAPT_EVERY)
+        self.client.wait_for_workers(workers)
 
     def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
         """The tasks as they finish."""

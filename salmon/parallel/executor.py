@@ -55,3 +55,12 @@ class Executor(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *reason: object) -> None: ...
+
+
+def on_executor(given: Any) -> Executor | None:
+    """An executor as it is; a Dask client as an executor on its cluster; None as None."""
+    if given is None or (hasattr(given, "scatter") and hasattr(given, "workers")):
+        return given
+    from salmon.parallel.cluster import executor_on
+
+    return executor_on(given)

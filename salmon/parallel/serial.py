@@ -39,7 +39,9 @@ class SerialTask:
         """Do the work once and keep its value, or what it raised, for whoever asks for the result."""
         if self._outcome is None:
             try:
-                self._outcome = self.function(*self.arguments), None
+                # Work may stand on earlier work, as on a cluster: the value takes the place of the task.
+                values = [each.result() if isinstance(each, SerialTask) else each for each in self.arguments]
+                self._outcome = self.function(*values), None
             except Exception as error:  # noqa: BLE001 - the work may raise anything; `result` raises it again
                 self._outcome = None, error
         return self._outcome

@@ -162,3 +162,8 @@ def unused_address():
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     return f"tcp://127.0.0.1:{port}"
+
+
+def test_work_can_stand_on_earlier_work(executor):
+    first = executor.submit(operator.add, 2, 3)
+    assert executor.submit(operator.mul, first, 10).result() == 50

@@ -1,6 +1,9 @@
 """Small problems that the tests of distributed training share."""
 
+import os
+import signal
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -34,3 +37,34 @@ def train(ranks=1, *, module=None, rate=0.02, momentum=0.9, group=None, **option
 def losses(trained):
     """The losses of a run's steps."""
     return trained.history["loss"]
+
+
+class DieOnce:
+    """A policy that kills the first worker that comes to a step; the file remembers that it happened."""
+
+    def __init__(self, path, step):
+        self.path, self.step = str(path), step
+
+    def __call__(self, figures, plan):
+        if figures["step"] >= self.step:
+            try:
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return plan
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plan
+
+
+class UntilRejoined:
+    """Ends a run when so many workers share a step again, some steps after one died."""
+
+    def __init__(self, path, workers):
+        self.path, self.workers = str(path), workers
+
+    def __call__(self, row):
+        return Path(self.path).exists() and row["workers"] == self.workers and row["step"] % 7 == 0
+
+
+def fails(output, target):
+    """A loss with a fault of its own."""
+    raise ZeroDivisionError("a fault in the loss")

@@ -1,0 +1,149 @@
+"""Ranks in Dask workers: the same figures as in one process, and workers that come, go and die."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from salmon.distributed import (
+    ADPSGD,
+    CPSGD,
+    QSGD,
+    Checkpoint,
+    Crossbow,
+    GeoDamp,
+    NoiseScale,
+    SpectralAtomo,
+    TorchGroup,
+    VirtualGroup,
+    WorkersFollow,
+)
+from salmon.distributed.rank import TOPIC
+from salmon.errors import SalmonError
+from salmon.parallel import SerialExecutor
+from salmon.parallel.cluster import local_cluster
+from tests.unit.distributed.problems import DieOnce, UntilRejoined, fails, losses, train
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    # A nanny says that it starts a killed worker again; that is what these tests are about.
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
+    logging.getLogger("distributed.scheduler").setLevel(logging.CRITICAL)
+    with local_cluster(2) as executor:
+        yield executor
+
+
+WAYS = [
+    {},
+    {"compression": QSGD(4)},
+    {"compression": SpectralAtomo(2)},
+    {"monitors": [NoiseScale()], "batch_size": GeoDamp(10, delay=2, factor=2)},
+    {"averaging": CPSGD(4)},
+    {"averaging": ADPSGD(sampling_steps=10, initial_period=2)},
+    {"averaging": Crossbow(2), "batch_size": 5},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_processes_compute_what_virtual_ranks_compute(cluster, way):
+    there, here = train(group=TorchGroup(cluster), **way), train(2, **way)
+    assert there.state.weights == pytest.approx(here.state.weights, abs=1e-4)
+    for column in ("step", "examples", "batch_size", "workers", "bytes_sent", "synchronisations"):
+        assert there.history[column].tolist() == here.history[column].tolist()
+
+
+def test_a_dask_client_is_as_good_as_an_executor(cluster):
+    assert losses(train(group=TorchGroup(cluster.client))) == pytest.approx(losses(train(2)), rel=1e-3)
+
+
+def test_a_killed_worker_costs_the_step_and_its_successor_joins(cluster, tmp_path):
+    cluster.wait_for(2, timeout_s=60)
+    died = tmp_path / "died"
+    trained = train(group=TorchGroup(cluster), policies=[DieOnce(died, 30)], epochs=1e6, until=UntilRejoined(died, 2))
+    history = trained.history
+    # No step is missing, none was taken twice, and all of them are those of a run that nobody disturbed.
+    assert history["step"].tolist() == list(range(1, len(history) + 1))
+    undisturbed = train(2, epochs=len(history) / 6)
+    assert losses(trained) == pytest.approx(losses(undisturbed), rel=1e-2)
+    workers = history["workers"]
+    assert workers[:30].tolist() == [2] * 30
+    assert workers[30] == 1
+    assert workers[-1] == 2
+
+
+def test_the_last_worker_can_die_and_the_run_goes_on_from_its_checkpoint(cluster, tmp_path):
+    trained = train(
+        group=TorchGroup(cluster, 1), policies=[DieOnce(tmp_path / "died", 9)], epochs=3, checkpoint=tmp_path / "kept"
+    )
+    assert (tmp_path / "died").exists()
+    assert trained.history["step"].tolist() == list(range(1, 19))
+    assert losses(trained) == pytest.approx(losses(train(1, epochs=3)), rel=1e-3)
+    assert Checkpoint(tmp_path / "kept").folder.exists()
+
+
+def test_replicas_of_a_lost_worker_are_left_out_and_the_others_go_on(cluster, tmp_path):
+    cluster.wait_for(2, timeout_s=60)
+    trained = train(group=TorchGroup(cluster), averaging=CPSGD(4), policies=[DieOnce(tmp_path / "died", 20)], epochs=6)
+    assert trained.history["step"].tolist() == list(range(1, 37))
+    assert losses(trained)[-1] < losses(trained)[0] / 5
+
+
+def test_workers_follow_the_batch_where_the_cluster_can_scale(tmp_path):
+    with local_cluster(1) as executor:
+        assert executor.scalable
+        trained = train(
+            group=TorchGroup(executor, 1, largest=2), batch_size=GeoDamp(10, delay=2, factor=2),
+            policies=[WorkersFollow(10, maximum=2)],
+        )  # fmt: skip
+        assert trained.history["workers"].tolist() == [1] * 24 + [2] * 12
+        assert len(executor.addresses()) == 2
+        assert losses(trained) == pytest.approx(losses(train(1, batch_size=GeoDamp(10, delay=2, factor=2))), rel=1e-3)
+        # Long enough for a row to be told to whoever looks at the cluster.
+        cluster_told = train(group=TorchGroup(executor), epochs=1e6, until=lambda row: row["seconds"] > 1.5)
+        told = executor.client.get_events(TOPIC)
+        assert told
+        assert 0 < told[-1][1]["step"] <= len(cluster_told.history)
+
+
+def test_a_fault_in_the_loss_is_raised_here(cluster):
+    cluster.wait_for(2, timeout_s=60)
+    with pytest.raises(ZeroDivisionError, match="a fault in the loss"):
+        train(group=TorchGroup(cluster), loss=fails)
+
+
+def test_divergence_in_the_workers_is_the_same_sentence(cluster):
+    with pytest.raises(SalmonError, match="Lower the learning rate"):
+        train(group=TorchGroup(cluster), rate=1e6, epochs=50)
+
+
+def test_threads_of_one_process_can_be_ranks_too():
+    with local_cluster(2, processes=False) as executor:
+        trained = train(group=TorchGroup(executor))
+    assert trained.state.weights == pytest.approx(train(2).state.weights, abs=1e-4)
+
+
+def test_a_ddp_hook_averages_what_the_codes_stand_for(cluster):
+    from tests.unit.distributed.ddp import trained_with_hook
+
+    cluster.wait_for(2, timeout_s=60)
+    first, second, alone = trained_with_hook(cluster)
+    assert first.tolist() == second.tolist()
+    # Sixteen bits are nearly exact: the codes of both ranks average to the gradient of the whole batch.
+    assert first == pytest.approx(alone, abs=2e-3)
+    assert not np.array_equal(first, alone)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: TorchGroup(SerialExecutor()), lambda: TorchGroup(3), lambda: VirtualGroup(3, 2)]
+)
+def test_what_is_no_cluster_is_refused(wrong):
+    with pytest.raises(SalmonError):
+        wrong()
+
+
+def test_a_group_without_workers_is_refused(cluster):
+    with pytest.raises(SalmonError):
+        TorchGroup(cluster, 0)
+    assert torch.get_num_threads() >= 1

@@ -1,0 +1,83 @@
+"""Embeddings as torch modules: the losses and slopes of the noise models, and fits that agree with L-BFGS."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from salmon import OrdinalEmbedding
+from salmon.distributed import CPSGD, QSGD, Crossbow, GeoDamp, VirtualGroup
+from salmon.distributed.triplets import TripletLosses
+from salmon.errors import SalmonError
+from salmon.geometry import align
+from salmon.learning import log_loss
+from salmon.learning.objective import block_of, loss_and_gradient
+from salmon.noise import CKL, GNMDS, SOE, STE, TSTE, Logistic, PowerTSTE
+from salmon.parallel.cluster import local_cluster
+
+MODELS = [CKL(), GNMDS(), SOE(), STE(), TSTE(), Logistic(slope=2.0), PowerTSTE(k=0.85, lapse=0.07)]
+
+
+def answers(n=25, m=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((n, 2))
+    rows = np.array([rng.choice(n, 3, replace=False) for _ in range(m)])
+    d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
+    swap = rng.random(m) > PowerTSTE(k=2).probability(d2[:, 0], d2[:, 1])
+    rows[swap] = rows[swap][:, [0, 2, 1]]
+    return rows.astype(np.int32), truth
+
+
+@pytest.mark.parametrize("noise", MODELS, ids=lambda noise: type(noise).__name__)
+def test_losses_and_gradient_are_those_of_the_noise_model(noise):
+    rows, truth = answers(m=300)
+    module = TripletLosses(truth, noise)
+    losses = module(torch.from_numpy(rows))
+    losses.sum().backward()
+    loss, gradient = loss_and_gradient(noise, truth, (block_of(rows),))
+    assert float(losses.detach().sum()) == pytest.approx(loss, rel=1e-4)
+    assert module.coordinates.grad.numpy() == pytest.approx(gradient, rel=1e-3, abs=1e-3)
+
+
+WAYS = [
+    {"batch_size": 100},
+    {"batch_size": GeoDamp(50, delay=5, factor=2)},
+    {"batch_size": 100, "executor": VirtualGroup(4), "averaging": CPSGD(4)},
+    {"batch_size": 25, "executor": VirtualGroup(2), "averaging": Crossbow(2)},
+    {"batch_size": 100, "executor": VirtualGroup(2), "compression": QSGD(8)},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_fit_in_batches_finds_the_embedding_that_all_answers_find(way):
+    rows, _ = answers()
+    whole = OrdinalEmbedding(random_state=0).fit(rows)
+    batches = OrdinalEmbedding(random_state=0, epochs=25, **way).fit(rows)
+    assert log_loss(batches.embedding_, rows, noise=batches.noise_) < whole.log_loss(rows) + 0.01
+    assert align(batches.embedding_, whole.embedding_, scale=True).residual < 0.2
+    assert batches.objective_ == pytest.approx(whole.objective_, abs=0.02)
+    assert batches.n_iter_ == len(batches.history_) > 100
+
+
+def test_the_workers_of_a_cluster_fit_in_batches_and_in_one_piece():
+    rows, _ = answers()
+    alone = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5).fit(rows)
+    with local_cluster(2) as executor:
+        estimator = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5, executor=executor.client)
+        assert clone(estimator).executor is executor.client
+        assert estimator.fit(rows).embedding_ == pytest.approx(alone.embedding_, abs=0.05)
+        assert estimator.history_[-1]["workers"] == 2
+        whole = OrdinalEmbedding(random_state=0, executor=executor.client).fit(rows)
+    assert whole.embedding_ == pytest.approx(OrdinalEmbedding(random_state=0).fit(rows).embedding_)
+
+
+def test_partial_fit_goes_on_in_batches():
+    rows, _ = answers()
+    estimator = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5, n_targets=25).fit(rows[:800])
+    before = log_loss(estimator.embedding_, rows, noise=estimator.noise_)
+    assert log_loss(estimator.partial_fit(rows[800:]).embedding_, rows, noise=estimator.noise_) < before + 0.005
+
+
+def test_batches_do_not_stop_early():
+    with pytest.raises(SalmonError, match="early_stopping"):
+        OrdinalEmbedding(batch_size=10, early_stopping=True).fit(answers()[0])
