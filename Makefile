@@ -36,6 +36,7 @@ bench:
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.round
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.efficiency --quick
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.participants
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.console --bundle
 	.venv/bin/python -m benchmarks.page
 
 pictures:

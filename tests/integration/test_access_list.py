@@ -52,6 +52,11 @@ FORBIDDEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "the backend rewrites a spec": ("backend", lambda client: client.hset("salmon:{e}:spec", "1", "{}")),
     "the backend touches a participant": ("backend", lambda client: client.hset("salmon:{e}:p:a", "status", "x")),
     "the backend makes an account": ("backend", lambda client: client.hset("salmon:accounts", "me", "{}")),
+    "the backend writes what only an import brings": (
+        "backend",
+        lambda client: client.hset("salmon:{e}:restored:S", "generation", "1"),
+    ),
+    "the backend judges participants": ("backend", lambda client: client.set("salmon:{e}:quality", "{}")),
     "the backend opens an experiment": ("backend", lambda client: client.hset("salmon:{e}:state", "state", "open")),
 }
 
