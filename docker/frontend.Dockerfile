@@ -8,6 +8,7 @@ COPY salmon salmon
 COPY frontend frontend
 COPY backend backend
 COPY templates templates
+COPY examples examples
 RUN /salmon/bin/pip install --no-cache-dir --no-build-isolation --no-deps .
 
 FROM python:3.11-slim

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +35,9 @@ class Example:
 
 
 def examples() -> tuple[Example, ...]:
-    """The examples of this installation; none where they were left out of it."""
-    folder = Path(__file__).parent.parent / "examples"
+    """The examples of this installation: beside the packages, or where the wheel puts them."""
+    folders = (Path(__file__).parent.parent / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
+    folder = next((path for path in folders if path.is_dir()), folders[0])
     found = sorted(folder.glob("*/experiment.yaml"))
     archives = [path.with_name("targets.zip") for path in found]
     return tuple(
