@@ -15,8 +15,8 @@ MODULES = {"pyyaml": "yaml", "argon2-cffi": "argon2", "prometheus-client": "prom
 }
 #: What the web process imports of the library, beside its own modules.
 OURS = {"salmon", "frontend", "templates"}
-#: Brought by fastapi and jinja2, on which they stand.
-BROUGHT = {"starlette", "markupsafe"}
+#: Brought by fastapi, jinja2 and pydantic, on which they stand.
+BROUGHT = {"starlette", "markupsafe", "pydantic_core"}
 
 
 def imported(folder: str) -> set[str]:
