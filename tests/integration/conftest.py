@@ -64,6 +64,12 @@ async def owned(client: httpx.AsyncClient, settings: Settings, store: Store) -> 
 
 
 @pytest.fixture
+def context(settings: Settings, store: Store) -> Context:
+    """The parts of a web process, to look at what the application has stored."""
+    return Context.build(settings, store)
+
+
+@pytest.fixture
 def probe(backend_url: str) -> Iterator[BackendStore]:
     opened = BackendStore(backend_url)
     yield opened

@@ -3,62 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from frontend.accounts import make_account
 from frontend.context import Context
-from frontend.launching import launch
-from frontend.settings import Settings
-from frontend.store import Store
 from salmon.export import FIRST_COLUMNS
-
-LOGIN = ("experimenter", "a good password")
-
-
-class Study:
-    """One launched experiment and what participants do on it."""
-
-    def __init__(self, client: httpx.AsyncClient, context: Context, slug: str) -> None:
-        self.client = client
-        self.context = context
-        self.slug = slug
-
-    async def arrive(self, **parameters: str) -> dict[str, Any]:
-        reply = await self.client.post(f"/e/{self.slug}/arrive", json={"parameters": parameters})
-        return reply.raise_for_status().json()
-
-    async def query(self, arrival: dict[str, Any]) -> dict[str, Any]:
-        reply = await self.client.get(f"/e/{self.slug}/query", headers={"X-Salmon-Session": arrival["session"]})
-        return reply.raise_for_status().json()
-
-    async def answer(self, *bodies: dict[str, Any]) -> httpx.Response:
-        return await self.client.post(f"/e/{self.slug}/answers", json=list(bodies))
-
-    async def rows(self) -> list[dict[str, str]]:
-        reply = await self.client.get(f"/api/experiments/{self.slug}/exports/responses.csv", auth=LOGIN)
-        return list(csv.DictReader(io.StringIO(reply.raise_for_status().text)))
-
-
-@pytest.fixture
-def context(settings: Settings, store: Store) -> Context:
-    return Context.build(settings, store)
-
-
-async def study(client: httpx.AsyncClient, context: Context, spec: str, name: str) -> Study:
-    path = Path("spec.yaml")
-    made, _ = await launch(
-        context, spec.encode(), spec_name=path, archive=None, name=name, owner=LOGIN[0], state="open"
-    )
-    if not await context.store.accounts.exist():
-        await make_account(context, *LOGIN, owner=True)
-    return Study(client, context, made.slug)
-
+from tests.studies import LOGIN, study
 
 RANDOM = "targets: [red, green, blue, cyan, pink]\nsamplers: {Random: {}}\n"
 

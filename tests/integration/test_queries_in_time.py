@@ -1,0 +1,120 @@
+"""Nobody waits for a slow store or network: what is asked instead, and that nothing of the experiment's order is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from backend.store import Store as BackendStore
+from frontend.context import Context
+from frontend.store import Store
+from frontend.upcoming import MOST_BYTES, MOST_FILES, loads_ahead, upcoming_targets
+from salmon.records import Query
+from salmon.samplers.passive import Random, candidates
+from salmon.spec import TargetSpec
+from tests.studies import study
+
+COLORS = "targets: [red, green, blue, cyan, pink, gold, grey, navy]\nseed: 3\n"
+
+
+async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
+    client: httpx.AsyncClient, context: Context, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    colors = await study(client, context, COLORS, "slow-store")
+    arrival = await colors.arrive(puid="waits")
+    never = asyncio.Event()
+
+    async def take(*_: Any, **__: Any) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(store.participants, "take_query", take)
+    late = await colors.query(arrival)
+    monkeypatch.undo()
+    assert (late["sampler"], late["score"]) == ("Adaptive", -9999.0)
+    reply = (await colors.answer({"token": late["token"], "winner": late["left"]})).json()
+    assert reply["results"][0]["recorded"] is True
+    assert [row["trial_type"] for row in await colors.rows()] == ["fallback"]
+
+    async def remember(*_: Any, **__: Any) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(store.participants, "take_query", take)
+    monkeypatch.setattr(store.participants, "remember_query", remember)
+    unnoted = await colors.query(arrival)
+    assert unnoted["token"] != late["token"]
+
+
+async def test_a_spare_query_is_random_and_moves_nothing_of_the_order(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    spec = COLORS + "samplers: {Random: {}}\nsampling: {details: {3: {sampler: Random, query: [4, 0, 1]}}}\n"
+    colors = await study(client, context, spec, "spare-order")
+    arrival = await colors.arrive(puid="careful")
+    session = context.signer.read_session(arrival["session"])
+    first = await colors.query(arrival)
+    spare = await colors.query(arrival, spare=True)
+    second = await colors.query(arrival)
+    none = await colors.query(arrival, spare=True)  # the next one is the experimenter's own
+    third = await colors.query(arrival)
+    assert [query["trial"] for query in (first, spare, second, third)] == [1, 2, 3, 4]
+    assert none == {"none": True}
+    assert (third["head"], {third["left"], third["right"]}) == (4, {0, 1})
+    drawn = candidates(Random(), 8, participant=session.participant, turn=1, seed=3)
+    assert second["head"] in {query.head for query in drawn}
+    await colors.answer(*({"token": query["token"], "winner": query["left"]} for query in (spare, second)))
+    assert [row["trial_type"] for row in await colors.rows()] == ["fallback", "random"]
+
+
+async def test_sets_for_validation_get_no_random_query_in_between(client: httpx.AsyncClient, context: Context) -> None:
+    colors = await study(client, context, COLORS + "samplers: {Validation: {n_queries: 5}}\n", "spare-validation")
+    assert await colors.query(await colors.arrive(puid="v"), spare=True) == {"none": True}
+
+
+async def test_a_spare_query_of_a_searching_sampler_is_not_counted_as_one_that_was_missing(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    colors = await study(client, context, COLORS, "spare-active")
+    spare = await colors.query(await colors.arrive(puid="s"), spare=True)
+    assert (spare["sampler"], spare["score"], spare["soon"]) == ("Adaptive", -9999.0, [])
+    assert (await context.catalogue.find("spare-active")).state.counters == {}
+
+
+def test_files_are_loaded_ahead_where_they_are_more_or_larger_than_one_waits_for() -> None:
+    def files(count: int, size_bytes: int) -> list[TargetSpec]:
+        return [TargetSpec(k, "image", "", f"{k}.png", media=f"{k}.png", size_bytes=size_bytes) for k in range(count)]
+
+    assert not loads_ahead(files(MOST_FILES, MOST_BYTES // MOST_FILES))
+    assert loads_ahead(files(MOST_FILES + 1, 1))
+    assert loads_ahead(files(3, MOST_BYTES // 3 + 1))
+    assert not loads_ahead([TargetSpec(k, "text", "", "") for k in range(10_000)])
+
+
+@pytest.mark.parametrize("kind", ["Random", "Adaptive"])
+async def test_the_targets_of_the_next_three_trials_are_known_before_they_are_asked(
+    client: httpx.AsyncClient, context: Context, store: Store, probe: BackendStore, kind: str
+) -> None:
+    spec = COLORS + f"samplers: {{{kind}: {{}}}}\nsampling: {{details: {{2: {{sampler: {kind}, query: [7, 0, 6]}}}}}}\n"
+    colors = await study(client, context, spec, f"upcoming-{kind.lower()}")
+    arrival = await colors.arrive(puid="ahead")
+    session = context.signer.read_session(arrival["session"])
+    experiment = await context.catalogue.read(session.experiment)
+    if kind == "Adaptive":
+        queries = [Query(k, (k + 1, k + 2), score=5.0 - k, trial_type="active", probability=1.0) for k in range(4)]
+        probe.publish(session.experiment, kind, probe.take_over(session.experiment), queries=queries)
+    assert arrival["load_all"] is True
+    assert await _soon(store, experiment, session.participant) == []
+    large = replace(
+        experiment, targets=tuple(replace(target, media="x", size_bytes=10**8) for target in experiment.targets)
+    )
+    soon = await _soon(store, large, session.participant)
+    shown = [await colors.query(arrival) for _ in range(3)]
+    assert set(soon) == {query[place] for query in shown for place in ("head", "left", "right")}
+    assert soon[0] == shown[0]["head"]
+
+
+async def _soon(store: Store, experiment: Any, participant: str) -> list[int]:
+    return await upcoming_targets(store, experiment.id, experiment, participant, after=0, trials=3)

@@ -1,0 +1,52 @@
+"""One experiment on the application in this process, and what participants and its experimenter do with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from frontend.accounts import make_account
+from frontend.context import Context
+from frontend.launching import launch
+
+LOGIN = ("experimenter", "a good password")
+
+
+class Study:
+    """One launched experiment and what participants do on it."""
+
+    def __init__(self, client: httpx.AsyncClient, context: Context, slug: str) -> None:
+        self.client = client
+        self.context = context
+        self.slug = slug
+
+    async def arrive(self, **parameters: str) -> dict[str, Any]:
+        reply = await self.client.post(f"/e/{self.slug}/arrive", json={"parameters": parameters})
+        return reply.raise_for_status().json()
+
+    async def query(self, arrival: dict[str, Any], *, spare: bool = False) -> dict[str, Any]:
+        reply = await self.client.get(
+            f"/e/{self.slug}/query{'?spare=true' if spare else ''}", headers={"X-Salmon-Session": arrival["session"]}
+        )
+        return reply.raise_for_status().json()
+
+    async def answer(self, *bodies: dict[str, Any]) -> httpx.Response:
+        return await self.client.post(f"/e/{self.slug}/answers", json=list(bodies))
+
+    async def rows(self) -> list[dict[str, str]]:
+        reply = await self.client.get(f"/api/experiments/{self.slug}/exports/responses.csv", auth=LOGIN)
+        return list(csv.DictReader(io.StringIO(reply.raise_for_status().text)))
+
+
+async def study(client: httpx.AsyncClient, context: Context, spec: str, name: str) -> Study:
+    path = Path("spec.yaml")
+    made, _ = await launch(
+        context, spec.encode(), spec_name=path, archive=None, name=name, owner=LOGIN[0], state="open"
+    )
+    if not await context.store.accounts.exist():
+        await make_account(context, *LOGIN, owner=True)
+    return Study(client, context, made.slug)
