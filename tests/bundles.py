@@ -16,9 +16,9 @@ from typing import Any
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.writer.__main__ import write
 from frontend.writer.bundle import MANIFEST
 from frontend.writer.collection import Collection
+from frontend.writer.delivery import write
 from frontend.writer.order import BUNDLE, Order
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program

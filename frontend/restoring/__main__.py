@@ -5,19 +5,9 @@ What was made is JSON on standard output; what goes wrong is a line of JSON on s
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
-
-from frontend.context import Context
-from frontend.errors import body_of, status_of
-from frontend.restoring.restoration import Imported, restore
-from frontend.settings import Settings
-from frontend.store import Store
-from salmon.errors import SalmonError
-from salmon.wire import encode_json
 
 #: Participants come first.
 _NICENESS = 10
@@ -26,23 +16,23 @@ _NICENESS = 10
 def main(arguments: list[str]) -> int:
     """Import what was uploaded."""
     os.nice(_NICENESS)
+    # Only now, because loading all of this is work too.
+    import asyncio
+    from dataclasses import asdict
+
+    from frontend.errors import body_of, status_of
+    from frontend.restoring.restoration import restore_here
+    from salmon.errors import SalmonError
+    from salmon.wire import encode_json
+
     path, name, owner = arguments
     try:
-        made = asyncio.run(_run(Path(path), name, owner))
+        made = asyncio.run(restore_here(Path(path), name=name, owner=owner))
     except SalmonError as error:
         print(encode_json({"status": status_of(error), **body_of(error)}), file=sys.stderr)
         return 1
     print(encode_json({**asdict(made), "message": made.sentence}))
     return 0
-
-
-async def _run(path: Path, name: str, owner: str) -> Imported:
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        return await restore(Context.build(settings, store), path, name=name, owner=owner)
-    finally:
-        await store.close()
 
 
 if __name__ == "__main__":

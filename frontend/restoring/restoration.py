@@ -15,6 +15,8 @@ from frontend.errors import ConflictError
 from frontend.restoring import contents
 from frontend.restoring.archive import Archive
 from frontend.restoring.contents import Outline, Totals
+from frontend.settings import Settings
+from frontend.store import Store
 from frontend.store.experiments import Change
 from frontend.store.restoration import PAGE
 from frontend.writer.bundle import MEDIA
@@ -70,6 +72,16 @@ async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imp
         return await _write(context, archive, outline, totals, experiment=experiment, slug=slug, owner=owner)
     finally:
         archive.close()
+
+
+async def restore_here(path: Path, *, name: str, owner: str) -> Imported:
+    """The same with the store that the environment names."""
+    settings = Settings()  # pyright: ignore[reportCallIssue]
+    store = Store.open(settings.redis_url)
+    try:
+        return await restore(Context.build(settings, store), path, name=name, owner=owner)
+    finally:
+        await store.close()
 
 
 async def _free_id(context: Context, archive: Archive, totals: Totals, slug: str) -> str:

@@ -21,8 +21,8 @@ from frontend.errands import MOST, BrokenOffError, Errands
 from frontend.errors import SalmonError, TooManyError, status_of
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.writer.__main__ import write
 from frontend.writer.collection import Collection
+from frontend.writer.delivery import write
 from frontend.writer.order import EXTENSIONS, Order, checked
 from salmon.export import FIRST_COLUMNS
 from salmon.formats.answers import read_bytes
