@@ -1,6 +1,9 @@
 // Tables that can be sorted, filtered, copied and taken home.
 
-import { copy, h, save } from "./dom.js";
+import { copy, h, number, save } from "./dom.js";
+
+// Rows that are drawn until somebody asks for more: browsers lay out ten thousand rows slowly.
+const DRAWN_ROWS = 300;
 
 /**
  * columns: {name, label, value(row), show?(row), number?, help?}; value is what is sorted, filtered and written to a
@@ -16,6 +19,8 @@ export class Table {
   #head;
   #name;
   #key;
+  #most = DRAWN_ROWS;
+  #more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => this.#drawMore() });
 
   constructor(columns, { name, label, key = (row, place) => place, searchable = true }) {
     this.#columns = columns;
@@ -49,6 +54,7 @@ export class Table {
         { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
         h("table", {}, h("thead", {}, this.#head), this.#body),
       ),
+      this.#more,
     );
   }
 
@@ -85,9 +91,17 @@ export class Table {
     return rows.sort((a, b) => sign * compared(column.value(a), column.value(b)));
   }
 
+  #drawMore() {
+    this.#most *= 4;
+    this.#draw();
+  }
+
   #draw() {
-    const rows = this.#shown();
-    this.#count.textContent = rows.length === this.#rows.length ? `${rows.length}` : `${rows.length} of ${this.#rows.length}`;
+    const found = this.#shown();
+    const rows = found.slice(0, this.#most);
+    this.#more.hidden = rows.length === found.length;
+    this.#more.textContent = `Show more than the first ${number(rows.length)}`;
+    this.#count.textContent = found.length === this.#rows.length ? number(found.length) : `${number(found.length)} of ${number(this.#rows.length)}`;
     const focused = document.activeElement?.closest("tr[data-key]")?.dataset.key;
     this.#body.replaceChildren(
       ...rows.map((row, place) =>

@@ -1,0 +1,74 @@
+"""Parts of the console without a server behind them: tables, and the geometry of the map."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.program import Program
+
+pytestmark = pytest.mark.browser
+
+TABLE = """async () => {
+  const { Table } = await import("/static/console/table.js");
+  const columns = [
+    { name: "name", label: "Name", value: (row) => row.name },
+    { name: "size", label: "Size", number: true, value: (row) => row.size },
+  ];
+  const table = new Table(columns, { name: "things", label: "Things", key: (row) => row.name });
+  document.body.append(table.element);
+  table.show([...Array(1000).keys()].map((k) => ({ name: `thing ${k}`, size: k % 7 ? k : null })));
+}"""
+
+MAP = """async () => {
+  const { ellipse, fitted, onScreen, pairs, placed, plane, zoomed } = await import("/static/console/map_model.js");
+  const places = plane([[0, 0], [2, 1], [4, -1]], [0, 1]);
+  const view = fitted(places, 400, 300, 40);
+  const inside = places.map((place) => onScreen(place, view, 400, 300));
+  const closer = zoomed(view, 2, inside[1], 400, 300);
+  return {
+    inside,
+    kept: onScreen(places[1], closer, 400, 300),
+    round: ellipse([[4, 0], [0, 4]], [0, 1]),
+    tilted: ellipse([[2, 1], [1, 2]], [0, 1]),
+    line: ellipse([[1]], [0, 1]),
+    pairs: pairs(3),
+    labels: placed([0, 0, 0, 0, 0].map(() => ({ x: 50, y: 50, width: 30, half: 10 }))),
+  };
+}"""
+
+
+def test_a_table_draws_what_one_can_read_and_sorts_what_is_missing_last(program: Program, page: Page) -> None:
+    page.goto(f"{program.address}/console/login")
+    page.evaluate(TABLE)
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(300)
+    page.get_by_role("button", name="Show more than the first 300").click()
+    expect(rows).to_have_count(1000)
+    page.get_by_role("button", name="Size").click()
+    expect(rows.nth(0).locator("td")).to_have_text("1")
+    expect(rows.nth(999).locator("td")).to_have_text("")
+    page.get_by_role("button", name="Size").click()
+    page.get_by_label("Filter things").fill("thing 99")
+    expect(rows).to_have_count(19)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    lines = download.value.path().read_bytes().decode().split("\r\n")
+    assert lines[0] == "name,size"
+    assert len(lines) == 21
+
+
+def test_the_geometry_of_the_map_is_right(program: Program, page: Page) -> None:
+    page.goto(f"{program.address}/console/login")
+    found = page.evaluate(MAP)
+    assert all(20 <= x <= 380 and 20 <= y <= 280 for x, y in found["inside"])
+    (x0, _), (x1, y1), (x2, y2) = found["inside"]
+    assert x1 - x0 == pytest.approx(x2 - x1)
+    assert y2 - y1 == pytest.approx(x2 - x0 - (x2 - x0) / 2)  # one scale for both axes: two units down, two across
+    assert found["kept"] == pytest.approx([x1, y1])
+    assert found["round"]["long"] == pytest.approx(2 * 5.991**0.5)
+    assert found["tilted"]["long"] / found["tilted"]["short"] == pytest.approx(3**0.5)
+    assert found["tilted"]["angle"] == pytest.approx(-45)  # up to the right, where the screen counts downwards
+    assert found["line"] == {"long": pytest.approx(5.991**0.5), "short": 0, "angle": 0}
+    assert found["pairs"] == [[0, 1], [0, 2], [1, 2]]
+    assert found["labels"].count(None) == 1  # four sides, five labels
