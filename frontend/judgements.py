@@ -16,7 +16,7 @@ from frontend.errands import WRITER, WithErrands
 from frontend.errors import NotFoundError
 from frontend.schemas import Body, Json
 from frontend.writer.order import JUDGEMENT, Order
-from salmon.export.people import Decision
+from salmon.export.conduct import Decision
 from salmon.wire import Judgement
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")

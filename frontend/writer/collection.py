@@ -11,7 +11,7 @@ from frontend.errors import NotFoundError
 from frontend.store.models import ARRAYS
 from frontend.writer.order import Order
 from salmon.export import RevisionNames, TargetNames
-from salmon.export.people import Conduct, Decision
+from salmon.export.conduct import Conduct, Decision
 from salmon.export.provenance import RevisionRecord
 from salmon.export.world import Generation
 from salmon.quality import Evidence, judge

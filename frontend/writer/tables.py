@@ -8,6 +8,7 @@ from itertools import islice
 from frontend.errors import ConflictError
 from frontend.writer.collection import Collection
 from salmon.export import RESPONSES, Responses, Row, Table
+from salmon.export.conduct import Conduct
 from salmon.export.foreign import (
     CBLEARN,
     PSIZ,
@@ -20,7 +21,6 @@ from salmon.export.foreign import (
 from salmon.export.people import (
     PLATFORM_IDS,
     QUALITY,
-    Conduct,
     participant_row,
     participants_table,
     platform_row,

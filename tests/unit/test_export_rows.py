@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from salmon.export import FILES, FIRST_COLUMNS, RESPONSES, Responses, RevisionNames, Row, Table, TargetNames
 from salmon.export.analysis import notebook, r_script
 from salmon.export.arrays import NpzFile
+from salmon.export.conduct import Conduct, Decision
 from salmon.export.dictionary import readme
 from salmon.export.foreign import (
     CBLEARN,
@@ -31,8 +32,6 @@ from salmon.export.foreign import (
 from salmon.export.people import (
     PLATFORM_IDS,
     QUALITY,
-    Conduct,
-    Decision,
     participant_row,
     participants_table,
     platform_row,
