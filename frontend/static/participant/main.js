@@ -165,7 +165,7 @@ class Page {
     let query = null;
     for (let asked = performance.now(); ; ) {
       this.#screens.progress(run.given, page.max_queries);
-      await this.#outbox.fewerThan(MOST_UNSENT);
+      if (this.#outbox.waiting >= MOST_UNSENT) await this.#holdOn();
       query ??= await this.#patience.noticeably(this.#nextReady());
       if (!query) break;
       const waited = performance.now() - asked;
@@ -221,6 +221,12 @@ class Page {
       ask: () => this.#screens.status(this.#strings.say("still_there")),
       rest: () => this.#trial.interrupt(),
     });
+  }
+
+  /** So many answers wait here that no more are asked for, until some have been sent. */
+  async #holdOn() {
+    this.#screens.show({ heading: this.#strings.say("saving"), parts: [paragraph(this.#strings.say("saving_long"))] });
+    await this.#outbox.fewerThan(MOST_UNSENT);
   }
 
   async #rest() {

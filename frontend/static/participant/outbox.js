@@ -44,6 +44,11 @@ export class Outbox {
     return this.#waiting.slice(-BATCH).map((answer) => ({ ...withoutOwner(answer), sent_attempts: answer.sent_attempts + 1 }));
   }
 
+  /** Everything that waits, as text that can be sent to the people who run the study. */
+  get backup() {
+    return JSON.stringify(this.#waiting.map(withoutOwner));
+  }
+
   /** How many of one participant's answers wait: in a laboratory others may have left theirs on the same machine. */
   waitingOf(owner) {
     return this.#waiting.filter((answer) => answer.owner === owner).length;

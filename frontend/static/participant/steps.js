@@ -131,7 +131,7 @@ export class Steps {
     const { screens, strings } = this.#parts;
     screens.show({ heading: strings.say("saving") });
     const reply = await this.#saved({ given, outbox });
-    await this.#wayOut(reply);
+    await this.#wayOut(reply, outbox);
   }
 
   /** The server's word that everything has arrived. After a minute people may copy their answers, and it goes on trying. */
@@ -152,19 +152,25 @@ export class Steps {
       }
       if (long && !offered) {
         offered = true;
-        const backup = screens.copying(strings.say("copy_backup"), () => JSON.stringify(outbox.unsent));
-        screens.show({ heading: strings.say("saving"), parts: [paragraph(strings.say("saving_long")), backup] });
+        screens.show({ heading: strings.say("saving"), parts: [paragraph(strings.say("saving_long")), this.#backup(outbox)] });
       }
       await new Promise((resolve) => setTimeout(resolve, FINISH_RETRY_MS));
     }
   }
 
-  async #wayOut({ code, debrief, form, redirect, save_incomplete: incomplete }) {
+  /** A button that copies the answers that could not be sent. */
+  #backup(outbox) {
+    const { screens, strings } = this.#parts;
+    return make("div", { className: "aside" }, screens.copying(strings.say("copy_backup"), () => outbox.backup));
+  }
+
+  async #wayOut({ code, debrief, form, redirect, save_incomplete: incomplete }, outbox) {
     const { api, screens, strings } = this.#parts;
     screens.status("");
     const thanks = make("div", { className: "prose", id: "debrief", innerHTML: debrief }); // cleaned by the server
     const parts = [make("div", { className: "debrief", id: "debriefModal" }, thanks)];
     if (incomplete) parts.push(paragraph(strings.say("save_incomplete")));
+    if (outbox.waiting > 0) parts.push(this.#backup(outbox));
     if (code) {
       parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));
       parts.push(make("div", { className: "aside" }, screens.copying(strings.say("copy"), () => code)));

@@ -1,0 +1,215 @@
+"""Windows, files and visits: what the page asks of a screen, what it loads when, and what happens to those who come back."""
+
+from __future__ import annotations
+
+import io
+import json
+import wave
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from frontend.languages import catalogue
+from tests.archives import picture, write_zip
+from tests.browser.participant import EVERYTHING, Laboratory, Participant, assert_accessible, chosen, plain
+
+pytestmark = pytest.mark.browser
+
+PICTURES = """
+html: {max_queries: 5}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+"""
+
+
+def events(laboratory: Laboratory, address: str) -> list[str]:
+    """What the experimenter's file says happened on the page."""
+    slug = address.rstrip("/").rpartition("/")[2]
+    url = f"{laboratory.program.address}/api/experiments/{slug}/exports/events.jsonl"
+    return [json.loads(line)["event"] for line in httpx.get(url, auth=laboratory.login).text.splitlines()]
+
+
+def test_the_screen_can_be_filled_and_left_and_neither_is_forced(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("full-screen", plain(2))
+    page.goto(f"{address}?puid=wide")
+    participant.button("Fill the screen").click()
+    page.wait_for_function("document.fullscreenElement === document.documentElement")
+    participant.button("Begin").click()
+    participant.answer(1)
+    page.evaluate("document.exitFullscreen()")
+    page.wait_for_function("!document.fullscreenElement")
+    participant.answer(1)
+    assert participant.code() == "C0DE-7"
+    page.evaluate("dispatchEvent(new Event('pagehide'))")
+    page.wait_for_function("fetch('events').then(() => true)")  # one more request: those before it have arrived
+    assert {"opened", "fullscreenenter", "fullscreenexit"} <= set(events(laboratory, address))
+    off = laboratory.launch("no-full-screen", plain(2).replace("page: {", "page: {fullscreen: off, "))
+    page.goto(f"{off}?puid=small")
+    participant.heading("Welcome")
+    assert page.get_by_role("button", name="Fill the screen").count() == 0
+
+
+def test_a_window_that_is_too_small_has_to_be_enlarged_before_anything_begins(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    spec = plain(2).replace("page: {", "page: {min_viewport: [800, 600], ")
+    consent = 'consent: {text: Hello., decline_url: "https://example.org/out"}\n'
+    address = laboratory.launch("small", spec + consent)
+    page.set_viewport_size({"width": 700, "height": 650})
+    page.goto(f"{address}?puid=netbook")
+    expect(page.get_by_text("at least 800 × 600 pixels")).to_be_visible()
+    expect(page.get_by_text("return your submission")).to_be_visible()
+    expect(page.get_by_role("link", name="Leave the study")).to_have_attribute("href", "https://example.org/out")
+    assert_accessible(page)
+    page.set_viewport_size({"width": 1000, "height": 500})
+    expect(page.get_by_text("at least 800 × 600 pixels")).to_be_visible()
+    page.set_viewport_size({"width": 800, "height": 600})
+    participant.heading("Welcome")
+
+
+def test_a_page_of_320_pixels_scrolls_in_one_direction_only_and_a_turn_of_the_device_restarts_nothing(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    address = laboratory.launch("narrow", EVERYTHING.replace("practice: {", "# practice: {"))
+    page.set_viewport_size({"width": 320, "height": 568})
+    page.goto(f"{address}?puid=reader")
+
+    def fits() -> bool:
+        return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    for name in ("Begin", "I agree", "Continue", "Continue"):
+        expect(participant.button(name)).to_be_visible()
+        assert fits()
+        participant.button(name).click()
+    assert fits()
+    page.get_by_text("the more similar word").click()
+    participant.button("Send").click()
+    participant.ready()
+    assert fits()
+    shown = page.locator("#trial").inner_text()
+    page.set_viewport_size({"width": 568, "height": 320})
+    participant.ready()
+    assert page.locator("#trial").inner_text() == shown
+    assert fits()
+    participant.answer(4)
+    row = laboratory.rows(address)[0]
+    assert (row["viewport_w"], row["viewport_h"]) == ("568", "320")
+
+
+def test_a_page_of_the_instructions_shows_its_picture(
+    laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
+) -> None:
+    archive = write_zip(tmp_path / "t.zip", [(f"{k}.png", picture(60 * k, size=(300, 200))) for k in range(4)])
+    spec = PICTURES + "instructions: [{text: It looks like this., image: 2.png}, {text: No picture here.}]\n"
+    page.goto(laboratory.launch("illustrated", spec, archive) + "?puid=eyes")
+    participant.button("Begin").click()
+    image = page.locator("img.illustration")
+    expect(image).to_be_visible()
+    page.wait_for_function("document.querySelector('img.illustration').naturalWidth === 300")
+    assert image.get_attribute("alt") == ""
+    assert_accessible(page)
+    participant.button("Continue").click()
+    expect(page.get_by_text("No picture here.")).to_be_visible()
+    assert image.count() == 0
+
+
+def test_of_very_many_files_only_those_of_the_next_three_trials_are_loaded(
+    laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
+) -> None:
+    files = [(f"{k}.png", picture(k, size=(20 + k, 30))) for k in range(104)]
+    address = laboratory.launch("many", PICTURES, write_zip(tmp_path / "t.zip", files))
+    loaded: list[str] = []
+    page.on("request", lambda request: loaded.append(request.url) if "/media/" in request.url else None)
+    participant.open(f"{address}?puid=hall")
+    for trial in range(1, 6):
+        participant.ready()
+        shown = page.locator("#trial img").evaluate_all("images => images.map((image) => image.src)")
+        assert set(shown) <= set(loaded)
+        # the trials so far, three ahead, and a spare one: three files each
+        assert len(loaded) == len(set(loaded)) <= 3 * (trial + 3 + 1)
+        participant.answer()
+    expect(page.locator("#debrief")).to_be_visible()
+
+
+def silence(seconds: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(48_000)
+        sound.writeframes(bytes(96_000 * seconds))
+    return file.getvalue()
+
+
+def test_of_few_but_large_files_not_all_are_waited_for(laboratory: Laboratory, tmp_path: Path) -> None:
+    def arrival(name: str, seconds: int) -> dict[str, object]:
+        files = [(f"{k}.wav", silence(seconds + k)) for k in range(8)]
+        address = laboratory.launch(name, PICTURES, write_zip(tmp_path / f"{name}.zip", files))
+        return httpx.post(f"{address}arrive", json={"parameters": {"puid": "ears"}}).json()
+
+    large, small = arrival("large", 26), arrival("light", 1)  # 8 files of 2.5 to 3.2 MB, and of 0.1 to 0.8 MB
+    assert large["load_all"] is False
+    assert len(large["soon"]) >= 3  # type: ignore[arg-type]
+    assert (small["load_all"], small["soon"]) == (True, [])
+
+
+def test_who_comes_back_after_a_while_reads_the_instructions_again_and_goes_on(
+    laboratory: Laboratory, browser: Browser
+) -> None:
+    spec = plain(4, "instructions: [{text: Choose the nearer colour.}]\nresume: {max_gap: 1s}\n")
+    address = laboratory.launch("review", spec) + "?puid=slow"
+    context = browser.new_context()
+    first = Participant(context.new_page()).open(address)
+    first.button("Continue").click()
+    first.answer(2)
+    first.page.wait_for_timeout(1200)
+    second = Participant(browser.new_context().new_page())
+    second.page.goto(address)
+    expect(second.page.get_by_text("It has been a while: please read the instructions once more.")).to_be_visible()
+    expect(second.page.get_by_text("Choose the nearer colour.")).to_be_visible()
+    assert_accessible(second.page)
+    second.button("Continue").click()
+    expect(second.page.locator("#status")).to_have_text("Welcome back. You go on where you stopped.")
+    second.answer(2)
+    assert second.code() == "C0DE-7"
+    assert chosen(laboratory.rows(address.partition("?")[0])) == [*first.given, *second.given]
+    second.page.context.close()
+    context.close()
+
+
+def test_with_the_policy_restart_who_comes_back_begins_anew_and_keeps_what_was_given(
+    laboratory: Laboratory, browser: Browser
+) -> None:
+    address = laboratory.launch("restart", plain(3, "resume: {policy: restart}\n")) + "?puid=anew"
+    for given in (2, 3):
+        context = browser.new_context()
+        participant = Participant(context.new_page()).open(address)
+        expect(participant.page.locator("#num-queries")).to_have_text("0 / 3")
+        participant.answer(given)
+        if given == 3:
+            assert participant.code() == "C0DE-7"
+        context.close()
+    assert len(laboratory.rows(address.partition("?")[0])) == 5
+
+
+def test_with_the_policy_block_who_comes_back_is_told_so_and_a_reload_still_goes_on(
+    laboratory: Laboratory, browser: Browser
+) -> None:
+    say = catalogue("fr")
+    address = laboratory.launch("block", plain(3, "resume: {policy: block}\n")) + "?lang=fr&puid=once"
+    contexts = [browser.new_context(), browser.new_context()]
+    first, second = (Participant(context.new_page()) for context in contexts)
+    first.page.goto(address)
+    first.button(say["begin"]).click()
+    first.answer(1)
+    second.page.goto(address)
+    expect(second.page.get_by_text(say["error_begun"])).to_be_visible()
+    first.page.reload()
+    first.answer(2)
+    assert first.code() == "C0DE-7"
+    for context in contexts:
+        context.close()
