@@ -11,6 +11,7 @@ from typing import Any
 from frontend.catalogue import Parsed, parsed_revision
 from frontend.errors import BundleError, NotFoundError
 from frontend.restoring.archive import Archive
+from frontend.restoring.fields import CHECKS, SLUG, STREAM_ID, check_model, check_person, require, wrong
 from frontend.store.experiments import Revision
 from frontend.tally import MINUTE_MS, recount
 from frontend.writer.bundle import MEDIA
@@ -21,12 +22,12 @@ from salmon.wire import decode_answer, decode_array, decode_json
 Fields = dict[str, str]
 Entry = tuple[str, Fields]
 
-_STREAM_ID = re.compile(r"[0-9]{1,15}-[0-9]{1,15}")
 _PARTICIPANT = re.compile(r"[a-z0-9]{12}")
 _QUERY = re.compile(r"[0-9]{1,7},[0-9]{1,7},[0-9]{1,7}|")
 _MEDIUM = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{2,4}")
 _LONGEST_VALUE = 100_000
 _LONGEST_NAME = 200
+_LONGEST_SLUG = 80
 #: An answer's values, and control characters, which separate them where they are read.
 _LONGEST_ANSWER_VALUE = 200
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -80,8 +81,8 @@ def outline_of(archive: Archive) -> Outline:
     """The state, the revisions with all they say about targets, and the files the experiment cannot do without."""
     where = "machine/state.json"
     state = _fields(archive.text("state.json"), where)
-    _require({"slug", "state", "revision", "created_ms", "opened_ms"} <= state.keys(), where, "has not all fields")
-    _require(all(state[name].isdecimal() for name in ("revision", "created_ms", "opened_ms")), where, "has no numbers")
+    require({"slug", "state", "revision", "created_ms", "opened_ms"} <= state.keys(), where, "has not all fields")
+    require(all(state[name].isdecimal() for name in ("revision", "created_ms", "opened_ms")), where, "has no numbers")
     revisions: dict[int, str] = {}
     samplers: set[str] = set()
     media: set[str] = set()
@@ -89,19 +90,19 @@ def outline_of(archive: Archive) -> Outline:
     for number, value in archive.lines("revisions.jsonl"):
         where = f"machine/revisions.jsonl:{number}"
         key, text = _row(value, 2, where)
-        _require(isinstance(key, int) and isinstance(text, str), where, "is no revision")
+        require(isinstance(key, int) and isinstance(text, str), where, "is no revision")
         parsed = _revision(text, where)
         revisions[key] = text
         samplers |= set(parsed.spec.samplers)
         n = max(n, len(parsed.targets))
         media |= {target.media for target in parsed.targets if target.media}
     newest = int(state["revision"])
-    _require(newest in revisions, where, f"lacks revision {newest}")
+    require(newest in revisions, where, f"lacks revision {newest}")
     missing = sorted(name for name in media if MEDIA + name not in archive.names)
-    _require(not missing, MEDIA + (missing or [""])[0], "is missing")
-    slug = archive.manifest.get("slug")
-    _require(isinstance(slug, str), "manifest.json", "names no experiment")
-    return Outline(str(slug), state, revisions, frozenset(samplers), n, frozenset(media))
+    require(not missing, MEDIA + (missing or [""])[0], "is missing")
+    slug: Any = archive.manifest.get("slug")
+    require(_is(slug, SLUG) and len(slug) <= _LONGEST_SLUG, "manifest.json", "names no experiment")
+    return Outline(slug, state, revisions, frozenset(samplers), n, frozenset(media))
 
 
 def arrivals_of(archive: Archive) -> Iterator[tuple[str, str]]:
@@ -109,8 +110,8 @@ def arrivals_of(archive: Archive) -> Iterator[tuple[str, str]]:
     for number, value in archive.lines("arrivals.jsonl"):
         where = f"machine/arrivals.jsonl:{number}"
         identity, participant = _row(value, 2, where)
-        _require(isinstance(identity, str) and len(identity) <= _LONGEST_NAME * 2, where, "has no identity")
-        _require(_is(participant, _PARTICIPANT), where, "names no participant")
+        require(isinstance(identity, str) and len(identity) <= _LONGEST_NAME * 2, where, "has no identity")
+        require(_is(participant, _PARTICIPANT), where, "names no participant")
         yield identity, participant
 
 
@@ -119,11 +120,11 @@ def people_of(archive: Archive) -> Iterator[Person]:
     for number, value in archive.lines("participants.jsonl"):
         where = f"machine/participants.jsonl:{number}"
         participant, fields, asked = _row(value, 3, where)
-        _require(_is(participant, _PARTICIPANT), where, "names no participant")
-        _require(
-            isinstance(asked, list) and all(_is(query, _QUERY) for query in asked), where, "has no list of queries"
-        )
-        yield Person(participant, _fields(fields, where), tuple(asked))
+        require(_is(participant, _PARTICIPANT), where, "names no participant")
+        require(isinstance(asked, list) and all(_is(query, _QUERY) for query in asked), where, "has no list of queries")
+        found = _fields(fields, where)
+        check_person(found, where)
+        yield Person(participant, found, tuple(asked))
 
 
 def answers_of(archive: Archive, outline: Outline) -> Iterator[tuple[str, Fields, Answer]]:
@@ -137,15 +138,15 @@ def answers_of(archive: Archive, outline: Outline) -> Iterator[tuple[str, Fields
         try:
             answer = decode_answer("", entry)
         except (KeyError, ValueError, TypeError) as error:
-            raise _wrong(where, "is no answer") from error
+            raise wrong(where, "is no answer") from error
         served = answer.served
-        _require(max(served.head, served.left, served.right) < outline.n, where, "names a target that is not there")
-        _require(min(served.head, served.left, served.right) >= 0, where, "names a target that is not there")
-        _require(answer.winner in {served.left, served.right}, where, "has a winner that was not shown")
-        _require(served.left != served.right, where, "shows one target twice")
-        _require(_is(served.participant, _PARTICIPANT), where, "names no participant")
-        _require(bool(re.fullmatch(SAMPLER_NAME, served.sampler)), where, "names no sampler")
-        _require(0 <= answer.received_ms < 10**14 and 0 <= served.served_ms < 10**14, where, "has no time")
+        require(max(served.head, served.left, served.right) < outline.n, where, "names a target that is not there")
+        require(min(served.head, served.left, served.right) >= 0, where, "names a target that is not there")
+        require(answer.winner in {served.left, served.right}, where, "has a winner that was not shown")
+        require(served.left != served.right, where, "shows one target twice")
+        require(_is(served.participant, _PARTICIPANT), where, "names no participant")
+        require(bool(re.fullmatch(SAMPLER_NAME, served.sampler)), where, "names no sampler")
+        require(0 <= answer.received_ms < 10**14 and 0 <= served.served_ms < 10**14, where, "has no time")
         yield stream_id, entry, answer
 
 
@@ -157,7 +158,8 @@ def entries_of(archive: Archive, name: str) -> Iterator[Entry]:
         stream_id, fields = _row(value, 2, where)
         before = _later(stream_id, before, where)
         found = _fields(fields, where)
-        _require(bool(found), where, "is empty")
+        require(bool(found), where, "is empty")
+        CHECKS[name](found, where)
         yield stream_id, found
 
 
@@ -166,6 +168,7 @@ def models_of(archive: Archive, outline: Outline) -> Iterator[Arrays]:
     for number, value in archive.lines("models.jsonl"):
         where = f"machine/models.jsonl:{number}"
         sampler, numbers, names = _row(value, 3, where)
+        require(isinstance(names, list) and "coordinates" in names, where, "has no coordinates")
         yield _arrays(archive, outline, (sampler, "", numbers, names), f"models/{sampler}", where)
 
 
@@ -204,9 +207,9 @@ def totals_of(archive: Archive, outline: Outline) -> Totals:
             minute = f"completed:{int(done_ms) // MINUTE_MS}"
             counts[minute] = counts.get(minute, 0) + 1
     unknown = sorted(people.keys() - known)
-    _require(not unknown, "machine/participants.jsonl", f"lacks {len(unknown)} participants who have answered")
+    require(not unknown, "machine/participants.jsonl", f"lacks {len(unknown)} participants who have answered")
     arrived = {participant for _, participant in arrivals_of(archive)}
-    _require(arrived <= known, "machine/arrivals.jsonl", "names participants who are not there")
+    require(arrived <= known, "machine/arrivals.jsonl", "names participants who are not there")
     for lines in (
         entries_of(archive, "events.jsonl"),
         entries_of(archive, "changes.jsonl"),
@@ -224,14 +227,16 @@ def media_of(archive: Archive) -> Iterator[str]:
         if name.startswith(MEDIA):
             medium = name.removeprefix(MEDIA)
             fits = _is(medium, _MEDIUM) and medium.startswith(archive.manifest["members"][name]["sha256"])
-            _require(fits, name, "is not named by its content")
+            require(fits, name, "is not named by its content")
             yield medium
 
 
 def _arrays(archive: Archive, outline: Outline, row: tuple[Any, ...], folder: str, where: str) -> Arrays:
+    from numpy import isfinite
+
     sampler, stream_id, numbers, names = row
-    _require(isinstance(sampler, str) and sampler in outline.samplers, where, "names no sampler of the experiment")
-    _require(
+    require(isinstance(sampler, str) and sampler in outline.samplers, where, "names no sampler of the experiment")
+    require(
         isinstance(names, list) and all(_is(name, re.compile("[a-z_]{1,40}")) for name in names), where, "has no arrays"
     )
     arrays = {name: archive.array(f"{folder}/{name}.npy") for name in names}
@@ -239,10 +244,13 @@ def _arrays(archive: Archive, outline: Outline, row: tuple[Any, ...], folder: st
         try:
             array = decode_array(content)
         except (ValueError, EOFError, OSError, SyntaxError, MemoryError) as error:
-            raise _wrong(f"machine/{folder}/{name}.npy", "is no array of numbers") from error
+            raise wrong(f"machine/{folder}/{name}.npy", "is no array of numbers") from error
         fits = array.dtype.kind == "f" and array.ndim in {2, 3} and len(array) <= outline.n
-        _require(fits and max(array.shape[1:], default=0) <= _MOST_DIMENSIONS, where, "has an array of another shape")
-    return Arrays(sampler, stream_id, _fields(numbers, where), arrays)
+        require(fits and max(array.shape[1:], default=0) <= _MOST_DIMENSIONS, where, "has an array of another shape")
+        require(bool(isfinite(array).all()), where, "has an array with numbers that are none")
+    found = _fields(numbers, where)
+    check_model(found, where)
+    return Arrays(sampler, stream_id, found, arrays)
 
 
 def _revision(text: str, where: str) -> Parsed:
@@ -257,39 +265,30 @@ def _revision(text: str, where: str) -> Parsed:
 
 
 def _later(stream_id: Any, before: tuple[int, int], where: str) -> tuple[int, int]:
-    _require(_is(stream_id, _STREAM_ID), where, "has no place in the log")
+    require(_is(stream_id, STREAM_ID), where, "has no place in the log")
     milliseconds, _, number = str(stream_id).partition("-")
     place = (int(milliseconds), int(number))
-    _require(place > before, where, "is not in order")
+    require(place > before, where, "is not in order")
     return place
 
 
 def _fields(value: Any, where: str, *, longest: int = _LONGEST_VALUE) -> Fields:
-    _require(isinstance(value, dict), where, "has no fields")
+    require(isinstance(value, dict), where, "has no fields")
     for name, text in value.items():
-        _require(
+        require(
             len(name) <= _LONGEST_NAME and isinstance(text, str) and len(text) <= longest,
             where,
             "has a field that is too long or no text",
         )
         if longest == _LONGEST_ANSWER_VALUE:
-            _require(not _CONTROL.search(name) and not _CONTROL.search(text), where, "has control characters")
+            require(not _CONTROL.search(name) and not _CONTROL.search(text), where, "has control characters")
     return value
 
 
 def _row(value: Any, length: int, where: str) -> list[Any]:
-    _require(isinstance(value, list) and len(value) == length, where, f"is not a list of {length}")
+    require(isinstance(value, list) and len(value) == length, where, f"is not a list of {length}")
     return value
 
 
 def _is(value: Any, pattern: re.Pattern[str]) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _require(holds: bool, where: str, what: str) -> None:
-    if not holds:
-        raise _wrong(where, what)
-
-
-def _wrong(where: str, what: str) -> BundleError:
-    return BundleError(f"{where} {what}.", hint="Nothing was imported; use the bundle as it was exported.", where=where)

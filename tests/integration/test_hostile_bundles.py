@@ -33,6 +33,11 @@ def replace_line(name: str, number: int, change: Callable[[list], object]) -> Ca
     return put
 
 
+def person(change: Callable[[dict], object]) -> Callable[[Members], None]:
+    """Another field of the first participant."""
+    return replace_line("machine/participants.jsonl", 0, lambda entry: change(entry[1]) and None)
+
+
 def with_field(name: str, value: object) -> Callable[[Members], None]:
     return replace_line("machine/answers.jsonl", 3, lambda entry: entry[1].__setitem__(name, value))
 
@@ -93,7 +98,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
     ),
     "an array of words": (array_of(encode_array(np.array(["a", "b"]))), "array of another shape"),
     "an array for more targets": (array_of(encode_array(np.zeros((9999, 2)))), "array of another shape"),
-    "a model of no sampler": (add("machine/models.jsonl", b'["Nobody", {}, []]\n'), "names no sampler"),
+    "a model of no sampler": (add("machine/models.jsonl", b'["Nobody", {}, ["coordinates"]]\n'), "names no sampler"),
     "a description with mistakes": (
         replace_line("machine/revisions.jsonl", 0, lambda pair: [1, pair[1].replace("Random", "Rundum")]),
         "revisions.jsonl:1 describes",
@@ -103,6 +108,15 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
     "a member outside": (add("../../etc/passwd", b"x"), "not a file that Salmon writes"),
     "a member at the root": (add("/etc/passwd", b"x"), "not a file that Salmon writes"),
     "a bomb": (add("machine/events.jsonl", b"\n" * 60_000_000), "not a file that Salmon writes"),
+    "a name that is an address": (manifest(slug="../../console"), "manifest.json names no experiment"),
+    "a participant without a name": (person(lambda fields: fields.pop("puid") and None), "lacks the field puid"),
+    "a count of answers that is none": (person(lambda fields: fields.__setitem__("turns", "many")), "in turns"),
+    "a consent that is none": (person(lambda fields: fields.__setitem__("consent:x", "{}")), "in consent:x"),
+    "a reply that is no JSON": (person(lambda fields: fields.__setitem__("question:age", "{")), "in question:age"),
+    "an event without a number": (add("machine/events.jsonl", b'["1-0", {"trial": "x"}]\n'), "in trial"),
+    "a change by nobody": (add("machine/changes.jsonl", b'["1-0", {"what": "x"}]\n'), "is no change"),
+    "a model that was never fitted": (array_of(encode_array(np.zeros((3, 2)))), "lacks the field absorbed"),
+    "a model with endless coordinates": (array_of(encode_array(np.full((3, 2), np.inf))), "numbers that are none"),
     "no state": (without("machine/state.json"), "is missing"),
     "a later format": (manifest(format=2, salmon="9.0"), "a later version of Salmon (9.0)"),
     "no format": (manifest(format="x"), "is not a bundle's"),
