@@ -29,6 +29,8 @@ log = logging.getLogger("salmon.errands")
 WRITER = "frontend.writer"
 #: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
 MOST = 4
+#: How many times as long as it took an errand rests that is not urgent.
+_REST = 4.0
 _PIECE_BYTES = 1 << 16
 #: Of what a process says about its failure, the end.
 _MOST_SAID = 1 << 16
@@ -45,6 +47,7 @@ class Errands:
         self._settings = settings
         self._running = 0
         self._underway: dict[str, asyncio.Task[bytes]] = {}
+        self._rests_until: dict[str, float] = {}
 
     async def stream(self, module: str, *arguments: str) -> AsyncIterator[bytes]:
         """The output of `python -m module`, piece by piece; what fails before the first piece is raised here and now."""
@@ -59,12 +62,25 @@ class Errands:
         """The whole output of `python -m module`, for those that say little."""
         return b"".join([piece async for piece in self._pieces(module, arguments)])
 
-    def begin(self, name: str, module: str, *arguments: str) -> asyncio.Task[bytes]:
-        """Start `python -m module` unless one of this name is under way, and wait for nothing."""
-        task = self._underway.get(name)
-        if task is None or task.done():
-            task = self._underway[name] = asyncio.create_task(self.run(module, *arguments))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waits is told
+    def begin(self, name: str, module: str, *arguments: str, urgent: bool = True) -> asyncio.Task[bytes] | None:
+        """Start `python -m module` unless one of this name is under way, and wait for nothing.
+
+        What is not urgent rests after each time for four times as long as it took: pages that ask again and again keep a
+        fifth of a core busy at the most.
+        """
+        now, task = asyncio.get_running_loop().time(), self._underway.get(name)
+        if task is not None and not task.done():
+            return task
+        if not urgent and now < self._rests_until.get(name, 0.0):
+            return None
+
+        def rest(done: asyncio.Task[bytes]) -> None:
+            ended = asyncio.get_running_loop().time()
+            self._rests_until[name] = ended + _REST * (ended - now)
+            _ = done.cancelled() or done.exception()  # whoever waits is told
+
+        task = self._underway[name] = asyncio.create_task(self.run(module, *arguments))
+        task.add_done_callback(rest)
         return task
 
     async def _pieces(self, module: str, arguments: tuple[str, ...]) -> AsyncGenerator[bytes]:

@@ -41,13 +41,14 @@ async def list_participants(
     """Participants with their figures, flags and reasons; statuses and counters are those of this moment.
 
     The figures are those found last, as of the answer `as_of`. Where answers or decisions have come since, `fresh` is
-    false and newer figures are being found: ask again, or `wait` for them.
+    false and newer figures are being found, or soon will be: ask again, or `wait` for them.
     """
     judgement, fresh = await _judgement(context, experiment)
     if not fresh:
         slug = experiment.state.slug
-        finding = errands.begin(f"judgement {slug}", WRITER, Order(slug, *JUDGEMENT).encode())
-        if wait:
+        order = Order(slug, *JUDGEMENT).encode()
+        finding = errands.begin(f"judgement {slug}", WRITER, order, urgent=wait or judgement is None)
+        if wait and finding is not None:
             await finding
             judgement, fresh = await _judgement(context, experiment)
     verdicts = judgement.verdicts if judgement else {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,6 +30,7 @@ from salmon.export import FIRST_COLUMNS
 from salmon.formats.answers import read_bytes
 from tests.bundles import bundle_of, rows_of, written
 from tests.living import started
+from tests.program import REPOSITORY
 
 OWNER = ("owner", "a good password")
 SPEC = """
@@ -216,11 +219,29 @@ async def test_a_process_nobody_listens_to_is_ended_and_only_so_many_run(
     await again.aclose()  # type: ignore[attr-defined]
 
 
-async def test_two_who_ask_for_the_same_figures_start_one_process(settings: Settings, slug: str) -> None:
+async def test_two_who_ask_for_the_same_figures_start_one_process_and_it_rests_afterwards(settings: Settings) -> None:
     errands = Errands(settings)
-    one, other = (errands.begin("same", "platform") for _ in range(2))
+    one, other = (errands.begin("same", "platform", urgent=False) for _ in range(2))
     assert one is other
-    assert await asyncio.gather(one, other)
+    assert one is not None
+    assert await one
+    assert errands.begin("same", "platform", urgent=False) is None
+    again = errands.begin("same", "platform")
+    assert again not in {one, None}
+    assert await again  # type: ignore[misc]
+
+
+def test_a_process_whose_reader_is_gone_ends_without_a_word(settings: Settings, slug: str) -> None:
+    environment = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
+    command = (sys.executable, "-m", "frontend.writer", Order(slug, "responses", "csv").encode())
+    writer = subprocess.Popen(
+        command, cwd=REPOSITORY, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    writer.stdout.close()
+    assert (writer.stderr.read(), writer.wait()) == (b"", 1)
+    writer.stderr.close()
 
 
 async def test_only_experimenters_get_files(client: httpx.AsyncClient, slug: str) -> None:
