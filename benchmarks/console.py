@@ -1,8 +1,9 @@
 """`python -m benchmarks.console`: what a million answers cost whoever looks at them, while participants answer.
 
-Loads the answers through the verbs of an import, then prints rows of responses.csv a second (with the quality of
-participants to be found first, and with it found already), growth of the web process and the memory of the writing one,
-latencies of participants' queries idle and meanwhile, and times of what the console asks for.
+Loads the answers through the verbs of an import, then prints rows a second, and rows for each second of processor time
+of the writing process, which does not depend on what else the machine does; growth of the web process and the memory of the
+writing one; latencies of participants' queries idle and meanwhile; and times of what the console asks for. While people
+answer, quality has to be found anew for each file, so that every answer is read twice.
 """
 
 from __future__ import annotations
@@ -39,9 +40,20 @@ from tests.program import Program
 SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}}}\nhtml: {{max_queries: 200}}\n"
 EXPERIMENT, SLUG = "benchmark0", "million"
 EACH = 200
+FILES = ("responses.csv", "responses.jsonl", "responses.parquet")
 #: Simulated participants who answer while files are written, and the pause of each between two queries.
 PEOPLE, PAUSE_SECONDS = 20, 0.5
-COLUMNS = ("what", "seconds", "rows_per_s", "web_growth_mb", "writer_mb", "query_ms_50", "query_ms_99", "queries")
+COLUMNS = (
+    "what",
+    "seconds",
+    "rows_per_s",
+    "rows_per_cpu_s",
+    "web_growth_mb",
+    "writer_mb",
+    "query_ms_50",
+    "query_ms_99",
+    "queries",
+)
 
 
 def main() -> None:
@@ -65,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--answers", type=int, default=1_000_000)
     parser.add_argument("--targets", type=int, default=60)
     parser.add_argument("--bundle", action="store_true", help="also write a bundle and import it again")
+    parser.add_argument("--only", nargs="*", default=FILES, choices=FILES, help="which files")
     parser.add_argument("--json", type=Path, default=None, help="write the figures to this file")
     return parser.parse_args()
 
@@ -155,11 +168,8 @@ async def _measure(program: Program, login: tuple[str, str], options: argparse.N
     idle = crowd.slice()
     await asyncio.sleep(10)
     report.add(what="idle", seconds=10.0, **idle.figures())
-    rows = {"responses.csv, quality not known": options.answers, "responses.csv again": options.answers}
-    rows |= {"responses.jsonl": options.answers, "responses.parquet": options.answers}
-    for what in rows:
-        path = f"exports/{what.partition(',')[0].partition(' ')[0]}"
-        report.add(**await _download(program, address, path, cookie, crowd, what, rows[what]))
+    for what in options.only:
+        report.add(**await _download(program, address, f"exports/{what}", cookie, crowd, what, options.answers))
     if options.bundle:
         target = program.data.parent / "bundle.zip"
         figures = await _download(program, address, "bundle", cookie, crowd, "bundle", 0, target)
@@ -218,7 +228,7 @@ async def _download(
     return {
         "what": what,
         "seconds": seconds,
-        **({"rows_per_s": rows / seconds} if rows else {}),
+        **({"rows_per_s": rows / seconds, "rows_per_cpu_s": rows / memory.writer_cpu_s} if rows else {}),
         "web_growth_mb": (memory.web - memory.before) / 1e6,
         "writer_mb": memory.writer / 1e6,
         **slice_.figures(),
@@ -227,12 +237,13 @@ async def _download(
 
 @dataclass
 class Memory:
-    """The most memory that the web process and its children had meanwhile, in bytes."""
+    """The most memory that the web process and its writing process had meanwhile, in bytes, and the latter's time."""
 
     process: psutil.Process
     before: int = 0
     web: int = 0
     writer: int = 0
+    writer_cpu_s: float = 0.0
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -252,6 +263,8 @@ class Memory:
             for child in self.process.children():
                 try:
                     self.writer = max(self.writer, child.memory_info().rss)
+                    spent = child.cpu_times()
+                    self.writer_cpu_s = max(self.writer_cpu_s, spent.user + spent.system)
                 except psutil.NoSuchProcess:
                     continue
 
