@@ -51,6 +51,13 @@ def log_in_for_the_first_time(page: Page, program: Program) -> None:
     expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
 
 
+def log_in(page: Page, program: Program) -> None:
+    page.goto(f"{program.address}/console/login")
+    page.get_by_label("Name").fill("olga")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+
+
 def write(page: Page, text: str) -> None:
     page.get_by_label("The experiment's file (YAML)").fill(text)
 
@@ -167,7 +174,9 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     expect(page.locator("#state")).to_have_text("paused")
     expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
     files = [
-        httpx.get(f"{program.address}/api/experiments/shapes/exports/responses.csv", auth=login).raise_for_status()
+        httpx.get(
+            f"{program.address}/api/experiments/shapes/exports/responses.csv", auth=login, timeout=60
+        ).raise_for_status()
         for program in two_programs
     ]
     assert files[0].content == files[1].content
@@ -229,10 +238,7 @@ def test_every_page_is_accessible_and_fits_light_and_dark_on_a_phone_and_on_a_de
     lively: Program, page: Page, pictures: Path, name: str
 ) -> None:
     program = lively
-    page.goto(f"{program.address}/console/login")
-    page.get_by_label("Name").fill("olga")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    log_in(page, program)
     for screen, (width, height) in SCREENS.items():
         page.set_viewport_size({"width": width, "height": height})
         for scheme in ("light", "dark"):
@@ -248,10 +254,7 @@ def test_the_map_is_moved_searched_and_taken_home_by_keyboard(
     two_programs: tuple[Program, Program], page: Page
 ) -> None:
     program, _ = two_programs
-    page.goto(f"{program.address}/console/login")
-    page.get_by_label("Name").fill("olga")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    log_in(page, program)
     page.goto(f"{program.address}/console/experiments/shapes/map")
     mark = page.get_by_role("img", name="4.svg", exact=True)
     expect(mark).to_have_attribute("transform", re.compile("translate"))
@@ -310,10 +313,7 @@ def test_an_experiment_is_deleted_only_by_its_name_and_its_bundle_stays(
     two_programs: tuple[Program, Program], page: Page
 ) -> None:
     _, program = two_programs
-    page.goto(f"{program.address}/console/login")
-    page.get_by_label("Name").fill("olga")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
+    log_in(page, program)
     page.goto(f"{program.address}/console/experiments/shapes/settings")
     page.get_by_label("Type shapes to delete it").fill("shape")
     page.get_by_role("button", name="Delete this experiment").click()
