@@ -24,9 +24,13 @@ _MOST_MANIFEST_BYTES = 50_000_000
 #: Text packs to a tenth or, where rows are alike, a hundredth; more is a trap. Small members may be anything.
 _MOST_RATIO = 500
 _SMALL_BYTES = 1_000_000
-#: The longest line of JSON: an answer has less than a thousand characters, a revision holds a whole description.
-_LONGEST_LINE = 32_000_000
-_LONGEST_ARRAY = 4_000_000_000
+#: The longest line of JSON: an answer or event has less than a thousand characters, a participant has a list of queries, a
+#: revision holds a whole description.
+_LONGEST_LINES = {"participants.jsonl": 4_000_000, "revisions.jsonl": 32_000_000}
+_LONGEST_LINE = 200_000
+#: What is read whole: revisions, and one array at a time.
+_MOST_REVISIONS_BYTES = 200_000_000
+_LONGEST_ARRAY = 500_000_000
 _PIECE_BYTES = 1 << 20
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 _NAME = re.compile(r"[A-Za-z0-9_.\-]+(/[A-Za-z0-9_.\-]+)*")
@@ -98,10 +102,15 @@ class Archive:
         """(number, value) of each line of JSON; a file that is not there has none."""
         if FOLDER + name not in self.manifest["members"]:
             return
+        if name == "revisions.jsonl" and self.manifest["members"][FOLDER + name]["bytes"] > _MOST_REVISIONS_BYTES:
+            raise BundleError(f"{FOLDER}{name} is larger than any list of revisions.", where=FOLDER + name)
+        longest = _LONGEST_LINES.get(name, _LONGEST_LINE)
         with self._zip.open(FOLDER + name) as member:
             number = 0
-            while line := member.readline(_LONGEST_LINE):
+            while line := member.readline(longest):
                 number += 1
+                if len(line) >= longest:  # it may read a little further than it is told
+                    raise BundleError(f"{FOLDER}{name}:{number} is too long.", where=f"{FOLDER}{name}:{number}")
                 yield number, _parsed(line, f"{FOLDER}{name}:{number}")
 
     def text(self, name: str) -> Any:

@@ -124,7 +124,10 @@ def _agreement(trace: Trace, others: Mapping[int, tuple[int, int]], *, counted: 
 
 
 def _repeats(trace: Trace) -> dict[str, Any]:
-    """Each answer to a query that the same person had before, against the answer before it."""
+    """Each answer to a query that the same person had before, against the answer before it.
+
+    A query that somebody met both as their own and as one that everybody is asked counts in this order.
+    """
     before: dict[int, int] = {}
     repeats = same = swapped = 0
     for packed in chain(trace.own, trace.shared):

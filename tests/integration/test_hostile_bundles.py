@@ -90,7 +90,8 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
         "answers.jsonl:6 is not a list of 2",
     ),
     "half a line": (add(ANSWERS, b'["1-0", {"token'), "answers.jsonl:1 cannot be read"),
-    "brackets without end": (add(ANSWERS, b"[" * 200_000), "answers.jsonl:1 cannot be read"),
+    "brackets without end": (add(ANSWERS, b"[" * 150_000), "answers.jsonl:1 cannot be read"),
+    "a line without end": (add(ANSWERS, b"[" * 900_000), "answers.jsonl:1 is too long"),
     "an array that is a pickle": (array_of(pickled()), "coordinates.npy is no array"),
     "an array that claims to be endless": (
         array_of(encode_array(np.zeros((2, 2))).replace(b"(2, 2)", b"(9999999999, 2)")[:128]),
