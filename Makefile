@@ -3,13 +3,14 @@
 # make check   formatting, lint, types, layers, templates
 # make pictures   take the screenshots of docs/ again
 # make bench   measurements (minutes to hours): figures and JSON in benchmarks/results
+# make bench-training   the same for training over many workers: figures and JSON in docs/training
 
 PYTHON ?= python3
 PORT ?= 8421
 DATA ?= salmon-data
 export PYTHON
 
-.PHONY: serve test check bench pictures lock clean
+.PHONY: serve test check bench bench-training pictures lock clean
 
 serve:
 	@requirements/install serve
@@ -38,6 +39,17 @@ bench:
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.participants
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.console --bundle
 	.venv/bin/python -m benchmarks.page
+
+bench-training:
+	@requirements/install test
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.network_clock
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.batch_growth
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.periods
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.compression
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.replicas
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.noise_scale
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.hyperband
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.scaling
 
 pictures:
 	@requirements/install test

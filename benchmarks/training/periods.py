@@ -1,0 +1,148 @@
+"""When replicas agree: ADPSGD against a constant period of 8, full synchronisation and 8-bit QSGD, with 16 virtual ranks.
+
+    python -m benchmarks.training.periods [--seeds 3]
+
+A convolutional network on digits (16 × 8 examples a step, step size .1, annealed twice), and an embedding of 10,000 targets
+from 1,000,000 answers (16 × 1,024 a step, Adam at .05, annealed twice).
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.report import Report, arguments
+from benchmarks.training.figure import finish
+from benchmarks.training.problems import NOISE, answers, digits
+from salmon.distributed import ADPSGD, CPSGD, QSGD, StepsAt, VirtualGroup, fit
+from salmon.distributed.triplets import TripletLosses
+from salmon.learning import accuracy, log_loss
+from salmon.learning.starts import random_start
+
+RANKS = 16
+
+
+def methods(steps: int, warmup: int) -> dict[str, dict[str, Any]]:
+    """Name -> options of fit. As its authors, ADPSGD samples C2 in the first quarter and averages always in the first epoch."""
+    return {
+        "full synchronisation": {},
+        "period 8": {"averaging": CPSGD(8)},
+        "ADPSGD": {"averaging": ADPSGD(sampling_steps=steps // 4, initial_period=4, warmup_steps=warmup)},
+        "QSGD, 8 bits": {"compression": QSGD(8)},
+        # Its period is set to agree as often as ADPSGD did.
+        "constant, as often": {},
+    }
+
+
+def as_often(history: Any) -> CPSGD:
+    """The constant period that takes no fewer agreements than a run took."""
+    last = history.rows[-1]
+    return CPSGD(max(1, int(last["step"] // last["synchronisations"])))
+
+
+def weighted_variance(history: Any) -> float:
+    """Σ γ S / Σ γ over the agreements, weighted by the steps between them: what convergence depends on (equation 9)."""
+    variance, places = history.measured("replica_variance")
+    gaps = np.diff(places, prepend=-1)
+    rates = history["learning_rate"][places] * gaps
+    return float((variance * rates).sum() / rates.sum())
+
+
+def note(
+    report: Report, problem: str, method: str, trained: list[Any], judged: list[tuple[float, float, float]]
+) -> None:
+    last = [each.history.rows[-1] for each in trained]
+    differ = trained[0].job.averaging.differ
+    report.add(
+        problem=problem, method=method, train_loss=float(np.median([each[0] for each in judged])),
+        test_loss=float(np.median([each[1] for each in judged])), test_accuracy=float(np.median([each[2] for each in judged])),
+        steps=int(last[0]["step"]), agreements=float(np.median([row["synchronisations"] for row in last])),
+        megabytes=float(np.median([row["bytes_sent"] for row in last])) / 1e6,
+        variance=float(np.median([weighted_variance(each.history) for each in trained])) if differ else None,
+        last_period=float(np.median([row["period"] for row in last])) if differ else None,
+    )  # fmt: skip
+
+
+def on_digits(report: Report, seeds: int) -> dict[str, Any]:
+    epochs = 30
+    problems = [digits(seed, convolutions=True) for seed in range(seeds)]
+    steps = epochs * -(-len(problems[0].train[0]) // (RANKS * 8))
+    kept: dict[str, Any] = {}
+    for name, options in methods(steps, warmup=12).items():
+        if name == "constant, as often":
+            options = {"averaging": as_often(kept["ADPSGD"])}  # noqa: PLW2901 - known only now
+        trained, judged = [], []
+        for seed, problem in enumerate(problems):
+            found = fit(
+                problem.fresh(), problem.train, partial(torch.optim.SGD, lr=0.1, momentum=0.9), VirtualGroup(RANKS),
+                loss=problem.loss, epochs=epochs, batch_size=RANKS * 8, policies=[StepsAt((epochs / 2, epochs * 0.75))],
+                seed=seed, **options,
+            )  # fmt: skip
+            with torch.no_grad():
+                train_loss = float(problem.loss(found.module(*problem.train[:-1]), problem.train[-1]).mean())
+                test = problem.judge(found.module)
+            trained.append(found)
+            judged.append((train_loss, test["test_loss"], test["test_accuracy"]))
+        note(report, "digits", name, trained, judged)
+        kept[name] = trained[0].history
+    return kept
+
+
+def on_embedding(report: Report) -> dict[str, Any]:
+    n, m, epochs = 10_000, 1_000_000, 6
+    rows = answers(0, n, m + 50_000)
+    train, test = rows[:m], rows[m:]
+    steps = epochs * -(-m // (RANKS * 1024))
+    kept: dict[str, Any] = {}
+    for name, options in methods(steps, warmup=8).items():
+        if name == "constant, as often":
+            options = {"averaging": as_often(kept["ADPSGD"])}  # noqa: PLW2901 - known only now
+        module = TripletLosses(random_start(n, 2, 0), NOISE)
+        found = fit(
+            module, torch.from_numpy(train), partial(torch.optim.Adam, lr=0.05), VirtualGroup(RANKS), epochs=epochs,
+            batch_size=RANKS * 1024, policies=[StepsAt((epochs / 2, epochs * 0.75))], **options,
+        )  # fmt: skip
+        placed = module.coordinates.detach().numpy()
+        judged = (
+            log_loss(placed, train[:100_000], noise=NOISE),
+            log_loss(placed, test, noise=NOISE),
+            accuracy(placed, test),
+        )
+        note(report, "embedding", name, [found], [judged])
+        kept[name] = found.history
+    return kept
+
+
+def main() -> None:
+    given = arguments(__doc__.splitlines()[0], seeds={"type": int, "default": 3})
+    torch.set_num_threads(1)
+    columns = (
+        *("problem", "method", "train_loss", "test_loss", "test_accuracy", "steps", "agreements", "megabytes"),
+        *("variance", "last_period"),
+    )
+    report = Report("When replicas agree, 16 virtual ranks", columns)
+    panels = []
+    for problem, kept in (("digits", on_digits(report, given.seeds)), ("embedding", on_embedding(report))):
+        differ = {name: kept[name] for name in ("period 8", "ADPSGD")}
+        variance = {}
+        for name, history in differ.items():
+            values, places = history.measured("replica_variance")
+            variance[name] = (history["step"][places].tolist(), values.tolist())
+        panels.append(
+            {
+                "curves": variance,
+                "xlabel": "steps",
+                "ylabel": "variance of the replicas when they agree",
+                "yscale": "log",
+                "title": problem,
+            }
+        )
+        periods = {name: (history["step"].tolist(), history["period"].tolist()) for name, history in differ.items()}
+        panels.append({"curves": periods, "xlabel": "steps", "ylabel": "period", "title": problem})
+    report.note(f"Medians over {given.seeds} seeds on digits, one run of the embedding.")
+    finish(report, "periods", panels)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The problems on which training is measured, all of data that is at hand."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from salmon.noise import PowerTSTE
+
+CROSS_ENTROPY = nn.CrossEntropyLoss(reduction="none")
+SQUARED = nn.MSELoss(reduction="none")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Training and test tensors of one seed, a module that starts alike for everybody, and its loss for each example."""
+
+    train: tuple[torch.Tensor, ...]
+    test: tuple[torch.Tensor, ...]
+    module: Any
+    loss: Any
+    #: Loss on the training and on the test set of the best linear function, where there is one.
+    least: tuple[float, float] = (0.0, 0.0)
+
+    def fresh(self) -> nn.Module:
+        """The module before training."""
+        return self.module()
+
+    def judge(self, module: nn.Module) -> dict[str, float]:
+        """Loss, and accuracy where there are classes, on the test set."""
+        output = module(*self.test[:-1])
+        found = {"test_loss": float(self.loss(output, self.test[-1]).mean())}
+        if self.loss is CROSS_ENTROPY:
+            found["test_accuracy"] = float((output.argmax(dim=1) == self.test[-1]).float().mean())
+        return found
+
+
+def started(make: Any, seed: int) -> nn.Module:
+    """A module whose parameters are drawn from a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def linear_network(seed: int, d: int = 100, n: int = 10_000, held_out: int = 2_000) -> Problem:
+    """Y = ⟨x, w*⟩ + N(0, d/100) learnt by three linear layers (Sievert 2021, 3.1.4.1)."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.standard_normal((n, d))
+    labels = inputs @ rng.standard_normal(d) + rng.normal(0, (d / 100) ** 0.5, n)
+    cut = n - held_out
+    best = np.linalg.lstsq(inputs[:cut], labels[:cut], rcond=None)[0]
+    errors = (labels - inputs @ best) ** 2
+    tensors = torch.from_numpy(inputs).float(), torch.from_numpy(labels[:, None]).float()
+    layers = partial(
+        started, lambda: nn.Sequential(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False), nn.Linear(d, 1, bias=False)),
+        seed,
+    )  # fmt: skip
+    return Problem(
+        tuple(each[:cut] for each in tensors), tuple(each[cut:] for each in tensors), layers, SQUARED,
+        (float(errors[:cut].mean()), float(errors[cut:].mean())),
+    )  # fmt: skip
+
+
+def digits(seed: int, *, convolutions: bool = False, held_out: int = 360) -> Problem:
+    """Scikit-learn's 1,797 digits, by a small network, or by a convolutional one of about 20,000 parameters."""
+    inputs, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(inputs))
+    shape = (-1, 1, 8, 8) if convolutions else (-1, 64)
+    tensors = torch.from_numpy(inputs[order] / 16).float().view(*shape), torch.from_numpy(labels[order]).long()
+
+    def network() -> nn.Module:
+        if not convolutions:
+            return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10),
+        )  # fmt: skip
+
+    cut = len(inputs) - held_out
+    return Problem(
+        tuple(each[:cut] for each in tensors), tuple(each[cut:] for each in tensors), partial(started, network, seed),
+        CROSS_ENTROPY,
+    )  # fmt: skip
+
+
+#: The noise of the simulated answers, and that of the embeddings fitted to them.
+NOISE = PowerTSTE(k=2.0, lapse=0.03)
+
+
+def answers(seed: int, n: int, m: int, d: int = 2) -> np.ndarray:
+    """(m, 3) int32 answers to random queries about n targets that lie N(0, 1) in d dimensions."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((n, d))
+    heads = rng.integers(n, size=m)
+    left = (heads + rng.integers(1, n, size=m)) % n
+    right = (heads + rng.integers(1, n, size=m)) % n
+    same = left == right
+    while same.any():
+        right[same] = (heads[same] + rng.integers(1, n, size=int(same.sum()))) % n
+        same = left == right
+    near = ((truth[heads] - truth[left]) ** 2).sum(axis=1)
+    far = ((truth[heads] - truth[right]) ** 2).sum(axis=1)
+    swap = rng.random(m) > NOISE.probability(near, far)
+    return np.stack([heads, np.where(swap, right, left), np.where(swap, left, right)], axis=1).astype(np.int32)

@@ -1,0 +1,86 @@
+"""Crossbow: throughput and epochs to a target for 1, 2, 4 and 8 replicas, and the number that is chosen by itself.
+
+    python -m benchmarks.training.replicas [--seeds 5]
+
+Digits by a small network, batches of 16 a replica, on one core.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.report import Report, arguments
+from benchmarks.training.figure import finish
+from benchmarks.training.problems import digits
+from salmon.distributed import Crossbow, fit
+from salmon.distributed.batch_size import ConstantBatch
+from salmon.distributed.state import Job
+from salmon.distributed.throughput import replicas_that_pay, throughput
+
+BATCH, TARGET = 16, 0.97
+COUNTS = (1, 2, 4, 8, 16, 24, 32)
+RATES = (0.05, 0.2)
+
+
+def optimizer(rate: float) -> Any:
+    """SGD with momentum."""
+    return partial(torch.optim.SGD, lr=rate, momentum=0.9)
+
+
+def main() -> None:
+    given = arguments(__doc__.splitlines()[0], seeds={"type": int, "default": 5})
+    torch.set_num_threads(1)
+    problems = [digits(seed) for seed in range(given.seeds)]
+    first = problems[0]
+    # Throughput is measured on the data twenty times over: batches of 32 replicas are whole then.
+    data = tuple(each.repeat(20, *([1] * (each.ndim - 1))) for each in first.train)
+    job = Job(first.fresh(), optimizer(RATES[0]), first.loss, 1.0, ConstantBatch(BATCH), Crossbow(1))
+    report = Report(
+        "Crossbow on digits", ("rate", "replicas", "examples_s", "times_one", "epochs", "seconds", "times_sooner")
+    )
+    rates = {count: [] for count in COUNTS}
+    for _ in range(5):
+        for count, found in rates.items():
+            found.append(throughput(job, data, count))
+    speeds = {count: float(np.median(found)) for count, found in rates.items()}
+    curves = {}
+    for step_size in RATES:
+        raced = []
+        for count in COUNTS[:4]:
+            ends = []
+            for seed, problem in enumerate(problems):
+                history = fit(
+                    problem.fresh(), problem.train, optimizer(step_size), loss=problem.loss, epochs=60, batch_size=BATCH,
+                    averaging=Crossbow(count), seed=seed, watch=problem.judge, watch_every=5,
+                    until=lambda row: row.get("test_accuracy", 0.0) >= TARGET,
+                ).history  # fmt: skip
+                ends.append((history.rows[-1]["epoch"], history.rows[-1]["seconds"]))
+            raced.append(np.median(ends, axis=0))
+            report.add(
+                rate=step_size, replicas=count, examples_s=speeds[count], times_one=speeds[count] / speeds[1],
+                epochs=float(raced[-1][0]), seconds=float(raced[-1][1]), times_sooner=float(raced[0][1] / raced[-1][1]),
+            )  # fmt: skip
+        curves[f"step size {step_size}"] = list(COUNTS[:4]), [float(each[0]) for each in raced]
+    for count in COUNTS[4:]:
+        report.add(replicas=count, examples_s=speeds[count], times_one=speeds[count] / speeds[1])
+    chosen = [replicas_that_pay(job, data) for _ in range(5)]
+    best = max(speeds.values())
+    of_chosen = [throughput(job, data, count) for count in chosen]
+    report.note(
+        f"Chosen by itself in five tries: {chosen}; their examples per second are {np.median(of_chosen) / best:.0%} "
+        f"(median; {min(of_chosen) / best:.0%} at worst) of the best of {', '.join(map(str, COUNTS))}."
+    )
+    report.note(f"Target: {TARGET:.0%} of the test digits. Medians over {given.seeds} seeds.")
+    finish(
+        report, "replicas",
+        [
+            {"curves": {"measured": (list(COUNTS), list(speeds.values()))}, "marks": "o", "xlabel": "replicas", "ylabel": "examples a second"},
+            {"curves": curves, "marks": "o", "xlabel": "replicas", "ylabel": f"epochs to {TARGET:.0%}", "yscale": "log"},
+        ],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
