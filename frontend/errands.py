@@ -165,7 +165,8 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[b
 
 def _environment(settings: Settings) -> dict[str, str]:
     """What this process has, without the supervisor's hand on it."""
-    own = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
+    values = settings.model_dump(mode="json", exclude_none=True)
+    own = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
     return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}
 
 
