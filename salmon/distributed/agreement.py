@@ -235,7 +235,9 @@ class CentreCorrects(Agreement):
 
 def agreement_for(job: Job, replicas: Replicas, ranks: "Ranks", state: TrainingState) -> Agreement:
     """The way in which a job's replicas agree."""
-    if not job.averaging.differ:
+    # A lone replica has no others to be corrected towards: its centre would only lag behind it.
+    alone = isinstance(job.averaging, Crossbow) and job.averaging.replicas * ranks.size == 1
+    if not job.averaging.differ or alone:
         return GradientsMeet(job, replicas, ranks, state)
     if isinstance(job.averaging, Crossbow):
         return CentreCorrects(job, replicas, ranks, state)

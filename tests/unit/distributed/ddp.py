@@ -10,7 +10,6 @@ import torch.distributed as dist
 from salmon.distributed import QSGD, compression_hook
 from tests.unit.distributed.problems import network, regression
 
-
 #: Models of ranks that are done: torch now and then hangs where it takes a model with a hook of Python's apart.
 KEPT = []
 

@@ -239,3 +239,7 @@ def test_two_monitors_of_one_name_are_refused():
 def test_an_empty_group_is_refused():
     with pytest.raises(SalmonError):
         VirtualGroup(0)
+
+
+def test_a_lone_crossbow_replica_is_plain_descent():
+    assert losses(train(1, averaging=Crossbow(1))).tolist() == losses(train(1)).tolist()
