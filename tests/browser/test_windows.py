@@ -100,11 +100,12 @@ def test_a_page_of_320_pixels_scrolls_in_one_direction_only_and_a_turn_of_the_de
     assert (row["viewport_w"], row["viewport_h"]) == ("568", "320")
 
 
-def test_a_page_of_the_instructions_shows_its_picture(
+def test_the_instructions_show_their_picture_and_what_is_said_below_a_trial_moves_nothing_of_it(
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     archive = write_zip(tmp_path / "t.zip", [(f"{k}.png", picture(60 * k, size=(300, 200))) for k in range(4)])
     spec = PICTURES + "instructions: [{text: It looks like this., image: 2.png}, {text: No picture here.}]\n"
+    page.set_viewport_size({"width": 360, "height": 640})
     page.goto(laboratory.launch("illustrated", spec, archive) + "?puid=eyes")
     participant.button("Begin").click()
     image = page.locator("img.illustration")
@@ -115,6 +116,17 @@ def test_a_page_of_the_instructions_shows_its_picture(
     participant.button("Continue").click()
     expect(page.get_by_text("No picture here.")).to_be_visible()
     assert image.count() == 0
+    participant.button("Continue").click()
+    participant.ready()
+    boxes = [page.locator(f"#{name}").bounding_box() for name in ("instructions", "q-head", "q-left", "q-right")]
+    widths = {page.locator(f"#q-{place} img").evaluate("image => image.width") for place in ("head", "left", "right")}
+    assert len(widths) == 1  # one rule of size for all three
+    page.route("**/answers", lambda route: route.abort())
+    participant.answer(1)
+    expect(page.locator("#status")).to_contain_text("There is no connection")
+    participant.ready()
+    after = [page.locator(f"#{name}").bounding_box() for name in ("instructions", "q-head", "q-left", "q-right")]
+    assert after == boxes
 
 
 def test_of_very_many_files_only_those_of_the_next_three_trials_are_loaded(

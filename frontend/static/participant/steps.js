@@ -19,9 +19,10 @@ export class Steps {
     const { arrival, strings } = this.#parts;
     const { fullscreen, keys, max_queries: count, title } = arrival.page;
     const [left, right] = keys.map(keyLabel);
+    const keyboard = keys.length > 0 && !matchMedia("(hover: none) and (pointer: coarse)").matches;
     const lines = [
       count > 0 ? strings.say("welcome_count", { count }) : strings.say("welcome_open_end"),
-      keys.length > 0 ? strings.say("welcome_keys", { left, right }) : strings.say("welcome_pointer"),
+      keyboard ? strings.say("welcome_keys", { left, right }) : strings.say("welcome_pointer"),
     ];
     const parts = [make("p", { className: "title", innerHTML: title }), ...lines.map(paragraph)];
     if (fullscreen && document.fullscreenEnabled) {
