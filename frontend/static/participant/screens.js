@@ -38,7 +38,11 @@ export class Screens {
     const shown = new Promise((resolve) => {
       Object.entries(actions).forEach(([name, { label, check = () => true }], place) => {
         const button = make("button", { className: place === 0 ? "first" : "", textContent: label, type: "button" });
-        button.addEventListener("click", () => check() && resolve(name));
+        button.addEventListener("click", () => {
+          if (!check()) return;
+          for (const each of buttons.children) each.disabled = true; // pressed: what comes next may be on its way
+          resolve(name);
+        });
         buttons.append(button);
       });
     });
