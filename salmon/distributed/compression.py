@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,10 @@ class Compression(ABC):
 
     def compress(self, gradient: Vector, shapes: Shapes, rng: np.random.Generator) -> bytes:
         """The bytes that travel."""
+        if not np.isfinite(gradient).all():
+            raise SalmonError(
+                "A gradient that is not finite has no code.", hint="Training diverged: lower the learning rate."
+            )
         writer = Writer()
         for layer in layers(gradient, shapes):
             self.encode(layer, writer, rng)
@@ -67,7 +70,7 @@ class QSGD(Compression):
     def encode(self, layer: NDArray[np.float32], writer: Writer, rng: np.random.Generator) -> None:
         """The norm, then sign and level of each entry."""
         flat = layer.ravel()
-        norm = float(np.linalg.norm(flat))
+        norm = float(np.linalg.norm(flat.astype(np.float64)))
         writer.number(norm)
         scaled = np.abs(flat) * (self.levels / norm) if norm > 0 else np.zeros_like(flat)
         # A lone entry is its own norm, but for rounding: it must not end above the highest level.
@@ -92,7 +95,7 @@ class NormQuantization(Compression):
     def encode(self, layer: NDArray[np.float32], writer: Writer, rng: np.random.Generator) -> None:
         """The norm, then −1, 0 or 1 an entry."""
         flat = layer.ravel()
-        norm = float(np.linalg.norm(flat, self.q))
+        norm = float(np.linalg.norm(flat.astype(np.float64), self.q))
         writer.number(norm)
         sent = rng.random(len(flat), dtype=np.float32) * norm < np.abs(flat)
         writer.signed(np.where(sent, np.sign(flat), 0).astype(np.int64), 1)
@@ -169,7 +172,7 @@ class SpectralAtomo(Compression):
         if matrix is None or not self.gains(matrix.shape):
             writer.floats(layer.ravel())
             return
-        left, singular, right = singular_atoms(matrix)
+        left, singular, right = np.linalg.svd(matrix, full_matrices=False)
         chances = atomic_probabilities(singular, self.budget)
         sent = np.flatnonzero(rng.random(len(singular)) < chances)
         writer.count(len(sent))
@@ -190,15 +193,6 @@ class SpectralAtomo(Compression):
         """Whether the vectors sent on average are smaller than the matrix."""
         rows, columns = shape
         return self.budget < min(rows, columns) and self.budget * (rows + columns) < rows * columns
-
-
-def singular_atoms(matrix: NDArray[np.float32]) -> tuple[Any, Any, Any]:
-    """U (rows, k), σ (k,), Vᵀ (k, columns) of a matrix; zeros where it is not finite, for then no code can save it."""
-    if not np.isfinite(matrix).all():
-        raise SalmonError(
-            "A gradient that is not finite has no singular vectors.", hint="Training diverged: lower the learning rate."
-        )
-    return np.linalg.svd(matrix, full_matrices=False)
 
 
 def layers(gradient: Vector, shapes: Shapes) -> list[NDArray[np.float32]]:
