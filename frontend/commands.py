@@ -16,9 +16,11 @@ from frontend.access import LOCAL
 from frontend.accounts import make_account
 from frontend.context import Context
 from frontend.errors import ConflictError
+from frontend.launching import free_slug, slug_of
 from frontend.launching import launch as launch_experiment
-from frontend.launching import slug_of
-from frontend.restoring.restoration import restore
+from frontend.restoring.files import restore_file
+from frontend.restoring.recording import Recording
+from frontend.restoring.restoration import Imported
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.writer.bundle import write_bundle
@@ -36,7 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command()(launch)
     app.command()(frontend)
     app.command(name="export")(export_bundle)
-    app.command(name="import")(import_bundle)
+    app.command(name="import")(import_files)
     users = typer.Typer(help="Accounts of experimenters.", no_args_is_help=True)
     users.command(name="add")(add_user)
     app.add_typer(users, name="user")
@@ -110,20 +112,38 @@ def export_bundle(
     print(path)
 
 
-def import_bundle(
-    bundle: Annotated[
-        Path, typer.Argument(help="A ZIP that `salmon export` has written.", exists=True, dir_okay=False)
+def import_files(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A ZIP that `salmon export` has written; or responses.csv or .json of any Salmon, its .rdb backup, or"
+            " a table of tripletTools or the jsPsych template.",
+            exists=True,
+            dir_okay=False,
+        ),
     ],
-    name: Annotated[str, typer.Option(help="The name in the link; without one it keeps its own.")] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="The description that belongs to the answers: YAML, or /config.", exists=True)
+    ] = None,
+    targets: Annotated[
+        Path | None, typer.Option(help="The ZIP of targets that belongs to the answers.", exists=True)
+    ] = None,
+    name: Annotated[str, typer.Option(help="The name in the link; without one it keeps its own, or the file's.")] = "",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Bring an experiment back from its bundle: same answers, participants and models. It is paused afterwards.
+    """Bring an experiment in: a bundle with all that belongs to it, or the answers of another program. It is paused then.
 
-    Example: salmon import colors.zip --name colors-again
+    Example: salmon import responses.csv --config init.yaml --targets targets.zip
     """
-    slug = slug_of(name) if name else ""
-    with Console(stderr=True).status(f"Checking and importing {bundle.name} ..."):
-        made = _with_store(data, lambda context: restore(context, bundle, name=slug, owner=LOCAL))
+    files = Recording(file, file.name, config, targets)
+
+    async def put(context: Context) -> Imported:
+        slug = slug_of(name) if name else ""
+        otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
+        return await restore_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
+
+    with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
+        made = _with_store(data, put)
     print(made.sentence, file=sys.stderr)
     print(f"{_address(data)}/e/{made.slug}/")
 

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from salmon.errors import SalmonError, SpecError, StoreError
+from salmon.errors import SalmonError, SpecError, StoreError, TripletError
 from salmon.logs import fields
 
 log = logging.getLogger("salmon.frontend")
@@ -136,6 +136,7 @@ _STATUS: dict[type[SalmonError], int] = {
     TooManyError: 429,
     SpecError: 422,
     BundleError: 422,
+    TripletError: 422,
     StoreError: 503,
 }
 

@@ -1,6 +1,8 @@
-"""Imports one bundle: `python -m frontend.restoring BUNDLE NAME OWNER`, with the settings of the web process.
+"""Imports what was uploaded: `python -m frontend.restoring ORDER`, with the settings of the web process.
 
-What was made is JSON on standard output; what goes wrong is a line of JSON on standard error.
+ORDER is JSON: where the file lies (`answers`), what it was called (`name`), the `slug` (or what it is called `otherwise`)
+and `owner` of the experiment, and perhaps where its `config` and `targets` lie. What was made is JSON on standard output; what goes wrong is a line of
+JSON on standard error.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ def main(arguments: list[str]) -> int:
     from dataclasses import asdict
 
     from frontend.errors import body_of, status_of
-    from frontend.restoring.restoration import restore_here
+    from frontend.restoring.files import restore_here
+    from frontend.restoring.recording import Recording
     from salmon.errors import SalmonError
-    from salmon.wire import encode_json
+    from salmon.wire import decode_json, encode_json
 
-    path, name, owner = arguments
+    order = decode_json(arguments[0])
+    config, targets = (Path(order[name]) if order.get(name) else None for name in ("config", "targets"))
+    files = Recording(Path(order["answers"]), order["name"], config, targets)
     try:
-        made = asyncio.run(restore_here(Path(path), name=name, owner=owner))
+        made = asyncio.run(restore_here(files, slug=order["slug"], otherwise=order["otherwise"], owner=order["owner"]))
     except SalmonError as error:
         print(encode_json({"status": status_of(error), **body_of(error)}), file=sys.stderr)
         return 1

@@ -15,8 +15,6 @@ from frontend.errors import ConflictError
 from frontend.restoring import contents
 from frontend.restoring.archive import Archive
 from frontend.restoring.contents import Outline, Totals
-from frontend.settings import Settings
-from frontend.store import Store
 from frontend.store.experiments import Change
 from frontend.store.restoration import PAGE
 from frontend.writer.bundle import MEDIA
@@ -25,6 +23,7 @@ Item = TypeVar("Item")
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 _PEOPLE = 100
+_OPEN_PAGES = "Pages that were open on the other server cannot send to this one."
 _EVENTS = 1000
 #: The state's own fields; all others are counters.
 _OWN = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"})
@@ -38,15 +37,14 @@ class Imported:
     state: str
     answers: int
     participants: int
+    notes: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """What the experimenter should know."""
+        """What the experimenter should know; `notes` say what could not be taken over."""
         after = "It is paused: open it when people may go on." if self.state == "paused" else "It is a draft."
-        return (
-            f"{self.slug} was imported with {self.answers} answers of {self.participants} participants. {after}"
-            " Pages that were open on the other server cannot send to this one."
-        )
+        made = f"{self.slug} was imported with {self.answers} answers of {self.participants} participants. {after}"
+        return " ".join((made, *self.notes))
 
 
 async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imported:
@@ -58,15 +56,11 @@ async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imp
     try:
         outline = contents.outline_of(archive)
         slug = name or outline.slug
-        holder = await context.store.experiments.find(slug)
-        if holder is not None and await context.store.logbook.read_state(holder):
-            raise ConflictError(
-                f"There is an experiment called {slug!r} already.", hint="Import it under another name."
-            )
+        await check_free(context, slug)
         archive.check()
         media = tuple(contents.media_of(archive))
         totals = contents.totals_of(archive, outline)
-        experiment = await _free_id(context, archive, totals, slug)
+        experiment = await free_id(context, archive.digest, slug, totals.last, totals.state.get("answers", 0))
         for medium in media:
             context.media.keep(medium, archive.pieces(MEDIA + medium))
         return await _write(context, archive, outline, totals, experiment=experiment, slug=slug, owner=owner)
@@ -74,24 +68,24 @@ async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imp
         archive.close()
 
 
-async def restore_here(path: Path, *, name: str, owner: str) -> Imported:
-    """The same with the store that the environment names."""
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        return await restore(Context.build(settings, store), path, name=name, owner=owner)
-    finally:
-        await store.close()
+async def check_free(context: Context, slug: str) -> None:
+    """ConflictError where an experiment has this name."""
+    holder = await context.store.experiments.find(slug)
+    if holder is not None and await context.store.logbook.read_state(holder):
+        raise ConflictError(f"There is an experiment called {slug!r} already.", hint="Import it under another name.")
 
 
-async def _free_id(context: Context, archive: Archive, totals: Totals, slug: str) -> str:
-    """An id that follows from the bundle and the name, so that an import that was killed is gone on with."""
+async def free_id(context: Context, digest: str, slug: str, last: str, answers: int) -> str:
+    """An id that follows from what is imported and the name, so that an import that was killed is gone on with.
+
+    `last` is the place of the last of the answers in the log.
+    """
     for attempt in range(1000):
-        digest = hashlib.sha256(f"{archive.digest}:{slug}:{attempt}".encode()).digest()
-        experiment = "".join(_ID_LETTERS[byte % len(_ID_LETTERS)] for byte in digest[:10])
-        if await context.store.restoration.may_hold(experiment, totals.last, totals.state.get("answers", 0)):
+        letters = hashlib.sha256(f"{digest}:{slug}:{attempt}".encode()).digest()
+        experiment = "".join(_ID_LETTERS[byte % len(_ID_LETTERS)] for byte in letters[:10])
+        if await context.store.restoration.may_hold(experiment, last, answers):
             return experiment
-    raise ConflictError("This bundle was imported a thousand times under this name.", hint="Choose another name.")
+    raise ConflictError("This was imported a thousand times under this name.", hint="Choose another name.")
 
 
 async def _write(
@@ -99,11 +93,11 @@ async def _write(
 ) -> Imported:
     store, now_ms = context.store.restoration, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
-    for page in _pages(contents.answers_of(archive, outline), PAGE):
+    for page in pages_of(contents.answers_of(archive, outline), PAGE):
         await store.append_answers(experiment, [(stream_id, fields) for stream_id, fields, _ in page])
     await store.check(experiment, totals.state.get("answers", 0))
     count = 0
-    for page in _pages(contents.people_of(archive), _PEOPLE):
+    for page in pages_of(contents.people_of(archive), _PEOPLE):
         count += len(page)
         await store.write_people(
             experiment,
@@ -112,10 +106,10 @@ async def _write(
                 for person in page
             ],
         )
-    for page in _pages(contents.arrivals_of(archive), _EVENTS):
+    for page in pages_of(contents.arrivals_of(archive), _EVENTS):
         await store.write_hash(experiment, "arrivals", dict(page))
     for name in ("events", "changes"):
-        for page in _pages(contents.entries_of(archive, f"{name}.jsonl"), _EVENTS):
+        for page in pages_of(contents.entries_of(archive, f"{name}.jsonl"), _EVENTS):
             await store.append(experiment, name, page)
     for model in contents.models_of(archive, outline):
         await store.write_model(experiment, model.sampler, {**model.numbers, **model.arrays})
@@ -139,7 +133,7 @@ async def _write(
     detail = f"{answers} answers of {archive.manifest['slug']}, exported {archive.manifest.get('exported', '')}"
     await context.store.experiments.note_change(experiment, Change(now_ms, owner, "imported", detail[:200]))
     await context.store.experiments.announce(experiment)
-    return Imported(slug, state, answers, count)
+    return Imported(slug, state, answers, count, (_OPEN_PAGES,))
 
 
 def _counted(fields: dict[str, str], answers: int) -> dict[str, str]:
@@ -147,7 +141,8 @@ def _counted(fields: dict[str, str], answers: int) -> dict[str, str]:
     return {**fields, "answers": str(answers)} if answers or "answers" in fields else fields
 
 
-def _pages(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def pages_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of so many items, the last one shorter."""
     left = iter(items)
     while page := list(islice(left, size)):
         yield page

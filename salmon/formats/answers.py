@@ -121,7 +121,7 @@ def _merge_label_columns(rows: Rows) -> None:
     if winners and left and right:
         rows.header.append("loser_object")
         for row, winner, a, b in zip(rows.cells, winners, left, right, strict=True):
-            row.append(b if _same_label(winner, a) else a)
+            row.append(b if same_label(winner, a) else a)
 
 
 def _require_columns(rows: Rows) -> None:
@@ -169,12 +169,12 @@ def _split_winners(rows: Rows) -> None:
     if loser_place is None:
         rows.header.append("loser")
     for row, (winner, a, b) in enumerate(zip(winners, left, right, strict=True)):
-        won = a if _same_label(winner, a) or winner.lower() == "left" else b
+        won = a if same_label(winner, a) or winner.lower() == "left" else b
         lost = b if won == a else a
         before = len(rows.problems)
-        if not (_same_label(winner, won) or winner.lower() in {"left", "right"}):
+        if not (same_label(winner, won) or winner.lower() in {"left", "right"}):
             rows.problem(row, "winner", f"The winner is {winner!r} but the feet are {a!r} and {b!r}.")
-        elif losers is not None and not _same_label(losers[row], lost):
+        elif losers is not None and not same_label(losers[row], lost):
             rows.problem(row, "loser", f"The loser is {losers[row]!r} but the foot that did not win is {lost!r}.")
         if winner_place is not None:
             rows.cells[row][winner_place] = won
@@ -186,12 +186,12 @@ def _split_winners(rows: Rows) -> None:
     rows.keep(good)
 
 
-def _same_label(one: str, other: str) -> bool:
+def same_label(one: str, other: str) -> bool:
     """Labels are equal, or equal without folder and extension."""
-    return one == other or (_bare(one) == _bare(other) and not one.isdigit())
+    return one == other or (bare(one) == bare(other) and not one.isdigit())
 
 
-def _bare(label: str) -> str:
+def bare(label: str) -> str:
     """'static/eggs/i22.png' is 'i22'."""
     return re.sub(r"\.[A-Za-z]\w{1,4}$", "", label.rsplit("/", 1)[-1])
 
@@ -245,7 +245,7 @@ def _target_names(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(n,) labels and (n,) page texts: a file's name before the page's text, either before the bare index."""
     if names is not None:
-        return tuple(_bare(name) for name in names), names
+        return tuple(bare(name) for name in names), names
     n = len(ids)
     files, html = [""] * n, [""] * n
     for position, role in enumerate(("head", "winner", "loser")):
@@ -255,7 +255,7 @@ def _target_names(
             ):
                 found[index] = found[index] or cell
     labels = [
-        _bare(name) or " ".join(re.sub(r"<[^>]*>", " ", text).split()) or str(index)
+        bare(name) or " ".join(re.sub(r"<[^>]*>", " ", text).split()) or str(index)
         for index, name, text in zip(ids.tolist(), files, html, strict=True)
     ]
     return tuple(labels), tuple(text or label for text, label in zip(html, labels, strict=True))

@@ -188,9 +188,10 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
     )
     values = elsewhere.settings.model_dump()
     environment = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
+    order = {"answers": str(path), "name": path.name, "slug": "killed", "otherwise": "", "owner": "bo"}
     for step in ("check", "write_people", "reveal"):
         killed = subprocess.run(
-            (sys.executable, str(tmp_path / "dies.py"), str(path), "killed", "bo", step),
+            (sys.executable, str(tmp_path / "dies.py"), json.dumps(order), step),
             cwd=REPOSITORY,
             env={**os.environ, **environment, "PYTHONPATH": str(REPOSITORY)},
             capture_output=True,
