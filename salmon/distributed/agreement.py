@@ -45,6 +45,7 @@ class Agreement:
         self.regroup = False
         self.finish = False
         self._wish = False
+        self._measures = any(monitor.needs_gradients for monitor in job.monitors)
 
     def ask_to_finish(self) -> None:
         """Let the run end: at once where all ranks are here, else with the next exchange."""
@@ -71,27 +72,26 @@ class Agreement:
         """What has to be kept besides the replicas."""
         return {}
 
-    def _notes(self, sums: torch.Tensor, counts: torch.Tensor, norms: torch.Tensor | None = None) -> torch.Tensor:
-        """(ranks here, 5) the numbers that travel with each rank's vector."""
+    def _notes(self, sums: torch.Tensor, counts: torch.Tensor, gradients: torch.Tensor | None = None) -> torch.Tensor:
+        """(ranks here, 5) the numbers that travel with each rank's vector; norms where summed gradients (r, P) are given."""
         ranks = len(self._ranks.local)
-        notes = torch.zeros(ranks, _NOTES)
-        notes[:, 0] = sums.view(ranks, -1).sum(dim=1)
-        notes[:, 1] = counts.view(ranks, -1).sum(dim=1)
-        if norms is not None:
-            notes[:, 2] = norms
-        notes[0, 3] = float(self._ranks.asked_to_regroup())
-        notes[0, 4] = float(self._wish)
-        return notes
+        losses = sums.view(ranks, -1).sum(dim=1).tolist()
+        examples = counts.view(ranks, -1).sum(dim=1).tolist()
+        norms = [0.0] * ranks if gradients is None else torch.linalg.vector_norm(gradients, dim=1).tolist()
+        # Plain numbers: for so few of them every call of torch would cost more than all of this.
+        rows = [[a, b, (norm / max(1.0, b)) ** 2, 0.0, 0.0] for a, b, norm in zip(losses, examples, norms, strict=True)]
+        rows[0][3:] = [float(self._ranks.asked_to_regroup()), float(self._wish)]
+        return torch.tensor(rows, dtype=torch.float32)
 
     def _exchange(self, vectors: torch.Tensor, notes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
         """(sum of the vectors (P,), sum of the notes, bytes of all ranks)."""
         payload = torch.cat([vectors, notes], dim=1)
         total = self._ranks.reduce(payload)
-        self._heed(total[-_NOTES:])
+        self._heed(total[-_NOTES:].tolist())
         return total[:-_NOTES], total[-_NOTES:], 4 * payload.shape[1] * self._ranks.size
 
-    def _heed(self, notes: torch.Tensor) -> None:
-        self.regroup, self.finish = bool(notes[3] > 0), bool(notes[4] > 0)
+    def _heed(self, notes: list[float]) -> None:
+        self.regroup, self.finish = notes[3] > 0, notes[4] > 0
 
 
 class GradientsMeet(Agreement):
@@ -107,10 +107,7 @@ class GradientsMeet(Agreement):
         factor: float,
     ) -> Agreed:
         """See `Agreement`."""
-        norms = None
-        if any(monitor.needs_gradients for monitor in self._job.monitors):
-            norms = (torch.linalg.vector_norm(gradients, dim=1) / counts.clamp(min=1)) ** 2
-        notes = self._notes(sums, counts, norms)
+        notes = self._notes(sums, counts, gradients if self._measures else None)
         vectors = gradients / batch_size
         if self._job.compression is None:
             gradient, heard, sent = self._exchange(vectors, notes)
@@ -141,7 +138,7 @@ class GradientsMeet(Agreement):
             return np.concatenate([compression.expand(payload[head:], shapes), heard])
 
         total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
-        self._heed(total[-_NOTES:])
+        self._heed(total[-_NOTES:].tolist())
         return total[:-_NOTES], total[-_NOTES:], sum(lengths)
 
 
