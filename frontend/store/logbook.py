@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from frontend.store.connection import Connection
+from salmon.errors import StoreError
 from salmon.records import Answer
 from salmon.wire import Keys, decode_answer
 
@@ -49,14 +50,23 @@ class Logbook:
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
         """Pages of answers as they lie in the stream, up to and with an id.
 
-        The server gathers the next page while this one is used.
+        The server gathers the next page while this one is used. Whoever uses it may take longer than a reply may wait, as
+        on a slow line: then the page is asked for once more.
         """
-        asked = await self._ask(experiment, "-", until)
+        after = "-"
+        asked = await self._ask(experiment, after, until)
         try:
-            while text := await asked:
+            while True:
+                try:
+                    text = await asked
+                except StoreError:
+                    text = await self._gather(experiment, after, until)
+                if not text:
+                    return
                 lines = text.split("\x1e")
                 if len(lines) == PAGE:
-                    asked = await self._ask(experiment, "(" + lines[-1].partition("\x1f")[0], until)
+                    after = "(" + lines[-1].partition("\x1f")[0]
+                    asked = await self._ask(experiment, after, until)
                 page: list[Entry] = []
                 for line in lines:
                     stream_id, *fields = line.split("\x1f")
@@ -69,11 +79,14 @@ class Logbook:
 
     async def _ask(self, experiment: str, after: str, until: str) -> asyncio.Task[str]:
         """Ask for a page; it is on its way to the server when this returns."""
-        keys, bounds = (Keys(experiment).answers,), (after, until, PAGE)
-        asked = asyncio.create_task(self._connection.run(READ_ANSWERS, keys, bounds))
+        asked = asyncio.create_task(self._gather(experiment, after, until))
         for _ in range(_STEPS_TO_SEND):
             await asyncio.sleep(0)
         return asked
+
+    async def _gather(self, experiment: str, after: str, until: str) -> str:
+        """A page as one text."""
+        return await self._connection.run(READ_ANSWERS, (Keys(experiment).answers,), (after, until, PAGE))
 
     async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
         """Pages of (stream id, answer), up to and with an id."""

@@ -26,6 +26,7 @@ from frontend.store import Store
 from frontend.writer.collection import Collection
 from frontend.writer.delivery import write
 from frontend.writer.order import EXTENSIONS, Order, checked
+from salmon.errors import StoreError
 from salmon.export import FIRST_COLUMNS
 from salmon.formats.answers import read_bytes
 from tests.bundles import bundle_of, rows_of, written
@@ -242,6 +243,24 @@ def test_a_process_whose_reader_is_gone_ends_without_a_word(settings: Settings, 
     writer.stdout.close()
     assert (writer.stderr.read(), writer.wait()) == (b"", 1)
     writer.stderr.close()
+
+
+async def test_a_page_that_waited_too_long_for_a_slow_reader_is_asked_for_again(
+    settings: Settings, store: Store, slug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await written(settings, store, slug, "responses", "csv")
+    run, failed = store.connection.run, []
+
+    async def run_late(script: str, *arguments: object) -> object:
+        failed.append(script)
+        if len(failed) % 2:
+            raise StoreError("The store does not answer at the moment.")
+        return await run(script, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("frontend.store.logbook.PAGE", 7)
+    monkeypatch.setattr(store.connection, "run", run_late)
+    assert await written(settings, store, slug, "responses", "csv") == whole
+    assert len(failed) >= 2 * (60 // 7)
 
 
 async def test_only_experimenters_get_files(client: httpx.AsyncClient, slug: str) -> None:
