@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -176,8 +175,9 @@ async def _measure(program: Program, login: tuple[str, str], options: argparse.N
         report.add(**figures)
         print(f"bundle: {target.stat().st_size / 1e6:.0f} MB", flush=True)
         began = time.perf_counter()
-        done = await asyncio.to_thread(program_import, program, target)
-        assert done.returncode == 0, done.stderr
+        command = ("salmon", "import", str(target), "--name", "again", "--data", str(program.data))
+        importing = await asyncio.create_subprocess_exec(sys.executable, "-m", *command)
+        assert await importing.wait() == 0
         report.add(what="import", seconds=time.perf_counter() - began)
     async with httpx.AsyncClient(headers={"Cookie": cookie}, timeout=600) as client:
         for path in ("participants?wait=yes", "participants", "participants?limit=10000", "overview"):
@@ -188,15 +188,6 @@ async def _measure(program: Program, login: tuple[str, str], options: argparse.N
                 continue
             report.add(what=path, seconds=time.perf_counter() - began)
     await crowd.leave()
-
-
-def program_import(program: Program, bundle: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "salmon", "import", str(bundle), "--name", "again", "--data", str(program.data)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 async def _download(
