@@ -15,7 +15,7 @@ import torch
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import NOISE, answers
-from salmon.distributed import CPSGD, TorchGroup, fit
+from salmon.distributed import CPSGD, Averaging, TorchGroup, fit
 from salmon.distributed.triplets import TripletLosses
 from salmon.learning.starts import random_start
 from salmon.parallel.cluster import local_cluster
@@ -24,19 +24,15 @@ N, M = 10_000, 1_000_000
 OPTIMIZER = partial(torch.optim.Adam, lr=0.05)
 
 
-def rate(group: object, data: torch.Tensor, batch: int, averaging: object = None) -> float:
-    """Examples a second: the median step of a run of one epoch, the first steps left out."""
+def rate(group: TorchGroup, data: torch.Tensor, batch: int, averaging: Averaging | None = None) -> float:
+    """Examples a second: all whole steps but the first."""
+    # Sixty steps at least.
     found = fit(
-        TripletLosses(random_start(N, 2, 0), NOISE),
-        data,
-        OPTIMIZER,
-        group,
-        batch_size=batch,
-        epochs=1,
+        TripletLosses(random_start(N, 2, 0), NOISE), data, OPTIMIZER, group, batch_size=batch, epochs=max(1.0, 60 * batch / M),
         averaging=averaging,
-    )  # type: ignore[arg-type]
-    took = np.diff(found.history["seconds"])[2:-1]
-    return float(batch * len(took) / took.sum())
+    )  # fmt: skip
+    took, whole = np.diff(found.history["seconds"]), found.history["batch_size"][1:] == batch
+    return float(batch * whole.sum() / took[whole].sum())
 
 
 def main() -> None:
