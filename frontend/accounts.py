@@ -65,7 +65,7 @@ async def log_in(
     invitation: Annotated[str, Form()] = "",
 ) -> Response:
     """Check a name and password, or make the owner's account, and begin a session."""
-    _check_origin(request)
+    check_origin(request)
     first = bool(invitation)
     owner = context.signer.invited(invitation) == ""
     try:
@@ -90,7 +90,7 @@ async def log_in(
 @router.post("/logout", response_class=Response)
 async def log_out(request: Request) -> Response:
     """End the session on this browser."""
-    _check_origin(request)
+    check_origin(request)
     response = RedirectResponse("/console/login", status_code=303)
     response.delete_cookie(COOKIE)
     return response
@@ -178,7 +178,7 @@ def _basic(authorization: str) -> tuple[str, str]:
     return name[:64], password[:1024]
 
 
-def _check_origin(request: Request) -> None:
+def check_origin(request: Request) -> None:
     """Forms that need no session are taken from our own pages only."""
     origin = request.headers.get("origin")
     if origin and origin != "null" and urlsplit(origin).netloc != request.headers.get("host", ""):

@@ -10,11 +10,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from frontend import (
     accounts,
+    compat,
     console,
     dashboard,
     drafts,
@@ -77,11 +78,11 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         console,
         participants,
         trials,
+        compat,
     ):
         app.include_router(module.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/scripts/{name}", _script, response_class=Response)
-    app.add_api_route("/", _front_door, include_in_schema=False, response_class=Response)
     # Only what is ours and small is compressed: media are compressed already, and are asked for in ranges.
     app.mount("/static", GZipMiddleware(StaticFiles(directory=context.pages.static)), name="static")
     return app
@@ -113,8 +114,3 @@ async def _script(name: str, request: Request, context: WithContext) -> Response
             script.compressed, media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"}
         )
     return Response(script.plain, media_type="text/javascript", headers=headers)
-
-
-async def _front_door() -> Response:
-    """The way in for experimenters; participants have links of their own."""
-    return RedirectResponse("/console/", status_code=303)

@@ -14,7 +14,7 @@ from frontend.catalogue import Experiment, make_revision
 from frontend.context import Context
 from frontend.store.experiments import Change, ExperimentState, State
 from salmon.errors import MediaError, Problem, SpecError
-from salmon.spec import Manifest, TargetSpec, merge_manifests, parse_spec, targets_of
+from salmon.spec import DefaultSampler, Manifest, TargetSpec, merge_manifests, parse_spec, targets_of
 
 #: A file that is called like this says nothing about its experiment: its folder does.
 _PLAIN_NAMES = {"experiment", "init", "exp", "config", "spec"}
@@ -31,10 +31,13 @@ async def launch(
     name: str,
     owner: str,
     state: State,
+    default_sampler: DefaultSampler = "Adaptive",
 ) -> tuple[ExperimentState, list[str]]:
     """Make an experiment of a file and its targets; (the experiment, sentences about what was odd but usable)."""
     manifest = await asyncio.to_thread(_unpack, context, source, spec_name, archive) if archive is not None else None
-    parsed = await asyncio.to_thread(parse_spec, source, name=spec_name.name, manifest=manifest)
+    parsed = await asyncio.to_thread(
+        parse_spec, source, name=spec_name.name, manifest=manifest, default_sampler=default_sampler
+    )
     revision = make_revision(
         source.decode("utf-8-sig"),
         parsed.spec,

@@ -70,7 +70,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     if spare:
         chosen = await _random_query(context, session, turn, parsed, nonce)
     else:
-        chosen = await _next_query(context, session, turn, parsed, choice, nonce)
+        chosen = await next_query(context, session, turn, parsed, choice, nonce)
     served = serving.serve(
         chosen,
         choice,
@@ -160,10 +160,20 @@ async def _may_be_random(context: Context, session: Session, values: Values) -> 
     return choice.query is None and (passive is None or passive == Random())
 
 
-async def _next_query(
-    context: Context, session: Session, turn: Turn, parsed: Parsed, choice: serving.Choice, nonce: str
+async def next_query(
+    context: Context,
+    session: Session,
+    turn: Turn,
+    parsed: Parsed,
+    choice: serving.Choice,
+    nonce: str,
+    *,
+    own_turn: int | None = None,
 ) -> Query:
-    """The query of this turn: the experimenter's, a passive sampler's, the best published one, or a fallback."""
+    """The query of this turn: the experimenter's, a passive sampler's, the best published one, or a fallback.
+
+    `own_turn` counts the sampler's earlier queries to this participant, where they do not follow from the plan.
+    """
     store, n, seed = context.store.participants, len(parsed.targets), parsed.plan.seed
     now_ms = context.now_ms()
     if choice.query is not None:
@@ -172,8 +182,11 @@ async def _next_query(
     sampler = choice.sampler
     if is_tryout(session.participant):
         return await _random_query(context, session, turn, parsed, nonce)
-    own_turn = serving.turn_of(parsed.plan, participant=session.participant, trial=turn.position, sampler=sampler)
     if sampler in parsed.passive:
+        if own_turn is None:
+            own_turn = serving.turn_of(
+                parsed.plan, participant=session.participant, trial=turn.position, sampler=sampler
+            )
         drawn = candidates(parsed.passive[sampler], n, participant=session.participant, turn=own_turn, seed=seed)
         return await store.remember_query(session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms)
     taken = await _in_time(

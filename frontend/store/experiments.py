@@ -181,12 +181,20 @@ class Experiments:
             raise NotFoundError(f"Experiment {experiment!r} has no revision {revision}.")
         return Revision(**decode_json(value))
 
+    async def archive(self, experiment: str) -> None:
+        """Close an experiment that is over and done with: what speaks of the newest one passes it over."""
+        values: dict[str, str | int] = {"state": "closed", "archived": 1}
+        await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
+        await self.announce(experiment)
+
     async def set_state(self, experiment: str, state: State, *, now_ms: int) -> None:
         """Open, pause or close; the first opening is remembered as the start of the run."""
         opened = await self._connection.do(lambda client: client.hget(Keys(experiment).state, "opened_ms"))
         values: dict[str, str | int] = {"state": state}
         if state == "open" and opened in {None, "0"}:
             values["opened_ms"] = now_ms
+        if state == "open":
+            values["archived"] = 0
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
         await self.announce(experiment)
 

@@ -168,6 +168,23 @@ class Participants:
         )
         return candidates[int(position) - 1]
 
+    async def count_turn(self, experiment: str, participant: str, sampler: str) -> int:
+        """Count one more query of a sampler for this participant (atomic); how many came before it."""
+        key = Keys(experiment).participant(participant)
+        return int(await self._connection.do(lambda client: client.hincrby(key, f"turns:{sampler}", 1))) - 1
+
+    async def forget_asked(self, experiment: str, participant: str) -> None:
+        """Let every query be new to this participant again."""
+        await self._connection.do(lambda client: client.delete(Keys(experiment).asked(participant)))
+
+    async def claim(self, experiment: str, asker: str, token: str, participant: str) -> str:
+        """The participant to whom a token belongs that was given to `asker` for whoever answers it: the first who does."""
+        key = Keys(experiment).answered(asker)
+        _, holder = await self._connection.together(
+            lambda pipeline: (pipeline.hsetnx(key, token, participant), pipeline.hget(key, token))
+        )
+        return str(holder)
+
     async def arrive_to_try(self, experiment: str, participant: str, values: dict[str, str | int]) -> None:
         """Remember somebody who tries an experiment out, for a while; no arrival is counted."""
         keys = Keys(experiment)

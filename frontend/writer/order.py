@@ -15,6 +15,7 @@ _TABLE = ("csv", "jsonl", "parquet")
 #: Everything that can be asked for, and in which forms.
 EXTENSIONS: dict[str, tuple[str, ...]] = {
     "responses": _TABLE,
+    "salmon_responses": ("csv", "json"),
     "participants": _TABLE,
     "platform_ids": _TABLE,
     "quality": _TABLE,
@@ -22,6 +23,7 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {
     "targets": _TABLE,
     "models": _TABLE,
     "embeddings": _TABLE,
+    "salmon_embeddings": ("csv",),
     "embedding_history": _TABLE,
     "triplettools_triplets": _TABLE,
     "triplettools_embeddings": _TABLE,

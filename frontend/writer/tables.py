@@ -7,7 +7,7 @@ from itertools import islice
 
 from frontend.errors import ConflictError
 from frontend.writer.collection import Collection
-from salmon.export import RESPONSES, Responses, Row, Table
+from salmon.export import FIRST_RESPONSES, RESPONSES, Responses, Row, Table
 from salmon.export.conduct import Conduct
 from salmon.export.foreign import (
     CBLEARN,
@@ -36,6 +36,7 @@ from salmon.export.world import (
     embedding_rows,
     embeddings_table,
     event_row,
+    first_embeddings_table,
     model_row,
     target_rows,
 )
@@ -58,6 +59,7 @@ async def table_of(collection: Collection, name: str) -> Table:
     made = {
         "participants": lambda: participants_table(collection.questions),
         "embeddings": lambda: embeddings_table(d),
+        "salmon_embeddings": lambda: first_embeddings_table(d),
         "embedding_history": lambda: embedding_history_table(d),
         "triplettools_embeddings": lambda: triplettools_embeddings_table(d),
     }
@@ -80,6 +82,10 @@ async def _responses(collection: Collection) -> tuple[Table, Pages]:
             yield [made.row(stream_id, answer) for stream_id, answer in page if wanted(answer)]
 
     return RESPONSES, pages()
+
+
+async def _first_responses(collection: Collection) -> tuple[Table, Pages]:
+    return FIRST_RESPONSES, _narrowed(FIRST_RESPONSES, (await _responses(collection))[1])
 
 
 async def _participants(collection: Collection) -> tuple[Table, Pages]:
@@ -152,6 +158,11 @@ async def _embeddings(collection: Collection) -> tuple[Table, Pages]:
     d = await collection.dimensions()
     rows = (row for generation in found for row in embedding_rows(generation, collection.targets, d))
     return embeddings_table(d), _paged(rows)
+
+
+async def _first_embeddings(collection: Collection) -> tuple[Table, Pages]:
+    table = first_embeddings_table(await collection.dimensions())
+    return table, _narrowed(table, (await _embeddings(collection))[1])
 
 
 async def _embedding_history(collection: Collection) -> tuple[Table, Pages]:
@@ -242,6 +253,13 @@ def _wanted(collection: Collection, excluded: Iterable[str]) -> Callable[[Answer
     return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
 
 
+async def _narrowed(table: Table, pages: Pages) -> Pages:
+    """The rows of a wider table that begins with the columns of this one."""
+    width = len(table.columns)
+    async for page in pages:
+        yield [row[:width] for row in page]
+
+
 async def _paged(rows: Iterable[Row]) -> Pages:
     left = iter(rows)
     while page := list(islice(left, _ROWS)):
@@ -250,6 +268,7 @@ async def _paged(rows: Iterable[Row]) -> Pages:
 
 _MAKERS: dict[str, Callable[[Collection], Awaitable[tuple[Table, Pages]]]] = {
     "responses": _responses,
+    "salmon_responses": _first_responses,
     "participants": _participants,
     "platform_ids": _platform_ids,
     "quality": _quality,
@@ -257,6 +276,7 @@ _MAKERS: dict[str, Callable[[Collection], Awaitable[tuple[Table, Pages]]]] = {
     "targets": _targets,
     "models": _models,
     "embeddings": _embeddings,
+    "salmon_embeddings": _first_embeddings,
     "embedding_history": _embedding_history,
     "triplettools_triplets": _triplettools_triplets,
     "triplettools_embeddings": _triplettools_embeddings,
@@ -267,6 +287,7 @@ _FIXED: dict[str, Table] = {
     table.name: table
     for table in (
         RESPONSES,
+        FIRST_RESPONSES,
         PLATFORM_IDS,
         QUALITY,
         EVENTS,

@@ -1,4 +1,4 @@
-"""Tables as files: CSV, JSON lines and Parquet, each written piece by piece so that no file is ever whole in memory.
+"""Tables as files: CSV, JSON, JSON lines and Parquet, each written piece by piece so that no file is ever whole in memory.
 
 Text is UTF-8 without a byte-order mark. What is not known is empty in CSV, null in JSON and null in Parquet.
 """
@@ -78,6 +78,29 @@ class JsonLinesFile:
         return b""
 
 
+class JsonFile:
+    """One JSON array of objects with the columns in order."""
+
+    def __init__(self, table: Table) -> None:
+        self._lines = JsonLinesFile(table)
+        self._began = False
+
+    def begin(self) -> bytes:
+        """The bracket."""
+        return b"["
+
+    def rows(self, rows: Sequence[Row]) -> bytes:
+        """Objects, with a comma before each but the first."""
+        objects = self._lines.rows(rows).rstrip(b"\n").replace(b"\n", b",\n")
+        comma = b",\n" if self._began and objects else b"\n"
+        self._began = self._began or bool(objects)
+        return comma + objects if objects else b""
+
+    def end(self) -> bytes:
+        """The other bracket."""
+        return b"\n]\n"
+
+
 class ParquetFile:
     """Parquet with one row group for every so many rows; pyarrow is loaded only here."""
 
@@ -128,7 +151,12 @@ class ParquetFile:
 
 
 #: Extension -> the file it names.
-FILES: dict[str, Callable[[Table], TableFile]] = {"csv": CsvFile, "jsonl": JsonLinesFile, "parquet": ParquetFile}
+FILES: dict[str, Callable[[Table], TableFile]] = {
+    "csv": CsvFile,
+    "json": JsonFile,
+    "jsonl": JsonLinesFile,
+    "parquet": ParquetFile,
+}
 
 MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8",

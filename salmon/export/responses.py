@@ -83,7 +83,7 @@ _FURTHER = (
     *columns(
         "number",
         query_age_s="seconds between ranking the query and serving it",
-        prob_sampler="probability with which this sampler was chosen for the trial: its inverse re-weights",
+        prob_sampler="probability with which this sampler was chosen for the trial, its inverse re-weights; empty unknown",
         prob_query="probability with which the sampler drew this query; empty where it took the best by score",
     ),
     *columns("truth", blur_during_trial="whether the participant looked away during the trial"),
@@ -111,6 +111,9 @@ FIRST_COLUMNS = tuple(column.name for column in _FIRST)
 FURTHER_COLUMNS = tuple(column.name for column in _FURTHER)
 RESPONSES = Table("responses", "an answer, in the order in which they were received", (*_FIRST, *_FURTHER))
 RESPONSE_COLUMNS = RESPONSES.names
+FIRST_RESPONSES = Table(
+    "salmon_responses", "an answer, in nothing but the columns that the first Salmon gave it", _FIRST
+)
 
 #: An answer that comes later than this after its query was served is marked.
 LATE_MS = 10 * 60 * 1000
@@ -215,7 +218,7 @@ class Responses:
             received_ms - served.served_ms > LATE_MS,
             served.generation,
             (served.served_ms - served.published_ms) / 1000 if served.published_ms else None,
-            served.sampler_probability,
+            served.sampler_probability or None,
             served.probability or None,
             timing.blur_during_trial,
             timing.viewport_w or None,

@@ -71,6 +71,12 @@ MODELS = Table(
 )
 
 
+def first_embeddings_table(d: int) -> Table:
+    """The newest embedding of each sampler, in nothing but the columns that the first Salmon gave it."""
+    whole = embeddings_table(d)
+    return Table("salmon_embeddings", whole.row, whole.columns[: 3 + d])
+
+
 def embeddings_table(d: int) -> Table:
     """The newest embedding of each sampler; the columns `0`, `1`, … are the first Salmon's, `dim_0`, … the same for R."""
     return Table(

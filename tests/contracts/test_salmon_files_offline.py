@@ -1,0 +1,168 @@
+"""Offline scripts of the first Salmon: `salmon.triplets.offline` and `salmon.triplets.samplers` under their names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from salmon.errors import SalmonError
+from salmon.triplets import offline, samplers
+from salmon.triplets.offline import OfflineEmbedding
+from tests.contracts.salmon_rows import covers
+
+N, D = 12, 2
+
+
+def answers(count: int, seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """(true positions, rows [head, winner, loser]) of people who are wrong with a chance of `noise`."""
+    rng = np.random.default_rng(seed)
+    truth = np.random.default_rng(7).standard_normal((N, D))
+    rows = np.array([rng.choice(N, 3, replace=False) for _ in range(count)])
+    near, far = (((truth[rows[:, 0]] - truth[rows[:, place]]) ** 2).sum(axis=1) for place in (1, 2))
+    swap = (near > far) ^ (rng.random(count) < noise)
+    rows[swap] = rows[swap][:, [0, 2, 1]]
+    return truth, rows
+
+
+def test_a_published_script_fits_scores_and_looks_at_the_history() -> None:
+    X_train, X_test = answers(900, 1, 0.05)[1], answers(300, 2)[1]
+    model = OfflineEmbedding(n=N, d=D, max_epochs=20_000, verbose=100, random_state=0, optimizer__lr=0.1)
+    assert model.fit(X_train, X_test) is model
+    assert model.embedding_.shape == (N, D)
+    accuracy = model.score(X_test)
+    assert 0.9 < accuracy <= 1  # an accuracy: larger is better
+    assert model.meta_["score__acc"] == accuracy
+    assert 0 < model.meta_["score__loss"] < np.log(2)
+    last = model.history_[-1]
+    assert last["score_test"] == accuracy
+    assert last["loss_test"] <= model.history_[0]["loss_test"]
+    assert {"score_train", "loss_train", "elapsed_time", "train_data", "max_epochs", "ident"} <= last.keys()
+    assert last["num_grad_comps"] <= 20_000 * len(X_train)
+
+
+def test_the_passes_are_bounded_by_max_epochs() -> None:
+    rows = answers(300, 3)[1]
+    model = OfflineEmbedding(n=N, d=D, max_epochs=3, random_state=1).fit(rows, rows)
+    assert len(model.history_) == 1
+
+
+def test_what_a_script_keeps_of_an_embedding_stays_as_it_was() -> None:
+    """Scripts that stop early by themselves keep the best embedding while the fit goes on."""
+    rows = answers(600, 4)[1]
+    model = OfflineEmbedding(n=N, d=D, random_state=5).initialize(rows)
+    kept, losses = model.embedding_, []
+    before = kept.copy()
+    for _ in range(5):
+        model.partial_fit(rows)
+        losses.append(model._score(rows)[1])
+    assert np.array_equal(kept, before)
+    assert not np.allclose(model.embedding_, kept)
+    assert losses == sorted(losses, reverse=True)
+    kept[:] = np.nan
+    model.embedding_[:] = np.nan
+    assert np.isfinite(model.embedding_).all()
+
+
+def test_a_fit_begins_where_it_is_told_to() -> None:
+    rows, start = answers(50, 6)[1], np.random.default_rng(8).uniform(size=(N, D))
+    for given in (
+        start,
+        offline.join(start, list(range(N))),
+        pd.DataFrame(start, columns=["0", "1"]).assign(alg="ARR"),
+    ):
+        assert np.allclose(OfflineEmbedding(n=N, d=D).initialize(rows, embedding=given).embedding_, start)
+    first, second = (OfflineEmbedding(n=N, d=D, random_state=20).initialize(rows).embedding_ for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_mistakes_are_sentences() -> None:
+    rows = answers(50, 6)[1]
+    with pytest.raises(NotFittedError, match="call fit"):
+        _ = OfflineEmbedding(n=N, d=D).embedding_
+    with pytest.raises(SalmonError, match="how many targets"):
+        OfflineEmbedding().fit(rows, rows)
+    with pytest.raises(SalmonError, match=r"shape \(3, 2\)"):
+        OfflineEmbedding(n=N, d=D).initialize(rows, embedding=np.zeros((3, 2)))
+    with pytest.raises(SalmonError, match="names a target outside"):
+        OfflineEmbedding(n=5, d=D).fit(rows, rows)
+    with pytest.warns(UserWarning, match="1 rows name a target twice"):
+        OfflineEmbedding(n=N, d=D).partial_fit(np.vstack([rows, [3, 3, 5]]))
+
+
+@covers("files", "join")
+def test_join_puts_targets_beside_their_coordinates() -> None:
+    for d, names in ((1, ["x"]), (2, ["x", "y"]), (3, ["x", "y", "z"]), (5, ["x", "y", "z", "dim4", "dim5"])):
+        table = offline.join(np.arange(4 * d).reshape(4, d), ["a", "b", "c", "d"])
+        assert isinstance(table, pd.DataFrame)
+        assert list(table.columns) == [*names, "target"]
+        assert table["target"].tolist() == ["a", "b", "c", "d"]
+    with pytest.raises(SalmonError, match="a row for each of 3"):
+        offline.join(np.zeros((4, 2)), ["a", "b", "c"])
+
+
+def test_without_pandas_a_sentence_says_what_to_install() -> None:
+    code = (
+        "import sys\nsys.modules['pandas'] = None\n"
+        "from salmon.triplets.offline import join\n"
+        "try:\n    join([[0, 1]], ['a'])\nexcept Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    assert "pip install pandas" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["TSTE", "STE", "CKL", "GNMDS", "SOE", "Adaptive"])
+def test_a_sampler_that_searches_learns_from_the_queries_it_gives(name: str) -> None:
+    truth, held_out = answers(2000, 9)
+    X, y = held_out, np.zeros(len(held_out))
+    sampler = getattr(samplers, name)(n=N, d=D, R=1, random_state=3)
+    before = sampler.score(X, y)
+    for _ in range(12):
+        queries, scores, _ = sampler.get_queries(num=200)
+        assert queries.shape == (len(scores), 3)
+        best = queries[np.argsort(scores)[-5:]]
+        asked = [dict(zip(("head", "left", "right"), map(int, query), strict=True)) for query in best]
+        near = [((truth[q["head"]] - truth[[q["left"], q["right"]]]) ** 2).sum(axis=1).argmin() for q in asked]
+        sampler.process_answers(
+            [{**q, "winner": q[("left", "right")[side]]} for q, side in zip(asked, near, strict=True)]
+        )
+    assert sampler.score(X, y) > before + 0.08
+    assert sampler.get_model()["num_ans"] == 60
+    assert isinstance(sampler.score(X, y), float)
+
+
+def test_round_robin_samplers_give_a_query_for_every_head() -> None:
+    sampler = samplers.ARR(n=N, d=D, random_state=1)
+    rows = answers(40, 10)[1]
+    sampler.process_answers([{"head": h, "left": w, "right": lo, "winner": w} for h, w, lo in rows.tolist()])
+    queries, scores, _ = sampler.get_queries()
+    assert sorted(queries[:, 0].tolist()) == list(range(N))
+    assert ((scores >= 10) & (scores <= 11)).all()
+    assert sampler.get_query() == (None, -9999)
+    synchronous = samplers.SRR(n=N, d=D, random_state=1)
+    assert synchronous.get_query()[1] == -9999
+    synchronous.process_answers([{"head": h, "left": w, "right": lo, "winner": w} for h, w, lo in rows.tolist()])
+    query, score = synchronous.get_query()
+    assert query is not None
+    assert len({query["head"], query["left"], query["right"]}) == 3
+    assert score != -9999
+
+
+def test_passive_samplers_keep_their_rules() -> None:
+    random_ones = samplers.Random(n=N, targets=[1, 4, 6, 9], random_state=0)
+    queries, scores, _ = random_ones.get_queries(num=50)
+    assert set(queries.ravel().tolist()) == {1, 4, 6, 9}
+    assert set(scores.tolist()) == {-9999.0}
+    turns = samplers.RoundRobin(n=N, random_state=0)
+    drawn = [turns.get_query(puid="p") for _ in range(N)]
+    assert sorted(query["head"] for query, _ in drawn) == list(range(N))
+    for query, score in drawn:
+        assert score == max(abs(query["head"] - query["left"]), abs(query["head"] - query["right"]))
+    fixed = samplers.Validation(n=N, queries=[[0, 1, 2], [3, 4, 5]], random_state=0)
+    seen = [fixed.get_query() for _ in range(4)]
+    assert sorted(query["head"] for query, _ in seen) == [0, 0, 3, 3]
+    assert [score for _, score in seen] == [0, 1, 0, 1]
