@@ -192,8 +192,8 @@ def same_label(one: str, other: str) -> bool:
 
 
 def bare(label: str) -> str:
-    """'static/eggs/i22.png' is 'i22'."""
-    return re.sub(r"\.[A-Za-z]\w{1,4}$", "", label.rsplit("/", 1)[-1])
+    """'static/eggs/i22.png' is 'i22'; HTML is itself."""
+    return label if "<" in label else re.sub(r"\.[A-Za-z]\w{1,4}$", "", label.rsplit("/", 1)[-1])
 
 
 def _numbered(rows: Rows) -> tuple[Ints, tuple[str, ...] | None]:

@@ -1,0 +1,24 @@
+"""Fixtures of the contracts with users of the first Salmon."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from frontend.app import create_app
+from frontend.settings import Settings
+from frontend.store import Store
+from tests.old_scripts import AUTH, HERE, OldScript
+
+
+@pytest.fixture
+async def server(settings: Settings, store: Store) -> AsyncIterator[OldScript]:
+    """The application in this process, with the account that scripts create, and nothing that is not archived."""
+    transport = httpx.ASGITransport(app=create_app(settings, store), client=("127.0.0.1", 50000))
+    async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
+        await client.post("/create_user", data={"username": AUTH[0], "password": AUTH[1], "password2": AUTH[1]})
+        for state in await store.experiments.list():
+            await store.experiments.archive(state.experiment)
+        yield OldScript(client)

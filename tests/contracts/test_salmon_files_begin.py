@@ -1,0 +1,152 @@
+"""How scripts of the first Salmon begin, look at and end an experiment."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from frontend.settings import Settings
+from frontend.store import Store
+from tests.contracts.salmon_rows import covers
+from tests.old_scripts import AUTH, SIX, OldScript
+
+
+@covers("http", "/init_exp", "/init", "/config")
+@covers("files", "config download")
+@covers("file", "samplers: default", "html: defaults", "html: other keys are kept", "sampling.probs: default")
+async def test_the_configuration_comes_back_with_defaults_and_initialises_again(server: OldScript) -> None:
+    assert (await server.client.get("/init")).headers["location"] == "/console/new"
+    html = {"instructions": "foo", "debrief": "bar", "max_queries": 42, "custom_tag": "foo"}
+    await server.init({"targets": 10, "html": html})
+    first = (await server.get("/config")).json()
+    assert set(first) == {"targets", "html", "samplers", "sampling"}
+    assert first["targets"] == [str(k) for k in range(10)]
+    assert html.items() <= first["html"].items()
+    assert first["html"]["title"] == "Similarity judgements"
+    assert first["html"]["query_params"] == ["puid"]
+    assert first["samplers"] == {"random": {"class": "Random"}}
+    assert first["sampling"]["probs"] == {"random": 100}
+    assert first["sampling"]["common"] == {"d": 2}
+    text = (await server.get("/config?json=0")).text
+    assert yaml.safe_load(text) == first
+    await server.get("/reset?force=1")
+    await server.init(text)
+    assert (await server.get("/config")).json() == first
+
+
+@covers("http", "second init", "/reset")
+async def test_one_experiment_at_a_time_until_a_reset_that_loses_nothing(
+    server: OldScript, store: Store, settings: Settings
+) -> None:
+    made = (await server.init(SIX)).json()
+    await server.answer_one()
+    assert "An experiment is already set!" in (await server.init(SIX, 403)).text
+    refused = await server.client.delete("/reset", auth=AUTH)
+    assert refused.status_code == 403
+    assert "Do you really want to delete *all* data?" in refused.json()["detail"]
+    linked = await server.client.get("/reset?force=1", auth=AUTH, headers={"Sec-Fetch-Site": "cross-site"})
+    assert linked.status_code == 403
+    done = await server.client.delete("/reset?force=1", auth=AUTH)
+    assert done.json() == {"success": True}
+    (bundle,) = Path(settings.bundles_location).glob(f"{made['experiment']}-2*.zip")
+    assert zipfile.ZipFile(bundle).testzip() is None
+    assert "No data has been uploaded" in (await server.get("/responses", 500)).json()["detail"]
+    assert (await server.client.get("/query")).status_code == 500
+    assert (await server.client.get("/")).headers["location"] == "/console/"
+    await server.init(SIX)  # the account is still there
+    experiment = await store.experiments.find(made["experiment"])
+    assert (await store.experiments.read(str(experiment))).state == "closed"
+    assert await store.answers.count(str(experiment)) == 1
+
+
+@covers("http", "/init_exp")
+@covers("file", "top: html keys are moved", "sampling.probs: checked", "RandomSampling", "top: other keys are errors")
+@pytest.mark.parametrize(
+    ("exp", "words"),
+    [
+        ("targets:\n-\tfoo\n- [bar\n", ("Error", "yaml", "-\tfoo")),
+        ("foo: 1\ntargets: 6\n", ("Error", "init.yaml:1:1", "foo")),
+        (
+            {"instructions": "foo", "debrief": "bar", "max_queries": 42, "targets": 10},
+            ("Move keys", "YAML", "include this block of YAML", "html:\n  debrief: bar"),
+        ),
+        (
+            {"targets": 16, "sampling": {"probs": {"a1": 50, "a2": 40}}, "samplers": {"a1": {"class": "Random"}}},
+            ("sampling.probs keys", "are not the same as samplers keys"),
+        ),
+        (
+            {
+                "targets": 16,
+                "sampling": {"probs": {"a": 40, "b": 40}},
+                "samplers": {"a": {"class": "Random"}, "b": {"class": "Random"}},
+            },
+            ("values in sampling.probs should add up to 100", "80"),
+        ),
+    ],
+)
+async def test_a_description_with_mistakes_ends_in_500_and_the_words_that_scripts_look_for(
+    server: OldScript, exp: Any, words: tuple[str, ...]
+) -> None:
+    refused = await server.init(exp, 500)
+    assert all(word in refused.text for word in words), refused.text
+    assert "Traceback" not in refused.text
+    assert refused.headers["content-type"].startswith("text/plain")
+    await server.get("/config", 500)
+
+
+@covers("file", "RandomSampling")
+async def test_the_old_name_of_random_is_taken_with_a_warning(server: OldScript) -> None:
+    made = await server.init({**SIX, "samplers": {"RandomSampling": {}}})
+    assert "RandomSampling is now called Random" in " ".join(made.json()["warnings"])
+    assert (await server.get("/config")).json()["samplers"] == {"RandomSampling": {"class": "Random"}}
+
+
+@covers("http", "/init_exp")
+@covers("zip", "replaces targets", "filenames")
+async def test_a_zip_of_targets_comes_with_the_description(server: OldScript, examples: Path) -> None:
+    targets = (examples / "shapes" / "targets.zip").read_bytes()
+    await server.init({"targets": ["replaced", "by", "files"]}, files={"targets": targets})
+    config = (await server.get("/config")).json()
+    assert len(config["targets"]) == 12
+    assert all(target.startswith("<img") for target in config["targets"])
+    await server.answer_one()
+    (row,) = (await server.get("/responses")).json()
+    assert row["head_filename"].rpartition(".")[2] in {"png", "svg"}
+
+
+@covers("http", "/embeddings", "/dashboard", "/logs", "/metrics")
+async def test_everything_else_that_scripts_look_at_is_there(server: OldScript) -> None:
+    await server.init(SIX)
+    for path in ("/embeddings", "/embeddings?sampler=random"):
+        none = await server.get(path, 500)
+        assert "No model has been created for any sampler in ['random']" in none.json()["detail"]
+    dashboard = await server.get("/dashboard", follow_redirects=True)
+    assert "text/html" in dashboard.headers["content-type"]
+    logs = (await server.get("/logs")).json()
+    assert all(isinstance(line, str) for lines in logs.values() for line in lines)
+    assert "created" in logs["changes.log"][0]
+    assert "salmon_requests_total" in (await server.client.get("/metrics")).text
+
+
+@covers("http", "/download", "/restore")
+async def test_a_download_is_restored_under_another_name(server: OldScript, store: Store) -> None:
+    made = (await server.init(SIX)).json()
+    for k in range(10):
+        await server.answer_one(str(k))
+    before = (await server.get("/responses")).json()
+    download = await server.get("/download")
+    assert "exp-" in download.headers["content-disposition"]
+    await server.get("/reset?force=1")
+    # The name is taken by what was archived, so the server says so and how to go on.
+    refused = await server.post("/restore", 409, files={"rdb": ("exp.zip", download.content)})
+    assert "already" in refused.json()["detail"]
+    await store.experiments.delete(made["experiment"], str(await store.experiments.find(made["experiment"])))
+    back = await server.post("/restore", files={"rdb": ("exp.zip", download.content)})
+    assert "10 answers of 10 participants" in back.json()["message"]
+    assert (await server.get("/responses")).json() == before
+    assert (await server.post("/restore", 500, files={"rdb": ("x.rdb", b"REDIS0009\xff")})).json()["detail"]
+    await server.post("/restore", 422, data={})

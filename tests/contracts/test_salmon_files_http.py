@@ -1,0 +1,152 @@
+"""Scripts of the first Salmon against today's server: the same addresses, bodies, statuses and shapes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import httpx
+
+from frontend.app import create_app
+from frontend.context import Context
+from frontend.settings import Settings
+from frontend.store import Store
+from salmon.export import FIRST_COLUMNS
+from salmon.wire import Keys
+from tests.contracts.salmon_rows import covers
+from tests.old_scripts import HERE, SIX, OldScript
+
+
+@covers("http", "/create_user")
+async def test_the_first_account_is_made_here_and_once(server: OldScript, settings: Settings, store: Store) -> None:
+    twice = await server.post("/create_user/other/password1", 403)
+    assert "maximum number of users" in twice.text.lower()
+    differing = {"username": "other", "password": "password1", "password2": "password2"}
+    await server.post("/create_user", 409, data=differing)
+
+
+@covers("http", "/create_user")
+async def test_nobody_else_makes_the_first_account(settings: Settings, store: Store, monkeypatch: Any) -> None:
+    context = Context.build(settings, store)
+
+    async def nobody() -> bool:
+        return False
+
+    monkeypatch.setattr(store.accounts, "exist", nobody)
+    body = {"username": "eve", "password": "password1", "password2": "password1"}
+    for address, host, headers in (
+        ("203.0.113.9", HERE, {}),
+        ("127.0.0.1", "http://salmon.example", {}),
+        ("127.0.0.1", HERE, {"X-Forwarded-For": "203.0.113.9"}),
+        ("127.0.0.1", HERE, {"Origin": "http://evil.example"}),
+    ):
+        transport = httpx.ASGITransport(app=create_app(settings, store), client=(address, 50000))
+        async with httpx.AsyncClient(transport=transport, base_url=host) as client:
+            refused = await client.post("/create_user", data=body, headers=headers)
+            assert refused.status_code == 403, (address, host, headers)
+            assert "Traceback" not in refused.text
+    assert await context.store.accounts.read("eve") is None
+
+
+@covers("http", "basic", "port")
+async def test_without_the_right_password_nothing_is_shown(server: OldScript, settings: Settings) -> None:
+    for path in ("/responses", "/embeddings", "/config", "/meta", "/dashboard", "/download", "/logs", "/reset?force=1"):
+        refused = await server.client.get(path)
+        assert refused.status_code == 401, path
+        assert refused.headers["www-authenticate"].startswith("Basic")
+        assert "Incorrect username or password" in refused.json()["detail"]
+    await server.post("/init_exp", 401, auth=("username", "wrong-password"))
+    assert Settings.model_fields["port"].default == 8421
+
+
+@covers("http", "/query", "/answer", "/responses", "/meta", "/")
+@covers("responses", "26 columns in order", "units", "winner and loser are the feet", "sorted by receipt", "json")
+async def test_a_script_initialises_asks_answers_and_takes_home(server: OldScript) -> None:
+    await server.init(SIX)
+    page = await server.client.get("/?puid=p1")
+    assert page.status_code == 307
+    assert page.headers["location"].endswith("/?puid=p1")
+    assert (await server.client.get(page.headers["location"])).status_code == 200
+    answers = [await server.answer_one(k % 3) for k in range(30)]
+    rows = (await server.get("/responses")).json()
+    assert [list(row) for row in rows] == [list(FIRST_COLUMNS)] * 30
+    assert len(FIRST_COLUMNS) == 26
+    for row, sent in zip(rows, answers, strict=True):
+        assert all(row[key] == sent[key] for key in ("head", "left", "right", "winner", "sampler", "score"))
+        assert row["puid"] == str(sent["puid"])
+        assert {row["winner"], row["loser"]} == {row["left"], row["right"]}
+        assert row["response_time"] == 0.25
+        assert row["network_latency"] == -1
+        assert row["score"] == -9999
+    assert [row["num_responses"] for row in rows] == list(range(1, 31))
+    received = [row["time_received"] for row in rows]
+    assert received == sorted(received)
+    assert all(round(seconds, 3) == seconds for seconds in received)
+    assert rows[0]["winner_html"] in {"0", "1", "two", "<b>three</b>", "4", "5"}
+    text = (await server.get("/responses?json=0")).text
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert list(table[0]) == list(FIRST_COLUMNS)
+    assert [row["head"] for row in table] == [str(row["head"]) for row in rows]
+    assert (await server.get("/meta")).json() == {"responses": 30, "participants": 3}
+
+
+@covers("http", "/query")
+async def test_a_query_can_be_of_one_sampler_and_of_one_participant(server: OldScript) -> None:
+    await server.init({**SIX, "samplers": {"a": {"class": "Random"}, "b": {"class": "RoundRobin"}}})
+    heads: list[int] = []
+    for _ in range(6):
+        query = (await server.client.get("/query?sampler=b&puid=p1")).json()
+        assert set(query) == {"sampler", "score", "head", "left", "right", "token"}
+        assert query["sampler"] == "b"
+        heads.append(query["head"])
+    assert sorted(heads) == list(range(6))
+    unknown = await server.client.get("/query?sampler=nothing")
+    assert unknown.status_code == 500
+    assert "The samplers are a, b." in unknown.json()["detail"]
+
+
+@covers("http", "/answer")
+async def test_an_answer_sent_twice_or_by_two_is_recorded_once(server: OldScript) -> None:
+    await server.init(SIX)
+    sent = await server.answer_one("first")
+    for puid in ("first", "second"):
+        again = await server.client.post("/answer", json={**sent, "puid": puid})
+        assert again.json() == {"success": True}
+    assert [row["puid"] for row in (await server.get("/responses")).json()] == ["first"]
+
+
+@covers("http", "/answer", "unsigned answers")
+async def test_only_answers_to_queries_that_were_asked_are_taken(server: OldScript) -> None:
+    await server.init(SIX)
+    query = (await server.client.get("/query")).json()
+    fine = {**query, "winner": query["left"], "puid": "p"}
+    for changed, status in (
+        ({"head": (query["head"] + 1) % 6}, 422 if (query["head"] + 1) % 6 == query["left"] else 400),
+        ({"winner": query["head"]}, 422),
+        ({"winner": "nobody"}, 422),
+        ({"token": "forged"}, 403),
+        ({"token": ""}, 403),
+    ):
+        refused = await server.client.post("/answer", json=fine | changed)
+        assert refused.status_code in {status, 400}, (changed, refused.text)
+        assert "Traceback" not in refused.text
+    assert (await server.client.post("/answer", content=b"{")).status_code == 422
+    swapped = fine | {"left": query["right"], "right": query["left"]}
+    assert (await server.client.post("/answer", json=swapped)).json() == {"success": True}
+    (row,) = (await server.get("/responses")).json()
+    assert (row["left"], row["right"], row["winner"]) == (query["right"], query["left"], query["left"])
+
+
+@covers("http", "unsigned answers")
+async def test_answers_without_a_token_are_taken_where_the_experiment_says_so_and_marked(
+    server: OldScript, store: Store
+) -> None:
+    made = await server.init({**SIX, "security": {"accept_unsigned_answers": True}})
+    answer = {"head": 0, "left": 1, "right": 2, "winner": 2, "sampler": "random", "puid": "old"}
+    assert (await server.client.post("/answer", json=answer)).json() == {"success": True}
+    for changed in ({"head": 6}, {"head": 1}, {"sampler": "x"}):
+        assert (await server.client.post("/answer", json=answer | changed)).status_code == 422
+    experiment = await store.experiments.find(made.json()["experiment"])
+    entries = await store.connection.do(lambda redis: redis.xrange(Keys(str(experiment)).answers))
+    assert [(entry["signed"], entry["trial_type"]) for _, entry in entries] == [("0", "random")]
