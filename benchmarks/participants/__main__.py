@@ -3,6 +3,7 @@
 Prints, for each crowd: latencies of queries and answers, the share of fallbacks after the first 2n answers, seconds from
 an answer to the first displayed query whose model has seen it, and processor time of each process, in use and idle.
 `--behind` has every crowd a second time while a long request is carried out behind the live work.
+`--old` is the load test of the first Salmon by its own addresses: 100 users, N(.75 s, .25 s) of thinking, 50 answers each.
 `--efficiency` runs the whole program on eggs and compares the accuracy it reaches with that of the offline simulation.
 """
 
@@ -23,6 +24,7 @@ import numpy as np
 from benchmarks.participants.crowd import Crowd, Diary, Thinking, floored_normal, log_normal
 from benchmarks.participants.hearing import read_store, seconds_to_be_heard
 from benchmarks.participants.living import efficiency
+from benchmarks.participants.old_script import old_load
 from benchmarks.report import Report
 from salmon.simulate import egg_world
 from tests.program import Program
@@ -56,12 +58,14 @@ def main() -> None:
         program = Program(Path(folder) / "data").start()
         try:
             program.wait_until_ready()
-            for n in options.n:
+            for n in () if options.no_crowds else options.n:
                 for participants in options.participants:
                     for name in options.thinking:
                         for behind in (False, True) if options.behind else (False,):
                             with _request(program, n) if behind else nullcontext():
                                 report.add(**_crowd(program, n, participants, name, options, behind=behind))
+            if options.old:
+                report.note(_old(program, users=100, answers=50))
             if options.idle:
                 _idle(program, report, options.idle)
             if options.efficiency:
@@ -127,6 +131,25 @@ def _crowd(
     }
 
 
+def _old(program: Program, *, users: int, answers: int) -> str:
+    """The load test of the first Salmon, by its own addresses."""
+    spec = program.data.parent / "old.yaml"
+    spec.write_text("targets: 30\nhtml: {max_queries: 0}\n")
+    slug = program.launch(spec).rstrip("/").rpartition("/")[2]
+    diary = asyncio.run(old_load(program.address, floored_normal, users=users, answers=answers))
+    stored = read_store(program.data, slug, "Adaptive").answers
+    once = len({answer.served.nonce for _, answer in stored})
+    figures = _latencies("query", diary.query_seconds) | _latencies("answer", diary.answer_seconds)
+    if len(stored) != users * answers or once != len(stored) or diary.errors:
+        raise SystemExit(f"{len(stored)} answers are stored, {once} different ones; errors: {diary.errors[:3]}")
+    return (
+        f"Load test of the first Salmon: {users} users, {answers} answers each at /query and /answer, "
+        f"{len(stored):,} stored, each once, no error; "
+        + ", ".join(f"{name} {value:.1f}" for name, value in figures.items())
+        + "."
+    )
+
+
 def _latencies(name: str, seconds: list[float]) -> dict[str, float]:
     return {f"{name}_ms_{q}": float(1000 * np.quantile(seconds, q / 100)) for q in (50, 99)}
 
@@ -169,6 +192,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--behind", action="store_true", help="also while a long request is carried out")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--answers", type=int, default=10**9, help="answers each participant gives at most")
+    parser.add_argument(
+        "--old", action="store_true", help="also the load test of the first Salmon: 100 users, 50 answers"
+    )
+    parser.add_argument("--no-crowds", action="store_true", help="leave the crowds out")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds of idleness measured; 0 leaves it out")
     parser.add_argument("--efficiency", type=int, default=0, help="runs on eggs through the living loop")
     parser.add_argument("--json", type=Path, default=None)
