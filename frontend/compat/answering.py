@@ -15,19 +15,18 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend import serving
 from frontend.catalogue import Experiment
-from frontend.compat.current import ForParticipants, newest
+from frontend.compat.current import ForParticipants, for_participants, newest
 from frontend.compat.told import OldError, OldRoute
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, EndedError, ForbiddenError
 from frontend.schemas import Json
 from frontend.security import Session
 from frontend.steps import OUT
+from frontend.store.participants import NOBODY
 from frontend.trials import check_open, next_query
 from frontend.tryouts import is_tryout
 from salmon.records import NO_SCORE, Answer, Served, Timing
 
-#: Who asks without saying who will answer: a participant without answers, to whom every query is new.
-NOBODY = "nobodynobody"
 _SESSION = "script"
 _LONGEST_PUID = 512
 #: The longest time that anybody can have thought, in seconds.
@@ -92,11 +91,11 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     if turn.status in OUT:
         raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
     parsed = await context.catalogue.revision(experiment.id, turn.revision)
-    choice = serving.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
-    if sampler or participant == NOBODY:
-        # What is fixed for somebody's k-th query is fixed for nobody's.
-        drawn = choice if choice.query is None else replace(choice, query=None)
-        choice = serving.Choice(sampler, 1.0) if sampler else drawn
+    # What is fixed for each participant is fixed for nobody.
+    plan = parsed.plan if participant != NOBODY else replace(parsed.plan, details=(), samplers_per_user=0)
+    choice = serving.choose_sampler(plan, participant=participant, trial=turn.position)
+    if sampler:
+        choice = serving.Choice(sampler, 1.0)
     own_turn = await context.store.participants.count_turn(experiment.id, participant, choice.sampler)
     nonce = context.nonce()
     chosen = await next_query(context, session, turn, parsed, choice, nonce, own_turn=own_turn)
@@ -119,14 +118,13 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
 
 
 @router.post("/answer")
-async def record_answer(request: Request, experiment: ForParticipants, context: WithContext) -> Json:
-    """Record an answer; the same one sent again is recorded once."""
+async def record_answer(request: Request, context: WithContext) -> Json:
+    """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
     body = _read(await request.body())
     if body.token:
         served = await _of_token(context, body)
     else:
-        check_open(experiment.state.state)
-        served = await _unsigned(context, experiment, body)
+        served = await _unsigned(context, await for_participants(context), body)
     if is_tryout(served.participant):
         await context.store.participants.answer_to_try(served.experiment, served.participant, served.nonce)
         return {"success": True}
@@ -170,6 +168,7 @@ async def _of_token(context: Context, body: OldAnswer) -> Served:
 
 async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -> Served:
     """The query that a script made up itself, where the experiment allows it."""
+    check_open(experiment.state.state)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
             "The answer has no token, so nobody knows whether this query was ever asked.",

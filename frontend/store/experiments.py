@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 from frontend.errors import ConflictError, NotFoundError
 from frontend.store.connection import Connection
+from frontend.store.participants import NOBODY
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 
 State = Literal["draft", "open", "paused", "closed"]
@@ -140,7 +141,7 @@ class Experiments:
         keys = Keys(experiment)
         await self._connection.do(lambda client: client.hdel(EXPERIMENTS, slug))
         arrivals: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.arrivals))
-        for participant in arrivals.values():
+        for participant in (*arrivals.values(), NOBODY):
             names = (keys.participant(participant), keys.asked(participant), keys.answered(participant))
             await self._connection.do(lambda client, names=names: client.delete(*names))
         names = (keys.arrivals, keys.events, keys.counts, keys.changes, keys.spec, keys.state)
@@ -194,7 +195,7 @@ class Experiments:
         if state == "open" and opened in {None, "0"}:
             values["opened_ms"] = now_ms
         if state == "open":
-            values["archived"] = 0
+            values["archived"] = 0  # what is opened again is over no more
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
         await self.announce(experiment)
 

@@ -16,6 +16,8 @@ from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, decode_query
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
+#: Who asks without saying who will answer: a participant without answers, to whom every query is new.
+NOBODY = "nobodynobody"
 #: Elements of a list that are looked at to find a query this participant has not seen.
 MOST_LOOKED_AT = 4096
 

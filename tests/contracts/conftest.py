@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from argon2 import PasswordHasher
 
+from frontend import security
 from frontend.app import create_app
 from frontend.settings import Settings
 from frontend.store import Store
@@ -14,8 +16,10 @@ from tests.old_scripts import AUTH, HERE, OldScript
 
 
 @pytest.fixture
-async def server(settings: Settings, store: Store) -> AsyncIterator[OldScript]:
+async def server(settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OldScript]:
     """The application in this process, with the account that scripts create, and nothing that is not archived."""
+    # Scripts send their password with every request: a hash that takes its time would be most of these tests.
+    monkeypatch.setattr(security, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
     transport = httpx.ASGITransport(app=create_app(settings, store), client=("127.0.0.1", 50000))
     async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
         await client.post("/create_user", data={"username": AUTH[0], "password": AUTH[1], "password2": AUTH[1]})

@@ -106,6 +106,27 @@ async def test_a_query_can_be_of_one_sampler_and_of_one_participant(server: OldS
     assert "The samplers are a, b." in unknown.json()["detail"]
 
 
+async def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(server: OldScript) -> None:
+    sampling = {"samplers_per_user": 1, "details": {1: {"sampler": "a", "query": [0, 1, 2]}}}
+    await server.init({**SIX, "samplers": {"a": {"class": "Random"}, "b": {"class": "Random"}}, "sampling": sampling})
+    nobodys = {(await server.client.get("/query")).json()["sampler"] for _ in range(20)}
+    assert nobodys == {"a", "b"}
+    first = (await server.client.get("/query?puid=p1")).json()
+    assert (first["head"], {first["left"], first["right"]}) == (0, {1, 2})
+    later = {(await server.client.get("/query?puid=p1")).json()["sampler"] for _ in range(20)}
+    assert len(later) == 1
+
+
+@covers("http", "/answer")
+async def test_an_answer_that_comes_after_the_reset_is_kept(server: OldScript, store: Store) -> None:
+    made = (await server.init(SIX)).json()
+    query = (await server.client.get("/query")).json()
+    await server.get("/reset?force=1")
+    late = await server.client.post("/answer", json={**query, "winner": query["left"], "puid": "p"})
+    assert late.json() == {"success": True}
+    assert await store.answers.count(str(await store.experiments.find(made["experiment"]))) == 1
+
+
 @covers("http", "/answer")
 async def test_an_answer_sent_twice_or_by_two_is_recorded_once(server: OldScript) -> None:
     await server.init(SIX)
