@@ -1,4 +1,4 @@
-"""Small networks on one thread: more would only wait for each other."""
+"""Small networks on one thread: more would only wait for each other. Modules start alike in every run of a test."""
 
 from collections.abc import Iterator
 
@@ -12,3 +12,10 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def same_start() -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
