@@ -1,24 +1,31 @@
 """Curves and bars of the training benchmarks, drawn alike."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 # Okabe and Ito's colours, told apart by everybody.
 COLOURS = ("#000000", "#E69F00", "#D55E00", "#56B4E9", "#CC79A7", "#009E73", "#0072B2", "#999999", "#8C6BB1", "#A6761D")
 FOLDER = Path("docs/training")
+PANELS_A_ROW = 4
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
-    """Panels side by side: `curves` name -> (x, y), and what matplotlib's axes understand (xlabel, yscale, title …)."""
+    """Panels in rows of four at most: `curves` name -> (x, y), and what matplotlib's axes understand (xlabel, yscale, title …)."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context({"svg.hashsalt": "salmon", "svg.fonttype": "none", "font.family": "sans-serif"}):
-        figure = Figure(figsize=(4.6 * len(panels), 3.6), layout="constrained")
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        rows = ceil(len(panels) / PANELS_A_ROW)
+        columns = ceil(len(panels) / rows)
+        figure = Figure(figsize=(4.6 * columns, 3.6 * rows), layout="constrained")
+        places = figure.subplots(rows, columns, squeeze=False).ravel()
+        for unused in places[len(panels) :]:
+            unused.set_axis_off()
+        for axes, panel in zip(places, panels, strict=False):
             curves: Mapping[str, Curve] = panel["curves"]
             marks = panel.get("marks", "")
             for place, (name, (across, up)) in enumerate(curves.items()):

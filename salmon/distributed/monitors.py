@@ -5,6 +5,7 @@ A monitor is pure: a memory before the first step, a new memory from each measur
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import isnan, nan
 from typing import Protocol
 
@@ -27,6 +28,18 @@ class Measured:
     local_norm2: float = nan
     norm2: float = nan
 
+    @cached_property
+    def signal_and_noise(self) -> tuple[float, float]:
+        """(|G|², S) from the norms at two batch sizes, b a worker and B together.
+
+        |G|² = (B|g_B|² − b|g_b|²) / (B − b),  S = (|g_b|² − |g_B|²) / (1/b − 1/B);  NaN where b = B.
+        """
+        b, whole = self.local_batch, self.batch_size
+        if not whole > b > 0:
+            return nan, nan
+        signal = (whole * self.norm2 - b * self.local_norm2) / (whole - b)
+        return signal, (self.local_norm2 - self.norm2) / (1 / b - 1 / whole)
+
 
 class Monitor(Protocol):
     """Something worth watching; `name` is its column in the history."""
@@ -39,6 +52,11 @@ class Monitor(Protocol):
     @property
     def needs_gradients(self) -> bool:
         """Whether the norms of the workers' gradients must be measured."""
+        ...
+
+    @property
+    def every(self) -> int:
+        """Steps from one measurement to the next; between them the value stays."""
         ...
 
     def update(self, memory: Remembered, measured: Measured) -> Remembered:
@@ -57,6 +75,7 @@ class SmoothedLoss:
     smoothing: float = 0.95
     name: str = "smoothed_loss"
     needs_gradients: bool = False
+    every: int = 1
 
     def update(self, memory: Remembered, measured: Measured) -> Remembered:
         """One more batch."""
@@ -74,10 +93,11 @@ class GradientVariance:
     smoothing: float = 0.95
     name: str = "gradient_variance"
     needs_gradients: bool = True
+    every: int = 1
 
     def update(self, memory: Remembered, measured: Measured) -> Remembered:
         """One more step."""
-        return _smoothed(memory, self.smoothing, variance=signal_and_noise(measured)[1])
+        return _smoothed(memory, self.smoothing, variance=measured.signal_and_noise[1])
 
     def value(self, memory: Remembered) -> float:
         """Never below 0, which the estimate of a single step can be."""
@@ -94,10 +114,11 @@ class NoiseScale:
     smoothing: float = 0.95
     name: str = "noise_scale"
     needs_gradients: bool = True
+    every: int = 1
 
     def update(self, memory: Remembered, measured: Measured) -> Remembered:
         """One more step."""
-        signal, noise = signal_and_noise(measured)
+        signal, noise = measured.signal_and_noise
         return _smoothed(memory, self.smoothing, signal=signal, noise=noise)
 
     def value(self, memory: Remembered) -> float:
@@ -106,20 +127,15 @@ class NoiseScale:
         return max(0.0, _unbiased(memory, "noise")) / signal if signal > 0 else nan
 
 
-def signal_and_noise(measured: Measured) -> tuple[float, float]:
-    """(|G|², S) from the norms at two batch sizes, b a worker and B together.
-
-    |G|² = (B|g_B|² − b|g_b|²) / (B − b),  S = (|g_b|² − |g_B|²) / (1/b − 1/B);  NaN where b = B.
-    """
-    b, whole = measured.local_batch, measured.batch_size
-    if not whole > b > 0:
-        return nan, nan
-    signal = (whole * measured.norm2 - b * measured.local_norm2) / (whole - b)
-    return signal, (measured.local_norm2 - measured.norm2) / (1 / b - 1 / whole)
-
-
 def check_monitors(monitors: tuple[Monitor, ...]) -> None:
-    """Refuse two monitors that would write one column."""
+    """Refuse two monitors that would write one column, and one that never measures."""
+    for monitor in monitors:
+        if monitor.every < 1:
+            raise SalmonError(
+                f"The monitor {monitor.name} measures every {monitor.every} steps.",
+                hint="Give a whole number from 1.",
+                where="every",
+            )
     names = [monitor.name for monitor in monitors]
     for name in names:
         if names.count(name) > 1:
@@ -128,11 +144,12 @@ def check_monitors(monitors: tuple[Monitor, ...]) -> None:
 
 def _smoothed(memory: Remembered, smoothing: float, **seen: float) -> Remembered:
     """Exponential averages from 0, with the weight that they have gathered; a NaN leaves all as it was."""
-    if any(isnan(value) for value in seen.values()):
-        return memory
-    weight = smoothing * memory.get("weight", 0.0) + 1 - smoothing
-    averaged = {name: smoothing * memory.get(name, 0.0) + (1 - smoothing) * value for name, value in seen.items()}
-    return {"weight": weight, **averaged}
+    averaged = {"weight": smoothing * memory.get("weight", 0.0) + 1 - smoothing}
+    for name, value in seen.items():
+        if isnan(value):
+            return memory
+        averaged[name] = smoothing * memory.get(name, 0.0) + (1 - smoothing) * value
+    return averaged
 
 
 def _unbiased(memory: Remembered, name: str) -> float:

@@ -1,7 +1,8 @@
 """The loop: plan a step, take it, let the replicas agree, write a row; the same for every kind of group."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from salmon.distributed.agreement import Agreement, agreement_for
 from salmon.distributed.batch_size import Seen
-from salmon.distributed.monitors import Measured
+from salmon.distributed.monitors import Measured, Monitor, Remembered
 from salmon.distributed.policies import Plan
 from salmon.distributed.replicas import Replicas
 from salmon.distributed.state import Job, Outcome, Progress, Row, TrainingState, own_rows, with_replicas
@@ -106,7 +107,10 @@ class Steps:
         self._job, self._data, self._ranks = job, data, ranks
         self._n = len(data[0])
         self._progress, self._memory = state.progress, state.memory
-        self._monitors = [dict(each) for each in state.monitors] or [{} for _ in job.monitors]
+        self._monitors = list(state.monitors) or [{} for _ in job.monitors]
+        self._monitored: Row = {}
+        for monitor, memory in zip(job.monitors, self._monitors, strict=True):
+            self._show(monitor, memory)
         self._figures = dict(state.figures)
         every = job.averaging.replicas
         here = every * len(ranks.local) if job.averaging.differ else 1
@@ -153,8 +157,7 @@ class Steps:
         slices = np.array_split(chosen, every * self._ranks.size)
         own = slices[every * local.start : every * local.stop]
         batch, counted = self._gathered(own)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(hash((self._job.seed, before.step, local.start)) % (1 << 62))
+        with _random_numbers_of(hash((self._job.seed, before.step, local.start)) % (1 << 62)):
             sums, gradients = self._replicas.gradients(batch, counted)
         agreed = self.agreement.reach(before.step, sums, gradients, counted.sum(dim=1), len(chosen), plan.rate_factor)
         if not isfinite(agreed.loss):
@@ -166,10 +169,10 @@ class Steps:
         measured = Measured(
             before.step, len(chosen), len(chosen) / self._ranks.size, agreed.loss, agreed.local_norm2, agreed.norm2
         )
-        self._monitors = [
-            dict(monitor.update(memory, measured))
-            for monitor, memory in zip(self._job.monitors, self._monitors, strict=True)
-        ]
+        for place, monitor in enumerate(self._job.monitors):
+            if before.step % monitor.every == 0:
+                self._monitors[place] = monitor.update(self._monitors[place], measured)
+                self._show(monitor, self._monitors[place])
         position = before.position + len(chosen)
         over = position >= self._n
         self._progress = Progress(
@@ -193,7 +196,7 @@ class Steps:
             self._progress,
             self._memory,
             self.agreement.state,
-            tuple(self._monitors),
+            tuple(dict(each) for each in self._monitors),
             self._figures,
         )
 
@@ -210,10 +213,8 @@ class Steps:
             "bytes_sent": now.bytes_sent,
             "synchronisations": now.synchronisations,
             "seconds": now.seconds,
+            **self._monitored,
         }
-        for monitor, memory in zip(self._job.monitors, self._monitors, strict=True):
-            if not isnan(value := monitor.value(memory)):
-                row[monitor.name] = value
         here = 0 in self._ranks.local
         if self._job.watch is not None and here and now.step % self._job.watch_every == 0:
             module = self._replicas.module_at(self.agreement.centre()).eval()
@@ -223,6 +224,13 @@ class Steps:
         if self._job.until is not None and here and self._job.until(row):
             self.agreement.ask_to_finish()
         return row
+
+    def _show(self, monitor: Monitor, memory: Remembered) -> None:
+        """Keep a monitor's value for the rows until it measures again; what it cannot say has no column."""
+        if isnan(value := monitor.value(memory)):
+            self._monitored.pop(monitor.name, None)
+        else:
+            self._monitored[monitor.name] = value
 
     def _choose(self, size: int) -> NDArray[np.int64]:
         """The next examples in the shuffled order of this epoch, which every rank knows by the seed alone."""
@@ -260,3 +268,19 @@ class Steps:
                     total[row] += self._replicas.gradients(batch, counted)[1][0]
         mean = self._ranks.reduce(total) / self._n
         return (float(mean[0]), nan) if needs == "loss" else (nan, float(mean @ mean))
+
+
+@contextmanager
+def _random_numbers_of(seed: int) -> Generator[None]:
+    """Random numbers of this seed inside, outside as if nothing had happened.
+
+    On the processor's generator alone: torch's own function also notes a call for each kind of device that is not there,
+    with its traceback, which took a quarter of a small step and memory in every one.
+    """
+    generator = torch.default_generator
+    kept = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(kept)

@@ -156,6 +156,18 @@ def test_the_noise_scale_is_that_of_the_examples():
     )
 
 
+def test_a_monitor_that_measures_now_and_then_says_the_same_until_it_measures_again():
+    often, seldom = (
+        train(2, monitors=[NoiseScale(0.0, every=every), SmoothedLoss(0.0, every=every)]).history for every in (1, 3)
+    )
+    assert losses(train(2)).tolist() == seldom["loss"].tolist()
+    assert seldom["smoothed_loss"].tolist() == np.repeat(seldom["loss"][::3], 3).tolist()
+    # Without smoothing a value is that of one step, whatever was measured before.
+    shown = [row.get("noise_scale") for row in often.rows]
+    assert [row.get("noise_scale") for row in seldom.rows] == [shown[k - k % 3] for k in range(len(shown))]
+    assert len(set(shown)) > 3
+
+
 def test_a_policy_follows_the_noise_scale_and_workers_follow_the_batch():
     trained = train(
         2, epochs=12, monitors=[NoiseScale(0.5), SmoothedLoss()],
@@ -234,6 +246,11 @@ def test_divergence_is_a_sentence():
 def test_two_monitors_of_one_name_are_refused():
     with pytest.raises(SalmonError, match="smoothed_loss"):
         train(1, monitors=[SmoothedLoss(), SmoothedLoss()])
+
+
+def test_a_monitor_that_never_measures_is_refused():
+    with pytest.raises(SalmonError, match="every 0 steps"):
+        train(2, monitors=[NoiseScale(every=0)])
 
 
 def test_an_empty_group_is_refused():
