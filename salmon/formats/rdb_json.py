@@ -16,7 +16,7 @@ from salmon.formats.rdb import MODULE_VALUE, TEXT, DumpError, DumpReader
 JSON_MODULE = "ReJSON-RL"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 #: Values inside one value or element of an array, and arrays or objects inside each other.
-_MOST_NODES = 1_000_000
+_MOST_NODES = 300_000
 _DEEPEST = 64
 
 Sink = Callable[[Any], None]
