@@ -1,30 +1,45 @@
-"""Two ranks of torch's own DistributedDataParallel with a compressing hook, in the workers of a cluster."""
+"""Two ranks of torch's own DistributedDataParallel with a compressing hook, in two processes of their own.
 
+    python -m tests.unit.distributed.ddp STORE_PORT FOLDER
+
+torch now and then hangs where it takes a model with a hook of Python's apart. So these ranks leave without taking anything
+apart, and whoever started them ends both if they do not come back.
+"""
+
+import os
+import signal
+import subprocess
+import sys
 from copy import deepcopy
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from salmon.distributed import QSGD, compression_hook
+from tests.program import REPOSITORY
 from tests.unit.distributed.problems import network, regression
 
-#: Models of ranks that are done: torch now and then hangs where it takes a model with a hook of Python's apart.
-KEPT = []
+_TIMEOUT = timedelta(seconds=60)
 
 
-def one_rank(host, port, rank):
-    """The parameters after a few steps of one rank, each on its half of the batch."""
-    store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=60))
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    try:
-        model = torch.nn.parallel.DistributedDataParallel(network())
-        KEPT.append(model)
-        model.register_comm_hook(None, compression_hook(QSGD(16)))
-        return descend(model, slice(rank, None, 2))
-    finally:
-        dist.destroy_process_group()
+def trained_with_hook(folder):
+    """The parameters of both ranks, and those of plain gradient descent on all rows."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=_TIMEOUT)
+    running = subprocess.Popen(
+        (sys.executable, "-m", "tests.unit.distributed.ddp", str(store.port), str(folder)),
+        cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+    )  # fmt: skip
+    with running:
+        try:
+            assert running.wait(timeout=_TIMEOUT.total_seconds()) == 0
+        finally:
+            if running.returncode is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    first, second = (np.load(folder / f"{rank}.npy") for rank in (0, 1))
+    return first, second, descend(deepcopy(network()), slice(None))
 
 
 def descend(model, rows):
@@ -38,12 +53,26 @@ def descend(model, rows):
     return np.concatenate([each.detach().numpy().ravel() for each in model.parameters()])
 
 
-def trained_with_hook(executor):
-    """The parameters of both ranks, and those of plain gradient descent on all rows."""
-    store = dist.TCPStore(executor.host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
-    tasks = [
-        executor.submit_at(address, one_rank, executor.host, store.port, rank, name=f"ddp-{rank}")
-        for rank, address in enumerate(executor.addresses()[:2])
-    ]
-    first, second = (task.result() for task in tasks)
-    return first, second, descend(deepcopy(network()), slice(None))
+def one_rank(port, rank, folder):
+    """The parameters after a few steps of one rank, each on its half of the batch, in a file."""
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=_TIMEOUT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=_TIMEOUT)
+    model = torch.nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(None, compression_hook(QSGD(16)))
+    np.save(folder / f"{rank}.npy", descend(model, slice(rank, None, 2)))
+    dist.barrier()
+    os._exit(0)
+
+
+def main():
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    torch.set_num_threads(1)
+    # torch is imported once for both: nothing has started a thread yet.
+    other = os.fork()
+    if other == 0:
+        one_rank(port, 1, folder)
+    one_rank(port, 0, folder)
+
+
+if __name__ == "__main__":
+    main()

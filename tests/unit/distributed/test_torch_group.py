@@ -1,6 +1,11 @@
 """Ranks in Dask workers: the same figures as in one process, and workers that come, go and die."""
 
 import logging
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -22,6 +27,7 @@ from salmon.distributed.rank import TOPIC
 from salmon.errors import SalmonError
 from salmon.parallel import SerialExecutor
 from salmon.parallel.cluster import local_cluster
+from tests.program import REPOSITORY
 from tests.unit.distributed.problems import DieOnce, UntilRejoined, fails, losses, train
 
 
@@ -123,11 +129,33 @@ def test_threads_of_one_process_can_be_ranks_too():
     assert trained.state.weights == pytest.approx(train(2).state.weights, abs=1e-4)
 
 
-def test_a_ddp_hook_averages_what_the_codes_stand_for(cluster):
+def test_the_workers_of_a_killed_driver_end_too():
+    code = (
+        "from salmon.distributed import TorchGroup\n"
+        "from salmon.parallel.cluster import local_cluster\n"
+        "from tests.unit.distributed.problems import says, train\n"
+        "if __name__ == '__main__':\n"
+        "    with local_cluster(2) as executor:\n"
+        "        train(group=TorchGroup(executor), epochs=1e9, watch=says)\n"
+    )
+    # Every process that the driver starts holds its output open: there is an end of it when all of them are gone.
+    running = subprocess.Popen(
+        (sys.executable, "-c", code), cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )  # fmt: skip
+    with running:
+        try:
+            assert running.stdout.readline() == b"step\n"
+            os.kill(running.pid, signal.SIGKILL)
+            running.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def test_a_ddp_hook_averages_what_the_codes_stand_for(tmp_path):
     from tests.unit.distributed.ddp import trained_with_hook
 
-    cluster.wait_for(2, timeout_s=60)
-    first, second, alone = trained_with_hook(cluster)
+    first, second, alone = trained_with_hook(tmp_path)
     assert first.tolist() == second.tolist()
     # Sixteen bits are nearly exact: the codes of both ranks average to the gradient of the whole batch.
     assert first == pytest.approx(alone, abs=2e-3)
