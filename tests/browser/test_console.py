@@ -168,7 +168,7 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     download.value.save_as(bundle)
     log_in_for_the_first_time(page, second)
     page.get_by_text("Bring an experiment from another server").click()
-    page.get_by_label("Bundle (ZIP)").set_input_files(bundle)
+    page.get_by_label("Bundle, answers or backup").set_input_files(bundle)
     page.get_by_role("button", name="Bring it here").click()
     page.locator("#import").get_by_role("link", name="shapes").click()
     expect(page.locator("#state")).to_have_text("paused")

@@ -10,5 +10,6 @@ for (const table of document.querySelectorAll("table[data-sortable]")) makeSorta
 
 submitting($("#import"), async (form) => {
   const made = await post("/api/experiments/import", form);
-  return h("p", {}, "It is here, paused: ", h("a", { href: `/console/experiments/${made.slug}/` }, made.slug), ".");
+  const link = h("a", { href: `/console/experiments/${made.slug}/` }, made.slug);
+  return h("div", {}, h("p", {}, "It is here: ", link, "."), ...(made.notes ?? []).map((note) => h("p", { class: "quiet" }, note)));
 });
