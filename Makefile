@@ -50,6 +50,7 @@ bench-training:
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.noise_scale
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.hyperband
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.scaling
+	.venv/bin/python -m benchmarks.training.tables
 
 pictures:
 	@requirements/install test

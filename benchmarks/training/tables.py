@@ -1,0 +1,279 @@
+"""The tables of the manual, made of the figures beside it, so that text and figures cannot differ.
+
+    python -m benchmarks.training.tables
+
+rewrites every block of docs/training.md that stands between `<!-- figures: NAME -->` and `<!-- end -->`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.training.figure import FOLDER
+
+MANUAL = Path("docs/training.md")
+_BLOCK = re.compile(r"<!-- figures: (?P<name>[a-z_ ]+) -->\n(?P<text>.*?)\n<!-- end -->", re.DOTALL)
+
+Document = dict[str, Any]
+Rows = Iterable[dict[str, Any]]
+
+
+def rewritten(manual: str, folder: Path = FOLDER) -> str:
+    """The manual with every block made anew from the figures in a folder."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found["name"]
+        document = json.loads((folder / f"{FIGURES[name]}.json").read_text())
+        return f"<!-- figures: {name} -->\n{BLOCKS[name](document)}\n<!-- end -->"
+
+    return _BLOCK.sub(block, manual)
+
+
+def blocks(manual: str) -> dict[str, str]:
+    """The blocks of a manual by name."""
+    return {found["name"]: found["text"] for found in _BLOCK.finditer(manual)}
+
+
+def growth_on_linear_network(document: Document) -> str:
+    """Updates and epochs to a test loss."""
+    return table(
+        ("method", "reached", "updates", "epochs", "updates of SGD / its own"),
+        (
+            (row["method"], row["reached"], whole(row["updates"]), two(row["epochs"]), two(row["fewer"]))
+            for row in of(document, problem="linear network")
+        ),
+    )
+
+
+def growth_on_digits(document: Document) -> str:
+    """Updates of thirty epochs, and what they come to."""
+    return table(
+        ("schedule", "updates", "SGD's / its own", "test loss", "test accuracy"),
+        (
+            (
+                row["method"],
+                whole(row["updates"]),
+                f"{row['fewer']:.2f}",
+                f"{row['test_loss']:.3f}",
+                f"{row['test_accuracy']:.3f}",
+            )
+            for row in of(document, problem="digits")
+        ),
+    )
+
+
+def growth_race(document: Document) -> str:
+    """Updates and epochs of digits to a test loss that comes early."""
+    return table(
+        ("schedule", "reached", "updates", "SGD's / its own", "epochs", "its own / SGD's"),
+        (
+            (
+                row["method"], row["reached"], whole(row["updates"]), f"{row['fewer']:.2f}", f"{row['epochs']:.1f}",
+                f"{row['more_epochs']:.2f}",
+            )
+            for row in of(document, problem="digits, race")
+        ),
+    )  # fmt: skip
+
+
+def network_clock(document: Document) -> str:
+    """Minutes of the source's schedules on its three networks."""
+    networks = ("moderate", "high", "centralised")
+    rows = {(row["schedule"], row["network"]): row for row in document["rows"]}
+    heads = [f"{network}: source | stated | one overhead" for network in networks]
+    lines: list[list[str]] = []
+    for row in of(document, network=networks[0]):
+        found = [rows[row["schedule"], network] for network in networks]
+        minutes = [f"{each[key]:.1f}" for each in found for key in ("source_min", "model_min", "fitted_min")]
+        lines.append([row["schedule"], whole(row["updates"]), *minutes])
+    return table(" | ".join(("schedule", "updates", *heads)).split(" | "), lines)
+
+
+def periods(document: Document) -> str:
+    """Losses and agreements of sixteen virtual ranks."""
+    return table(
+        (
+            *("problem", "method", "training loss", "least to most", "test loss", "test accuracy", "agreements", "MB sent"),
+            *("weighted variance", "last period"),
+        ),
+        (
+            (
+                row["problem"], row["method"], small(row["train_loss"]), f"{small(row['least'])} to {small(row['most'])}",
+                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["agreements"]), whole(row["megabytes"]), two(row["variance"]), two(row["last_period"]),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def compression(document: Document) -> str:
+    """Bytes, variance and time over a slow link."""
+    return table(
+        (
+            *("code", "bytes of a gradient", "variance / ‖g‖²", "step size", "steps", "kB to the target"),
+            *("seconds over the link", "times none"),
+        ),
+        (
+            (
+                row["code"], whole(row["bytes"]), two(row["variance"]), f"{row['rate']:g}", whole(row["steps_to"]),
+                whole(row["kilobytes_to"]), f"{row['link_s']:.2f}", two(row["times_none"]),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def replicas(document: Document) -> str:
+    """Throughput, and epochs to a target."""
+    return table(
+        ("step size", "replicas", "examples/s", "× one", "epochs to 97 %", "seconds", "sooner by"),
+        (
+            (
+                dash(row.get("rate"), "g"), str(row["replicas"]), whole(row["examples_s"]), f"{row['times_one']:.1f}",
+                dash(row.get("epochs"), ".1f"), dash(row.get("seconds"), ".2f"), dash(row.get("times_sooner"), ".1f"),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def noise_scale(document: Document) -> str:
+    """Seconds to a target."""
+    return table(
+        ("problem", "batch", "reached", "seconds", "updates", "epochs", "sooner than the better constant"),
+        (
+            (
+                row["problem"], row["method"], row["reached"], f"{row['seconds']:.3f}", whole(row["updates"]), f"{row['epochs']:.1f}",
+                row["sooner_than_best"] or "–",
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def hyperband_share(document: Document) -> str:
+    """How much of random search's work Hyperband needs."""
+    return table(
+        ("problem", "share of the calls of random search until …", "share", "seeds", "score", "random's"),
+        (
+            (
+                row["problem"], row["what"].removeprefix("share of random's calls to "), f"{row['share']:.2f}", row["reached"],
+                f"{row['hyperband_score']:.4f}", f"{row['random_score']:.4f}",
+            )
+            for row in document["rows"]
+            if "share" in row
+        ),
+    )  # fmt: skip
+
+
+def hyperband_workers(document: Document) -> str:
+    """Replayed minutes for 1 to 32 workers."""
+    return table(
+        (
+            *("problem", "workers (replayed)", "minutes", "to 99 % of the best score"),
+            *("with priorities / without, to the best", "to 99 %"),
+        ),
+        (
+            (
+                row["problem"], row["what"].split()[1], f"{row['minutes']:.1f}", f"{row['to_99']:.1f}", f"{row['share_of_fifo']:.2f}",
+                f"{row['share_99']:.2f}",
+            )
+            for row in document["rows"]
+            if "minutes" in row
+        ),
+    )  # fmt: skip
+
+
+def scaling(document: Document) -> str:
+    """Answers a second of one process, two apart and two together."""
+    return table(
+        ("answers a step and process", "agree", "one process, answers/s", "two apart", "two together", "share"),
+        (
+            (
+                whole(row["batch_each"]), row["agreement"], whole(row["one"]), whole(row["two_apart"]), whole(row["together"]),
+                f"{row['share']:.0%}",
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def notes(document: Document) -> str:
+    """What a benchmark noted under its table, with the load of the machine."""
+    return "\n".join(
+        f"* {note}" for note in (*document["notes"], f"Load at the end: {document['machine']['load']:.1f}.")
+    )
+
+
+#: Block of the manual -> what makes it, and from which figures.
+BLOCKS: dict[str, Callable[[Document], str]] = {
+    "growth on the linear network": growth_on_linear_network,
+    "growth on digits": growth_on_digits,
+    "growth race": growth_race,
+    "network clock": network_clock,
+    "network clock notes": notes,
+    "periods": periods,
+    "periods notes": notes,
+    "compression": compression,
+    "compression notes": notes,
+    "replicas": replicas,
+    "replicas notes": notes,
+    "noise scale": noise_scale,
+    "noise scale notes": notes,
+    "hyperband share": hyperband_share,
+    "hyperband workers": hyperband_workers,
+    "scaling": scaling,
+    "scaling notes": notes,
+}
+FIGURES = {
+    name: "batch_growth"
+    if name.startswith("growth")
+    else "hyperband"
+    if name.startswith("hyperband")
+    else name.removesuffix(" notes").replace(" ", "_")
+    for name in BLOCKS
+}
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = (f"| {' | '.join(line)} |" for line in (heads, *rows))
+    first = next(lines)
+    return "\n".join((first, "|" + "---|" * len(heads), *lines))
+
+
+def of(document: Document, **wanted: Any) -> Rows:
+    """The rows that have these values."""
+    return (row for row in document["rows"] if all(row.get(name) == value for name, value in wanted.items()))
+
+
+def whole(value: float) -> str:
+    """With thousands apart."""
+    return f"{value:,.0f}"
+
+
+def two(value: float | None) -> str:
+    """Two significant digits, but never fewer than the whole ones."""
+    if value is None:
+        return "–"
+    return whole(value) if abs(value) >= 10 else f"{value:.2g}"
+
+
+def small(value: float) -> str:
+    """Four decimals, or two significant digits of what is smaller."""
+    return f"{value:.4f}" if value >= 0.0005 else f"{value:.1e}"
+
+
+def dash(value: float | None, form: str) -> str:
+    """In a form, or a dash for what was not measured."""
+    return "–" if value is None else format(value, form)
+
+
+def main() -> None:
+    MANUAL.write_text(rewritten(MANUAL.read_text()))
+
+
+if __name__ == "__main__":
+    main()
