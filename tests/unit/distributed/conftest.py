@@ -1,9 +1,12 @@
 """Small networks on one thread: more would only wait for each other. Modules start alike in every run of a test."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+from salmon.parallel.cluster import DaskExecutor, local_cluster
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -19,3 +22,20 @@ def same_start() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
+
+
+@pytest.fixture(scope="package")
+def shared_cluster() -> Iterator[DaskExecutor]:
+    """Two workers for all tests of the package; where a test kills one, another takes its place."""
+    # A nanny says that it starts a killed worker again; that is what some of these tests are about.
+    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
+    logging.getLogger("distributed.scheduler").setLevel(logging.CRITICAL)
+    with local_cluster(2) as executor:
+        yield executor
+
+
+@pytest.fixture
+def cluster(shared_cluster: DaskExecutor) -> DaskExecutor:
+    """Both workers are there."""
+    shared_cluster.wait_for(2, timeout_s=60)
+    return shared_cluster

@@ -12,7 +12,6 @@ from salmon.distributed.brackets import hyperband_brackets, new_search, random_s
 from salmon.distributed.replay import replayed
 from salmon.distributed.selection import chunk
 from salmon.errors import SalmonError
-from salmon.parallel.cluster import local_cluster
 
 
 def table(search):
@@ -131,10 +130,9 @@ def test_a_search_finds_parameters_that_work_and_takes_what_its_metadata_say():
     assert found.best_params_["alpha"] < 1
 
 
-def test_the_cluster_finds_what_this_process_finds():
+def test_the_cluster_finds_what_this_process_finds(cluster):
     X, y = problem()
-    with local_cluster(2) as executor:
-        there = search(executor=executor).fit(X, y)
+    there = search(executor=cluster).fit(X, y)
     here = search().fit(X, y)
     key = {(row["model"], row["partial_fit_calls"]): row["score"] for row in here.history_}
     assert {(row["model"], row["partial_fit_calls"]): row["score"] for row in there.history_} == key

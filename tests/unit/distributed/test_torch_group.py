@@ -1,6 +1,5 @@
 """Ranks in Dask workers: the same figures as in one process, and workers that come, go and die."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -30,16 +29,6 @@ from salmon.parallel.cluster import local_cluster
 from tests.program import REPOSITORY
 from tests.unit.distributed.problems import DieOnce, UntilRejoined, fails, losses, train
 
-
-@pytest.fixture(scope="module")
-def cluster():
-    # A nanny says that it starts a killed worker again; that is what these tests are about.
-    logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
-    logging.getLogger("distributed.scheduler").setLevel(logging.CRITICAL)
-    with local_cluster(2) as executor:
-        yield executor
-
-
 WAYS = [
     {},
     {"compression": QSGD(4)},
@@ -64,7 +53,6 @@ def test_a_dask_client_is_as_good_as_an_executor(cluster):
 
 
 def test_a_killed_worker_costs_the_step_and_its_successor_joins(cluster, tmp_path):
-    cluster.wait_for(2, timeout_s=60)
     died = tmp_path / "died"
     trained = train(group=TorchGroup(cluster), policies=[DieOnce(died, 30)], epochs=1e6, until=UntilRejoined(died, 2))
     history = trained.history
@@ -89,7 +77,6 @@ def test_the_last_worker_can_die_and_the_run_goes_on_from_its_checkpoint(cluster
 
 
 def test_replicas_of_a_lost_worker_are_left_out_and_the_others_go_on(cluster, tmp_path):
-    cluster.wait_for(2, timeout_s=60)
     trained = train(group=TorchGroup(cluster), averaging=CPSGD(4), policies=[DieOnce(tmp_path / "died", 20)], epochs=6)
     assert trained.history["step"].tolist() == list(range(1, 37))
     assert losses(trained)[-1] < losses(trained)[0] / 5
@@ -113,7 +100,6 @@ def test_workers_follow_the_batch_where_the_cluster_can_scale(tmp_path):
 
 
 def test_a_fault_in_the_loss_is_raised_here(cluster):
-    cluster.wait_for(2, timeout_s=60)
     with pytest.raises(ZeroDivisionError, match="a fault in the loss"):
         train(group=TorchGroup(cluster), loss=fails)
 

@@ -13,7 +13,6 @@ from salmon.geometry import align
 from salmon.learning import log_loss
 from salmon.learning.objective import block_of, loss_and_gradient
 from salmon.noise import CKL, GNMDS, SOE, STE, TSTE, Logistic, PowerTSTE
-from salmon.parallel.cluster import local_cluster
 
 MODELS = [CKL(), GNMDS(), SOE(), STE(), TSTE(), Logistic(slope=2.0), PowerTSTE(k=0.85, lapse=0.07)]
 
@@ -59,15 +58,14 @@ def test_a_fit_in_batches_finds_the_embedding_that_all_answers_find(way):
     assert batches.n_iter_ == len(batches.history_) > 100
 
 
-def test_the_workers_of_a_cluster_fit_in_batches_and_in_one_piece():
+def test_the_workers_of_a_cluster_fit_in_batches_and_in_one_piece(cluster):
     rows, _ = answers()
     alone = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5).fit(rows)
-    with local_cluster(2) as executor:
-        estimator = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5, executor=executor.client)
-        assert clone(estimator).executor is executor.client
-        assert estimator.fit(rows).embedding_ == pytest.approx(alone.embedding_, abs=0.05)
-        assert estimator.history_[-1]["workers"] == 2
-        whole = OrdinalEmbedding(random_state=0, executor=executor.client).fit(rows)
+    estimator = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5, executor=cluster.client)
+    assert clone(estimator).executor is cluster.client
+    assert estimator.fit(rows).embedding_ == pytest.approx(alone.embedding_, abs=0.05)
+    assert estimator.history_[-1]["workers"] == 2
+    whole = OrdinalEmbedding(random_state=0, executor=cluster.client).fit(rows)
     assert whole.embedding_ == pytest.approx(OrdinalEmbedding(random_state=0).fit(rows).embedding_)
 
 
