@@ -22,6 +22,8 @@ const FILES = [
     ["targets", "Index, name, kind, SHA-256 and size of every target.", TABLE],
   ]],
   ["For other programs", [
+    ["salmon_responses", "Answers in the 26 columns of the first Salmon, and no others.", ["csv", "json"]],
+    ["salmon_embeddings", "Embeddings in the columns of the first Salmon.", ["csv"]],
     ["triplettools_triplets", "Answers as tripletTools (R) reads them.", TABLE],
     ["triplettools_embeddings", "Embeddings as tripletTools reads them.", TABLE],
     ["cblearn", "Triplets for cblearn (Python).", ["npz", ...TABLE]],
