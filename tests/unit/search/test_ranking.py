@@ -39,10 +39,15 @@ def test_a_search_keeps_to_its_memory(keep):
     n, memory = 120, 400_000
     coordinates, rows = np.random.default_rng(0).normal(size=(n, 2)), drawn(n, 300, 0)
     tables, first, second, _ = ranking._prepare(coordinates, rows, TSTE(), 0, None)
-    tracemalloc.start()
-    ranking._best_of_pairs(tables, first, second, keep, memory)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peaks: list[int] = []
+    for _ in range(
+        5
+    ):  # threads that other tests have left allocate too: the least of several peaks is the search's own
+        tracemalloc.start()
+        ranking._best_of_pairs(tables, first, second, keep, memory)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    peak = min(peaks)
     # Besides the work arrays there are the best so far, and the same number again from each block.
     assert peak < memory + 200 * n * keep
 
