@@ -16,29 +16,26 @@ from salmon.spec import Manifest, Spec, TargetSpec, dump_spec, parse_spec, targe
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One revision of an experiment, parsed. `state` is as it was when the experiment was looked up."""
+class Parsed:
+    """One revision, parsed: what of an experiment never changes. `manifest` is there where the targets came in a ZIP."""
 
-    state: ExperimentState
     spec: Spec
+    manifest: Manifest | None
     targets: tuple[TargetSpec, ...]
     plan: Plan
     passive: dict[str, PassiveSampler]
+
+
+@dataclass(frozen=True)
+class Experiment(Parsed):
+    """The newest revision of an experiment, with its state as it was when the experiment was looked up."""
+
+    state: ExperimentState
 
     @property
     def id(self) -> str:
         """The id of the experiment, E in the names of its keys."""
         return self.state.experiment
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """One revision, parsed: what of an experiment never changes."""
-
-    spec: Spec
-    targets: tuple[TargetSpec, ...]
-    plan: Plan
-    passive: dict[str, PassiveSampler]
 
 
 class Catalogue:
@@ -62,7 +59,7 @@ class Catalogue:
         """The experiment of this id, with its newest revision."""
         state = await self._store.experiments.read(experiment)
         parsed = await self.revision(experiment, state.revision)
-        return Experiment(state, parsed.spec, parsed.targets, parsed.plan, parsed.passive)
+        return Experiment(**vars(parsed), state=state)
 
     async def revision(self, experiment: str, revision: int) -> Parsed:
         """One revision, parsed; read from the store the first time only."""
@@ -101,4 +98,4 @@ def parsed_revision(revision: Revision) -> Parsed:
         for name, sampler in spec.samplers.items()
         if sampler.sampler_class in PASSIVE
     }
-    return Parsed(spec, targets_of(spec, manifest), plan, passive)
+    return Parsed(spec, manifest, targets_of(spec, manifest), plan, passive)

@@ -19,7 +19,7 @@ from frontend.store.models import Standing
 from frontend.tally import Counts
 from frontend.targets import target_rows
 from salmon.samplers.passive import PASSIVE
-from salmon.spec import Manifest, Spec
+from salmon.spec import Spec
 from salmon.wire import encode_json
 
 if TYPE_CHECKING:
@@ -81,10 +81,8 @@ async def read_model(experiment: WithExperiment, context: WithContext, sampler: 
 @router.get("/targets")
 async def read_targets(experiment: WithExperiment, context: WithContext) -> list[Json]:
     """All targets: what each is, how often it was asked about, and what looks odd about it."""
-    stored = await context.store.experiments.read_revision(experiment.id, experiment.state.revision)
-    manifest = Manifest.load(stored.manifest) if stored.manifest else None
     counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
-    return target_rows(experiment.targets, manifest, counts)
+    return target_rows(experiment.targets, experiment.manifest, counts)
 
 
 def samplers_with_embedding(spec: Spec) -> list[str]:

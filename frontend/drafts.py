@@ -69,9 +69,7 @@ async def check(body: DraftBody, context: WithContext, experimenter: WithExperim
     """Everything wrong with a file, each at its line, and what the experiment would be if nothing is."""
     manifest = None
     if body.slug and not body.zip:
-        experiment = await reachable(body.slug, context, experimenter)
-        stored = await context.store.experiments.read_revision(experiment.id, experiment.state.revision)
-        manifest = Manifest.load(stored.manifest) if stored.manifest else None
+        manifest = (await reachable(body.slug, context, experimenter)).manifest
     return await asyncio.to_thread(_checked, body, manifest)
 
 

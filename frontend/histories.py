@@ -96,9 +96,9 @@ class Histories:
         if stream_id not in places:
             return None
         place = places[stream_id]
-        coordinates = await self._reference(experiment, sampler, history, place)
-        assert coordinates is not None  # noqa: S101 - the line is one of those with coordinates
-        return Shown(coordinates, None, history.maps[place].numbers)
+        await self._reference(experiment, sampler, history, place)
+        coordinates = history.aligned.get(stream_id)  # none where the line was trimmed from the history meanwhile
+        return None if coordinates is None else Shown(coordinates, None, history.maps[place].numbers)
 
     async def _reference(self, experiment: str, sampler: str, history: History, place: int) -> Coordinates | None:
         """The aligned coordinates of the line at a place: each is laid over the one before it, the first on its axes."""

@@ -60,8 +60,7 @@ async def revise(
     Without a ZIP the targets that were uploaded stay. `known` is the revision that the experimenter has changed.
     """
     name = Path(f"{experiment.state.slug}.yaml")
-    stored = await context.store.experiments.read_revision(experiment.id, experiment.state.revision)
-    manifest = Manifest.load(stored.manifest) if stored.manifest else None
+    manifest = experiment.manifest
     if archive is not None:
         new = await asyncio.to_thread(_unpack, context, source, name, archive)
         manifest = _merged(manifest, new) if manifest is not None else new

@@ -92,26 +92,24 @@ const firstStep = ({ state }) =>
     ? "It is open and waits for its first participant: send them the link above."
     : "Try it out on the page Settings, then open it.";
 
-let lastGeneration = -1;
+let newest = -1;
+let drawnGeneration = -1;
 let readAt = -HISTORY_PAUSE_MS;
-let reading = null;
+let timer = null;
 
 /** The history is read again when there is a new generation, and not more often than somebody can look. */
 function readHistory(overview) {
-  const generation = Math.max(-1, ...overview.samplers.map((sampler) => sampler.generation ?? -1));
-  if (!embeds || generation === lastGeneration || reading) return;
-  const wait = Math.max(0, readAt + HISTORY_PAUSE_MS - performance.now());
-  reading = setTimeout(async () => {
-    try {
-      const history = await get(`${base}/history?sampler=${encodeURIComponent(samplers[0])}`);
-      lastGeneration = generation;
-      drawn.accuracy.show(history);
-      drawn.learning.show(history);
-    } finally {
-      readAt = performance.now();
-      reading = null;
-    }
-  }, wait);
+  newest = Math.max(-1, ...overview.samplers.map((sampler) => sampler.generation ?? -1));
+  if (!embeds || newest === drawnGeneration || timer) return;
+  timer = setTimeout(async () => {
+    // What is published from here on asks for another reading.
+    timer = null;
+    drawnGeneration = newest;
+    readAt = performance.now();
+    const history = await get(`${base}/history?sampler=${encodeURIComponent(samplers[0])}`);
+    drawn.accuracy.show(history);
+    drawn.learning.show(history);
+  }, Math.max(0, readAt + HISTORY_PAUSE_MS - performance.now()));
 }
 
 const live = $("#live");
