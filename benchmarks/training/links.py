@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
+from torch.distributed import PrefixStore, TCPStore
 
+from salmon.distributed.links import GlooLinks
 from salmon.distributed.loop import started
 from salmon.distributed.rank import Place, ProcessRanks
 from salmon.distributed.state import Job
@@ -53,11 +54,11 @@ def slow_rank(job: Job, data: Any, place: Place, bytes_s: float) -> list[dict[st
     torch.set_num_threads(1)
     timeout = timedelta(seconds=120)
     store = TCPStore(place.host, place.port, is_master=False, timeout=timeout)
-    group = ProcessGroupGloo(PrefixStore(place.name, store), place.rank, place.size, timeout)
-    ranks = SlowRanks(group, store, place)
+    links = GlooLinks.meet(PrefixStore(place.name, store), place.rank, place.size, host=place.here, timeout_s=120)
+    ranks = SlowRanks(links, store, place)
     ranks.bucket = TokenBucket(bytes_s)
     rows = run_steps(job, data, started(job), ranks, Limits()).rows
-    group.abort()
+    links.close()
     return list(rows)
 
 

@@ -3,7 +3,8 @@
     python -m benchmarks.training.scaling [--rounds 3]
 
 Two processes side by side slow each other down on one machine whatever they do; what both reach when they train apart is all that
-can be had, and the share of it that a common run reaches is what the exchange of gradients leaves.
+can be had, and the share of it that a common run reaches is what the exchange of gradients leaves. The ring of `salmon.distributed.ring` and
+torch's gloo are taken in turn.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,10 @@ def main() -> None:
     given = arguments(__doc__.splitlines()[0], rounds={"type": int, "default": 3})
     torch.set_num_threads(1)
     data = torch.from_numpy(answers(0, N, M))
-    report = Report("Scaling of an embedding", ("batch_each", "agreement", "one", "two_apart", "together", "share"))
+    report = Report(
+        "Scaling of an embedding",
+        ("batch_each", "agreement", "one", "two_apart", "together", "share", "gloo", "gloo_share"),
+    )
     with local_cluster(1) as first, local_cluster(1) as second, local_cluster(2) as both:
         groups = [TorchGroup(first), TorchGroup(second)]
         for batch, name, averaging in (
@@ -50,23 +54,31 @@ def main() -> None:
                 alone = rate(groups[0], data, batch)
                 with ThreadPoolExecutor(2) as pool:
                     apart = sum(pool.map(lambda group, batch=batch: rate(group, data, batch), groups))
-                found.append((alone, apart, rate(TorchGroup(both), data, 2 * batch, averaging)))
-            alone, apart, together = np.median(found, axis=0)
-            share = float(np.median([each[2] / each[1] for each in found]))
+                common = [rate(TorchGroup(both, links=links), data, 2 * batch, averaging) for links in ("ring", "gloo")]
+                found.append((alone, apart, *common))
+            alone, apart, together, gloo = np.median(found, axis=0)
+            share, gloo_share = np.median([(each[2] / each[1], each[3] / each[1]) for each in found], axis=0)
             report.add(
                 batch_each=batch,
                 agreement=name,
                 one=float(alone),
                 two_apart=float(apart),
                 together=float(together),
-                share=share,
+                share=float(share),
+                gloo=float(gloo),
+                gloo_share=float(gloo_share),
             )
     report.note(f"Answers a second, medians over {given.rounds} rounds; share is of what two processes reach apart.")
     shown = [row for row in report.rows if row["agreement"] == "every step"]
     batches = [row["batch_each"] for row in shown]
     panel = {
         name: (batches, [row[key] for row in shown])
-        for name, key in (("one process", "one"), ("two apart", "two_apart"), ("two together", "together"))
+        for name, key in (
+            ("one process", "one"),
+            ("two apart", "two_apart"),
+            ("two together", "together"),
+            ("by gloo", "gloo"),
+        )
     }
     finish(
         report,

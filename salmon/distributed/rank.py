@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # pyright: ignore[reportPrivateImportUsage] - where torch documents them
+from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage] - where torch documents them
 
-from salmon.distributed.hook import gather_bytes
+from salmon.distributed.links import LINKS, Links
 from salmon.distributed.state import Job, Outcome, Row, TrainingState
 from salmon.distributed.steps import Limits, LostWorkerError, run_steps
 
@@ -34,6 +34,9 @@ class Place:
     size: int
     largest: int
     timeout_s: float
+    #: Where other ranks reach this one, and by what they are linked.
+    here: str = ""
+    links: str = "ring"
 
     @property
     def regroup_key(self) -> str:
@@ -49,21 +52,22 @@ def train_rank(kept: tuple[Job, TrainingState], data: tuple[Any, ...], limits: L
     timeout = timedelta(seconds=place.timeout_s)
     try:
         store = TCPStore(place.host, place.port, is_master=False, timeout=timeout)
-        group = ProcessGroupGloo(PrefixStore(place.name, store), place.rank, place.size, timeout)
+        links = LINKS[place.links](
+            PrefixStore(place.name, store), place.rank, place.size, host=place.here, timeout_s=place.timeout_s
+        )
     except RuntimeError:
         return Outcome(state, (), "lost")
     try:
-        return run_steps(job, data, state, ProcessRanks(group, store, place), limits)
+        return run_steps(job, data, state, ProcessRanks(links, store, place), limits)
     finally:
-        # Whoever still waits for this rank hears at once that it is gone.
-        group.abort()
+        links.close()
 
 
 class ProcessRanks:
-    """The ranks of a gloo group, seen from one of them."""
+    """The ranks of a group of processes, seen from one of them."""
 
-    def __init__(self, group: Any, store: Any, place: Place) -> None:
-        self._group, self._store, self._place = group, store, place
+    def __init__(self, links: Links, store: Any, place: Place) -> None:
+        self._links, self._store, self._place = links, store, place
         self._asked_at = self._told_at = time.monotonic()
 
     @property
@@ -84,18 +88,15 @@ class ProcessRanks:
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
         """All-reduce of one vector (1, K)."""
         total = vectors[0].contiguous()
-        self._survive(lambda: self._group.allreduce([total]).wait())
+        self._survive(lambda: self._links.all_reduce(total))
         return total
 
     def reduce_coded(
         self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
     ) -> NDArray[np.float32]:
         """All-gather of one payload; the sum runs over the ranks in their order, and so comes out alike everywhere."""
-
-        def all_gather(parts: list[torch.Tensor], own: torch.Tensor) -> None:
-            self._survive(lambda: self._group.allgather([parts], [own]).wait())
-
-        received = gather_bytes(payloads[0], self.size, all_gather)
+        received: list[bytes] = []
+        self._survive(lambda: received.extend(self._links.all_gather(payloads[0])))
         return np.stack([expand(payload) for payload in received]).sum(axis=0, dtype=np.float32)
 
     def asked_to_regroup(self) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from salmon.distributed.agreement import Agreement, agreement_for
 from salmon.distributed.batch_size import Seen
 from salmon.distributed.monitors import Measured, Monitor, Remembered
+from salmon.distributed.order import ShuffledOrder
 from salmon.distributed.policies import Plan
 from salmon.distributed.replicas import Replicas
 from salmon.distributed.state import Job, Outcome, Progress, Row, TrainingState, own_rows, with_replicas
@@ -121,7 +122,7 @@ class Steps:
         #: How replicas come to agree, with what every rank knows of this step.
         self.agreement: Agreement = agreement_for(job, self._replicas, ranks, state)
         self._planned_s = 0.0
-        self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, dtype=np.int64))
+        self._order = (-1, ShuffledOrder(1, [0]))
 
     @property
     def passes(self) -> float:
@@ -153,38 +154,35 @@ class Steps:
         started = time.perf_counter()
         before = self._progress
         every, local = self._job.averaging.replicas, self._ranks.local
-        chosen = self._choose(self._job.averaging.step_batch(plan.batch_size, every * self._ranks.size))
-        slices = np.array_split(chosen, every * self._ranks.size)
-        own = slices[every * local.start : every * local.stop]
-        batch, counted = self._gathered(own)
+        parts = every * self._ranks.size
+        size = min(self._job.averaging.step_batch(plan.batch_size, parts), self._n - before.position)
+        batch, counted = self._gathered(self._chosen(size, parts, range(every * local.start, every * local.stop)))
         with _random_numbers_of(hash((self._job.seed, before.step, local.start)) % (1 << 62)):
             sums, gradients = self._replicas.gradients(batch, counted)
-        agreed = self.agreement.reach(before.step, sums, gradients, counted.sum(dim=1), len(chosen), plan.rate_factor)
+        agreed = self.agreement.reach(before.step, sums, gradients, counted.sum(dim=1), size, plan.rate_factor)
         if not isfinite(agreed.loss):
             raise SalmonError(
                 f"Training diverged at step {before.step}: the loss is {agreed.loss}.",
                 hint="Lower the learning rate, or start with a larger batch.",
                 where="optimizer",
             )
-        measured = Measured(
-            before.step, len(chosen), len(chosen) / self._ranks.size, agreed.loss, agreed.local_norm2, agreed.norm2
-        )
+        measured = Measured(before.step, size, size / self._ranks.size, agreed.loss, agreed.local_norm2, agreed.norm2)
         for place, monitor in enumerate(self._job.monitors):
             if before.step % monitor.every == 0:
                 self._monitors[place] = monitor.update(self._monitors[place], measured)
                 self._show(monitor, self._monitors[place])
-        position = before.position + len(chosen)
+        position = before.position + size
         over = position >= self._n
         self._progress = Progress(
             step=before.step + 1,
             epoch=before.epoch + over,
             position=0 if over else position,
-            examples=before.examples + len(chosen),
+            examples=before.examples + size,
             bytes_sent=before.bytes_sent + agreed.bytes_sent,
             synchronisations=before.synchronisations + agreed.synchronised,
             seconds=before.seconds + self._planned_s + time.perf_counter() - started,
         )
-        row = self._row(plan, len(chosen), agreed.columns)
+        row = self._row(plan, size, agreed.columns)
         # The last batch of an epoch is what was left of it; policies go on from what was planned.
         self._figures = {**row, **agreed.shared, "planned_batch_size": plan.batch_size}
         return row
@@ -232,12 +230,14 @@ class Steps:
         else:
             self._monitored[monitor.name] = value
 
-    def _choose(self, size: int) -> NDArray[np.int64]:
-        """The next examples in the shuffled order of this epoch, which every rank knows by the seed alone."""
-        epoch = self._progress.epoch
+    def _chosen(self, size: int, parts: int, own: range) -> list[NDArray[np.int64]]:
+        """Of the next examples in the order of this epoch, which every rank knows by the seed alone, those of some equal parts."""
+        epoch, position = self._progress.epoch, self._progress.position
         if self._order[0] != epoch:
-            self._order = epoch, np.random.default_rng([self._job.seed, epoch]).permutation(self._n)
-        return self._order[1][self._progress.position : self._progress.position + size]
+            self._order = epoch, ShuffledOrder(self._n, [self._job.seed, epoch])
+        ends = [position + size * part // parts for part in range(own.start, own.stop + 1)]
+        examples = self._order[1].part(ends[0], ends[-1])
+        return np.split(examples, np.subtract(ends[1:-1], ends[0]))
 
     def _gathered(self, own: list[NDArray[np.int64]]) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """The examples of each slice (r, b, …), short ones filled up, and 1 (r, b) where an example counts, 0 where it fills."""

@@ -1,4 +1,4 @@
-"""One rank in each Dask worker, gradients over torch.distributed: gloo on processors.
+"""One rank in each Dask worker; gradients go from rank to rank, around a ring or over torch's gloo.
 
 Dask places the ranks and moves the data once; gradients never pass the scheduler. Ranks meet in a store that lives in the
 driver, so that no worker is needed to find the others. Who takes part may change between two steps: a stretch of steps ends where
@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage] - where torch documents them
 
+from salmon.distributed.links import check_links
 from salmon.distributed.rank import Place, train_rank
 from salmon.distributed.state import Job, Outcome, TrainingState, joined_rows
 from salmon.distributed.steps import Limits
@@ -26,11 +27,18 @@ class TorchGroup:
     """Ranks in the workers of a Dask cluster: `TorchGroup(client)`, or an executor of `salmon.parallel.cluster`.
 
     `workers` is the number wanted at first (None: all there are), `largest` how many policies may ask for; a cluster that
-    can scale is scaled to what they ask. A worker that does not answer for `timeout_s` counts as lost.
+    can scale is scaled to what they ask. A worker that does not answer for `timeout_s` counts as lost. `links` is "ring",
+    or "gloo" for torch's own.
     """
 
     def __init__(
-        self, executor: Any, workers: int | None = None, *, largest: int | None = None, timeout_s: float = 60.0
+        self,
+        executor: Any,
+        workers: int | None = None,
+        *,
+        largest: int | None = None,
+        timeout_s: float = 60.0,
+        links: str = "ring",
     ) -> None:
         if workers is not None and workers < 1:
             raise SalmonError(f"A group of {workers} workers cannot train.", hint="Give at least one worker.")
@@ -43,6 +51,8 @@ class TorchGroup:
         self._wanted = workers
         self._largest = largest
         self._timeout_s = timeout_s
+        check_links(links)
+        self._links = links
         self._data: Any = None
         self._placed: Any = None
         self._store: Any = None
@@ -80,14 +90,20 @@ class TorchGroup:
         """The outcomes of all ranks that were not lost, in their order."""
         place = Place(
             self._executor.host, self._meeting_point().port, f"stretch-{next(self._stretches)}", 0, len(addresses),
-            self._capacity(len(addresses)), self._timeout_s,
+            self._capacity(len(addresses)), self._timeout_s, links=self._links,
         )  # fmt: skip
         if self._data is not data:
             self._data, self._placed = data, self._executor.scatter(data)
         kept = self._executor.scatter((job, state))
         pending = {
             rank: self._executor.submit_at(
-                address, train_rank, kept, self._placed, limits, replace(place, rank=rank), name=f"train-rank-{rank}"
+                address,
+                train_rank,
+                kept,
+                self._placed,
+                limits,
+                replace(place, rank=rank, here=self._executor.host_of(address)),
+                name=f"train-rank-{rank}",
             )
             for rank, address in enumerate(addresses)
         }

@@ -26,6 +26,7 @@ from salmon.distributed import (
     VirtualGroup,
     WorkersFollow,
 )
+from salmon.distributed.order import ShuffledOrder
 from salmon.errors import SalmonError
 from tests.unit.distributed.problems import ROWS, losses, network, regression, train
 
@@ -39,7 +40,7 @@ def test_one_rank_is_plain_stochastic_gradient_descent():
     module, (inputs, labels) = network(), regression()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9)
     for epoch in range(4):
-        for chosen in np.random.default_rng([0, epoch]).permutation(ROWS).reshape(-1, 20):
+        for chosen in ShuffledOrder(ROWS, [0, epoch]).part(0, ROWS).reshape(-1, 20):
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(module(inputs[chosen]), labels[chosen]).backward()
             optimizer.step()
@@ -65,8 +66,8 @@ def test_replicas_that_agree_in_every_step_are_full_synchronisation():
 
 
 def test_a_constant_period_sends_a_share_of_the_bytes():
-    full, seldom = train(4), train(4, averaging=CPSGD(6))
-    assert seldom.history.rows[-1]["synchronisations"] == 4
+    full, seldom = train(4, epochs=8), train(4, averaging=CPSGD(6), epochs=8)
+    assert seldom.history.rows[-1]["synchronisations"] == 8
     assert seldom.history.rows[-1]["bytes_sent"] < full.history.rows[-1]["bytes_sent"] / 5
     assert losses(seldom)[-1] < losses(seldom)[0] / 5
 
@@ -78,7 +79,7 @@ def test_the_variance_of_replicas_is_that_of_their_parameters_before_they_agree(
     assert (variance > 0).all()
     # The first agreement is after one step from a common start: the variance of the three first steps.
     inputs, labels = regression()
-    chosen = np.array_split(np.random.default_rng([0, 0]).permutation(ROWS)[:20], 3)
+    chosen = np.split(ShuffledOrder(ROWS, [0, 0]).part(0, 20), [6, 13])
     ends = []
     for part in chosen:
         module = network()
@@ -100,7 +101,7 @@ def test_crossbow_corrects_as_its_formula_says():
     inputs, labels = regression()
     start = torch.nn.utils.parameters_to_vector(network().parameters()).detach().numpy()
     replicas, centre, before = [start.copy(), start.copy()], start.copy(), start.copy()
-    order = np.random.default_rng([0, 0]).permutation(ROWS)
+    order = ShuffledOrder(ROWS, [0, 0]).part(0, ROWS)
     for step in range(3):
         corrections = []
         for each in range(2):
@@ -124,7 +125,7 @@ def test_crossbow_finds_a_number_of_replicas_by_itself():
 
 @pytest.mark.parametrize("compression", [QSGD(8), SpectralAtomo(3)], ids=str)
 def test_compressed_gradients_still_train_in_fewer_bytes(compression):
-    plain, coded = train(3), train(3, compression=compression)
+    plain, coded = train(3, epochs=8), train(3, compression=compression, epochs=8)
     assert losses(coded)[-1] < losses(coded)[0] / 5
     assert coded.history.rows[-1]["bytes_sent"] < plain.history.rows[-1]["bytes_sent"]
 

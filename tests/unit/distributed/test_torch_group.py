@@ -48,13 +48,22 @@ def test_processes_compute_what_virtual_ranks_compute(cluster, way):
         assert there.history[column].tolist() == here.history[column].tolist()
 
 
+@pytest.mark.parametrize("way", WAYS[:3], ids=str)
+def test_other_links_change_nothing_but_rounding(cluster, way):
+    there, here = train(group=TorchGroup(cluster, links="gloo"), **way), train(2, **way)
+    assert there.state.weights == pytest.approx(here.state.weights, abs=1e-4)
+    assert there.history["bytes_sent"].tolist() == here.history["bytes_sent"].tolist()
+
+
 def test_a_dask_client_is_as_good_as_an_executor(cluster):
     assert losses(train(group=TorchGroup(cluster.client))) == pytest.approx(losses(train(2)), rel=1e-3)
 
 
-def test_a_killed_worker_costs_the_step_and_its_successor_joins(cluster, tmp_path):
+@pytest.mark.parametrize("links", ["ring", "gloo"])
+def test_a_killed_worker_costs_the_step_and_its_successor_joins(cluster, tmp_path, links):
     died = tmp_path / "died"
-    trained = train(group=TorchGroup(cluster), policies=[DieOnce(died, 30)], epochs=1e6, until=UntilRejoined(died, 2))
+    group = TorchGroup(cluster, links=links)
+    trained = train(group=group, policies=[DieOnce(died, 30)], epochs=1e6, until=UntilRejoined(died, 2))
     history = trained.history
     # No step is missing, none was taken twice, and all of them are those of a run that nobody disturbed.
     assert history["step"].tolist() == list(range(1, len(history) + 1))
@@ -159,3 +168,8 @@ def test_what_is_no_cluster_is_refused(wrong):
 def test_a_group_without_workers_is_refused(cluster):
     with pytest.raises(SalmonError):
         TorchGroup(cluster, 0)
+
+
+def test_links_that_nobody_knows_are_refused_with_those_that_are_known(cluster):
+    with pytest.raises(SalmonError, match=r"'smoke'.*ring, gloo"):
+        TorchGroup(cluster, links="smoke")

@@ -1,0 +1,50 @@
+"""Laws of the shuffled order: every example once, in any parts, and no place likelier than another."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from salmon.distributed.order import ShuffledOrder
+
+seeds = st.lists(st.integers(0, 2**31), min_size=1, max_size=2)
+
+
+@given(st.integers(1, 3_000), seeds, st.lists(st.integers(0, 3_000), max_size=5))
+def test_parts_of_any_length_are_one_permutation(n, seed, cuts):
+    order = ShuffledOrder(n, seed)
+    ends = sorted({0, n, *(min(cut, n) for cut in cuts)})
+    parts = [order.part(start, stop) for start, stop in pairwise(ends)]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(n))
+    assert np.concatenate(parts).tolist() == ShuffledOrder(n, seed).part(0, n).tolist()
+    assert order.part(n, n).size == 0
+
+
+def test_every_place_is_as_likely_as_another_for_each_example_and_each_pair():
+    orders = 4_000
+    for n in (2, 5, 12, 30):
+        places = np.zeros((n, n))
+        follows = np.zeros((n, n))
+        for seed in range(orders):
+            found = ShuffledOrder(n, [seed]).part(0, n)
+            places[np.arange(n), found] += 1
+            follows[found[:-1], found[1:]] += 1
+        off = ~np.eye(n, dtype=bool)
+        # Chi square over its degrees of freedom is 1 on average, and its spread is √(2 / degrees).
+        assert _chi_square_share(places.ravel(), orders / n) < 1 + 6 * np.sqrt(2) / (n - 1)
+        assert _chi_square_share(follows[off], orders / n) < 1 + 6 * np.sqrt(2) / (n - 1)
+
+
+def test_epochs_of_one_seed_have_nothing_to_do_with_each_other():
+    n = 100_000
+    first, second = (ShuffledOrder(n, [7, epoch]).part(0, n) for epoch in (0, 1))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(n)
+    assert abs(np.corrcoef(first[:-1], first[1:])[0, 1]) < 5 / np.sqrt(n)
+    assert abs(np.corrcoef(first, np.arange(n))[0, 1]) < 5 / np.sqrt(n)
+    # A random order leaves about one example where it was.
+    assert (first == np.arange(n)).sum() < 10
+
+
+def _chi_square_share(counts, expected):
+    return float(((counts - expected) ** 2 / expected).mean())
