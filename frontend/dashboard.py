@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
@@ -40,7 +41,7 @@ router = APIRouter(prefix="/api/experiments/{slug}")
 @router.get("/overview")
 async def read_overview(experiment: WithExperiment, context: WithContext) -> Json:
     """What an experimenter wants to know at a glance."""
-    return overview(await _seen(context, experiment))
+    return overview(await _counted(context, experiment, await _glimpsed(context, experiment)))
 
 
 @router.get("/stream", response_class=Response)
@@ -96,7 +97,8 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
     before = None
     yield "retry: 2000\n\n"
     while loop.time() - began < LIVE_SECONDS and not request.app.state.closing():
-        seen = await _seen(context, await context.catalogue.read(experiment))
+        found = await context.catalogue.read(experiment)
+        seen = await _glimpsed(context, found)
         current = (
             seen.state,
             seen.arrived,
@@ -106,19 +108,24 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
         )
         if current != before:
             before, said = current, loop.time()
-            yield f"event: overview\ndata: {encode_json(overview(seen))}\n\n"
+            shown = overview(await _counted(context, found, seen))
+            yield f"event: overview\ndata: {encode_json(shown)}\n\n"
         elif loop.time() - said > QUIET_SECONDS:
             said = loop.time()
             yield ": still here\n\n"
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _seen(context: Context, experiment: Experiment) -> Seen:
-    """Everything that the overview is made of: a few round trips, however many answers there are."""
+async def _counted(context: Context, experiment: Experiment, seen: Seen) -> Seen:
+    """With the counters, which are thousands of numbers where there are many targets: read only to be shown."""
+    return replace(seen, counts=Counts.of(await context.store.experiments.read_counts(experiment.id)))
+
+
+async def _glimpsed(context: Context, experiment: Experiment) -> Seen:
+    """Everything that the overview is made of but the counters: a few round trips, and enough to see that something changed."""
     store = context.store
     active = samplers_with_embedding(experiment.spec)
-    counts, arrived, heartbeat, standing = await asyncio.gather(
-        store.experiments.read_counts(experiment.id),
+    arrived, heartbeat, standing = await asyncio.gather(
         store.participants.count(experiment.id),
         store.connection.read_heartbeat(),
         store.models.read_standing(experiment.id, active),
@@ -129,7 +136,7 @@ async def _seen(context: Context, experiment: Experiment) -> Seen:
         state=experiment.state,
         spec=experiment.spec,
         n=len(experiment.targets),
-        counts=Counts.of(counts),
+        counts=Counts(),
         arrived=arrived,
         samplers=tuple(views),
         heartbeat=heartbeat,

@@ -31,6 +31,8 @@ from salmon.distributed import (
 
 RATE = 2.5e-3
 NEAR = 1.02
+#: Test losses on the way there, as shares of the least, and the methods that are compared at each.
+ON_THE_WAY, COMPARED = (1.5, 1.2, 1.1, 1.05, 1.02), ("SGD", "AdaDamp", "RadaDamp")
 #: The test loss of digits to which schedules race.
 DIGITS_TARGET = 0.15
 
@@ -84,10 +86,22 @@ def race(problem: Problem, optimizer: Any, target: float, epochs: float, options
     ).history  # fmt: skip
 
 
+def passing(histories: list[Any], problems: list[Problem], share: float) -> tuple[float, float]:
+    """Median (updates, epochs) at which runs first came below a share of the least test loss."""
+    found = []
+    for history, problem in zip(histories, problems, strict=True):
+        losses, places = history.measured("test_loss")
+        below = np.flatnonzero(losses <= share * problem.least[1])
+        place = places[below[0]] if len(below) else -1
+        found.append((history["step"][place], history["epoch"][place]))
+    steps, epochs = (float(each) for each in np.median(found, axis=0))
+    return steps, epochs
+
+
 def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
     """Updates and epochs to a test loss."""
     problems = [linear_network(seed) for seed in range(seeds)]
-    updates, epochs, base = {}, {}, (0.0, 0.0)
+    updates, epochs, passed, base = {}, {}, {}, (0.0, 0.0)
     names = list(linear_methods(problems[0]))
     for method in sorted(names, key=lambda name: name != "SGD"):
         histories = []
@@ -105,9 +119,18 @@ def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
             largest_batch=float(np.median([history["batch_size"].max() for history in histories])),
             fewer=base[0] / found[0], more_epochs=found[1] / base[1],
         )  # fmt: skip
+        if method in COMPARED:
+            passed[method] = {share: passing(histories, problems, share) for share in ON_THE_WAY}
         losses, places = histories[0].measured("test_loss")
         updates[method] = thinned(histories[0]["step"][places].tolist(), losses.tolist())
         epochs[method] = thinned(histories[0]["epoch"][places].tolist(), losses.tolist())
+    for share in ON_THE_WAY:
+        for method in COMPARED:
+            steps, passes = passed[method][share]
+            report.add(
+                problem="linear network, on the way", method=method, share=share, updates=steps, epochs=passes,
+                fewer=passed["SGD"][share][0] / steps, more_epochs=passes / passed["SGD"][share][1],
+            )  # fmt: skip
     shared = {"xscale": "log", "yscale": "log", "ylabel": "test loss", "title": "linear network"}
     return [{"curves": updates, "xlabel": "updates", **shared}, {"curves": epochs, "xlabel": "epochs", **shared}]
 

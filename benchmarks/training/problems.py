@@ -87,6 +87,30 @@ def digits(seed: int, *, convolutions: bool = False, held_out: int = 360) -> Pro
     )  # fmt: skip
 
 
+def scattered_digits(seed: int, *, copies: int = 5, rows: int = 6_400, field: int = 12, noise: float = 0.3) -> Problem:
+    """The same digits, each at five random places of a larger field under noise: too hard to be learnt by heart at once."""
+    rng = np.random.default_rng(seed)
+    plain = digits(seed, convolutions=True)
+
+    def scattered(images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        images, labels = images.repeat_interleave(copies, dim=0), labels.repeat_interleave(copies)
+        placed = rng.normal(0, noise, (len(images), 1, field, field)).astype(np.float32)
+        for image, at, (row, column) in zip(
+            images.numpy(), placed, rng.integers(0, field - 7, (len(images), 2)), strict=True
+        ):
+            at[0, row : row + 8, column : column + 8] += image[0]
+        order = rng.permutation(len(images))[:rows]
+        return torch.from_numpy(placed[order]), labels[order]
+
+    def network() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, 10),
+        )  # fmt: skip
+
+    return Problem(scattered(*plain.train), scattered(*plain.test), partial(started, network, seed), CROSS_ENTROPY)
+
+
 #: The noise of the simulated answers, and that of the embeddings fitted to them.
 NOISE = PowerTSTE(k=2.0, lapse=0.03)
 

@@ -7,17 +7,14 @@ rewrites every block of docs/training.md that stands between `<!-- figures: NAME
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchmarks.training.figure import FOLDER
+from benchmarks.training.markdown import Document, dash, of, small, table, two, whole
 
 MANUAL = Path("docs/training.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>[a-z_ ]+) -->\n(?P<text>.*?)\n<!-- end -->", re.DOTALL)
-
-Document = dict[str, Any]
-Rows = Iterable[dict[str, Any]]
 
 
 def rewritten(manual: str, folder: Path = FOLDER) -> str:
@@ -43,6 +40,26 @@ def growth_on_linear_network(document: Document) -> str:
         (
             (row["method"], row["reached"], whole(row["updates"]), two(row["epochs"]), two(row["fewer"]))
             for row in of(document, problem="linear network")
+        ),
+    )
+
+
+def growth_on_the_way(document: Document) -> str:
+    """Updates and epochs of a few methods to test losses on the way to the last."""
+    rows = {(row["share"], row["method"]): row for row in of(document, problem="linear network, on the way")}
+    shares = sorted({share for share, _ in rows}, reverse=True)
+    return table(
+        ("test loss / least", "SGD: updates", "epochs", "AdaDamp: updates", "epochs", "RadaDamp: updates", "epochs"),
+        (
+            (
+                f"{share:g}",
+                *(
+                    shown
+                    for method in ("SGD", "AdaDamp", "RadaDamp")
+                    for shown in (whole(rows[share, method]["updates"]), two(rows[share, method]["epochs"]))
+                ),
+            )
+            for share in shares
         ),
     )
 
@@ -113,12 +130,13 @@ def compression(document: Document) -> str:
     return table(
         (
             *("code", "bytes of a gradient", "variance / ‖g‖²", "step size", "steps", "kB to the target"),
-            *("seconds over the link", "times none"),
+            *("seconds over 4 Mbit/s", "none / its own", "over 1 Mbit/s"),
         ),
         (
             (
                 row["code"], whole(row["bytes"]), two(row["variance"]), f"{row['rate']:g}", whole(row["steps_to"]),
                 whole(row["kilobytes_to"]), f"{row['link_s']:.2f}", two(row["times_none"]),
+                "–" if row["slower_s"] is None else f"{row['slower_s']:.2f}",
             )
             for row in document["rows"]
         ),
@@ -189,11 +207,14 @@ def hyperband_workers(document: Document) -> str:
 def scaling(document: Document) -> str:
     """Answers a second of one process, two apart and two together."""
     return table(
-        ("answers a step and process", "agree", "one process, answers/s", "two apart", "two together", "share"),
+        (
+            *("answers a step and process", "agree", "one process, answers/s", "two apart", "two together", "share"),
+            *("over gloo", "share"),
+        ),
         (
             (
                 whole(row["batch_each"]), row["agreement"], whole(row["one"]), whole(row["two_apart"]), whole(row["together"]),
-                f"{row['share']:.0%}",
+                f"{row['share']:.0%}", whole(row["gloo"]), f"{row['gloo_share']:.0%}",
             )
             for row in document["rows"]
         ),
@@ -210,6 +231,7 @@ def notes(document: Document) -> str:
 #: Block of the manual -> what makes it, and from which figures.
 BLOCKS: dict[str, Callable[[Document], str]] = {
     "growth on the linear network": growth_on_linear_network,
+    "growth on the way": growth_on_the_way,
     "growth on digits": growth_on_digits,
     "growth race": growth_race,
     "network clock": network_clock,
@@ -235,40 +257,6 @@ FIGURES = {
     else name.removesuffix(" notes").replace(" ", "_")
     for name in BLOCKS
 }
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = (f"| {' | '.join(line)} |" for line in (heads, *rows))
-    first = next(lines)
-    return "\n".join((first, "|" + "---|" * len(heads), *lines))
-
-
-def of(document: Document, **wanted: Any) -> Rows:
-    """The rows that have these values."""
-    return (row for row in document["rows"] if all(row.get(name) == value for name, value in wanted.items()))
-
-
-def whole(value: float) -> str:
-    """With thousands apart."""
-    return f"{value:,.0f}"
-
-
-def two(value: float | None) -> str:
-    """Two significant digits, but never fewer than the whole ones."""
-    if value is None:
-        return "–"
-    return whole(value) if abs(value) >= 10 else f"{value:.2g}"
-
-
-def small(value: float) -> str:
-    """Four decimals, or two significant digits of what is smaller."""
-    return f"{value:.4f}" if value >= 0.0005 else f"{value:.1e}"
-
-
-def dash(value: float | None, form: str) -> str:
-    """In a form, or a dash for what was not measured."""
-    return "–" if value is None else format(value, form)
 
 
 def main() -> None:

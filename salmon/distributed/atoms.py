@@ -7,6 +7,7 @@ right on average; its squared norm is Σ λᵢ²/pᵢ on average where the atoms
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
@@ -41,6 +42,26 @@ def atomic_variance(magnitudes: Floats, chances: Floats) -> float:
     """E|ĝ − g|² = Σ λ²(1/p − 1) for orthogonal atoms sent with these chances."""
     sent = chances > 0
     return float((magnitudes[sent].astype(np.float64) ** 2 * (1 / chances[sent] - 1)).sum())
+
+
+def atoms_of(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(rows, k) and (columns, k) vectors whose products of columns sum to the matrix: singular vectors, the longer ones times σ.
+
+    From the eigenvectors of the smaller of M'M and MM', in a fifth of the time of a decomposition of M. That squares singular
+    values, and the smallest are lost in rounding; but for any orthonormal v the sum of (Mv)v' is M, so nothing is missing.
+    """
+    if matrix.shape[0] < matrix.shape[1]:
+        right, left = atoms_of(np.ascontiguousarray(matrix.T))
+        return left, right
+    given = torch.from_numpy(matrix)
+    # Entries of up to 1, whose squares have room in float32.
+    scaled = given / given.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+    try:
+        right = torch.linalg.eigh(scaled.T @ scaled)[1]
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage] - where torch documents it
+        # Rarely, with entries of very different size. The decomposition of M itself is slower and stands more.
+        right = torch.linalg.svd(given, full_matrices=False)[2].T
+    return (given @ right).numpy(), right.numpy()
 
 
 def matrix_of(layer: Floats) -> Floats | None:

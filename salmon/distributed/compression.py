@@ -12,7 +12,7 @@ from math import inf, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.distributed.atoms import atomic_probabilities, matrix_of
+from salmon.distributed.atoms import atomic_probabilities, atoms_of, matrix_of
 from salmon.distributed.packing import Reader, Writer
 from salmon.errors import SalmonError
 
@@ -65,17 +65,14 @@ class QSGD(Compression):
     @property
     def levels(self) -> int:
         """Levels besides 0."""
-        return max(1, (1 << (self.bits - 1)) - 1)
+        return max(1, _levels(self.bits))
 
     def encode(self, layer: NDArray[np.float32], writer: Writer, rng: np.random.Generator) -> None:
         """The norm, then sign and level of each entry."""
         flat = layer.ravel()
         norm = float(np.linalg.norm(flat.astype(np.float64)))
         writer.number(norm)
-        scaled = np.abs(flat) * (self.levels / norm) if norm > 0 else np.zeros_like(flat)
-        # A lone entry is its own norm, but for rounding: it must not end above the highest level.
-        level = np.minimum(np.floor(scaled + rng.random(len(flat), dtype=np.float32)), self.levels).astype(np.int64)
-        writer.signed(np.where(flat < 0, -level, level), self.levels)
+        writer.signed(_rounded(flat, norm, self.levels, rng), self.levels)
 
     def decode(self, reader: Reader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Levels times norm / s."""
@@ -158,36 +155,66 @@ class EntrywiseAtomo(Compression):
 class SpectralAtomo(Compression):
     """Singular vectors sent with the chances of least variance (Wang et al. 2018): `budget` of them on average.
 
-    Layers that are vectors, or matrices too small to gain, travel whole.
+    Their entries are rounded at random to `bits` bits of the largest, left and right independently, so that their product stays right
+    on average; 32 sends them as they are, which is the code of its authors. Layers that are vectors, or matrices too small to
+    gain, travel whole, rounded alike.
     """
 
     budget: float = 3.0
+    bits: int = 8
 
     def __post_init__(self) -> None:
         _check_budget(self.budget)
+        if not 2 <= self.bits <= 16 and self.bits != 32:
+            raise SalmonError(
+                f"Singular vectors of {self.bits} bits have no code here.",
+                hint="Give 2 to 16 bits, or 32.",
+                where="bits",
+            )
 
     def encode(self, layer: NDArray[np.float32], writer: Writer, rng: np.random.Generator) -> None:
-        """Pairs of singular vectors, stretched on the left by σ/p."""
+        """Pairs of singular vectors with their σ, stretched by 1/p."""
         matrix = matrix_of(layer)
         if matrix is None or not self.gains(matrix.shape):
-            writer.floats(layer.ravel())
+            self._write(layer.reshape(1, -1), writer, rng)
             return
-        left, singular, right = np.linalg.svd(matrix, full_matrices=False)
-        chances = atomic_probabilities(singular, self.budget)
-        sent = np.flatnonzero(rng.random(len(singular)) < chances)
+        left, right = atoms_of(matrix)
+        sizes = np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0)
+        chances = atomic_probabilities(sizes, self.budget)
+        sent = np.flatnonzero(rng.random(len(sizes)) < chances)
         writer.count(len(sent))
-        writer.floats((left[:, sent] * (singular[sent] / chances[sent])).ravel())
-        writer.floats(right[sent].ravel())
+        self._write((left[:, sent] / chances[sent].astype(np.float32)).T, writer, rng)
+        self._write(right[:, sent].T, writer, rng)
 
     def decode(self, reader: Reader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """The sum of the pairs that were sent."""
         matrix = matrix_of(np.empty(shape, dtype=np.float32))
         if matrix is None or not self.gains(matrix.shape):
-            return reader.floats(prod(shape)).reshape(shape)
+            return self._read(reader, 1, prod(shape)).reshape(shape)
         rows, columns = matrix.shape
         count = reader.count()
-        left = reader.floats(rows * count).reshape(rows, count)
-        return (left @ reader.floats(count * columns).reshape(count, columns)).reshape(shape)
+        left = self._read(reader, count, rows)
+        return (left.T @ self._read(reader, count, columns)).reshape(shape)
+
+    def _write(self, vectors: NDArray[np.float32], writer: Writer, rng: np.random.Generator) -> None:
+        """Vectors (k, n): the largest entry of each, then all of them in few bits."""
+        if self.bits == 32:
+            writer.floats(vectors.ravel())
+            return
+        levels = _levels(self.bits)
+        largest = np.abs(vectors).max(axis=1, initial=0)
+        writer.floats(largest)
+        writer.signed(_rounded(vectors, largest[:, None], levels, rng).ravel(), levels)
+
+    def _read(self, reader: Reader, count: int, length: int) -> NDArray[np.float32]:
+        """What `_write` wrote of so many vectors (count, length)."""
+        if self.bits == 32:
+            return reader.floats(count * length).reshape(count, length)
+        levels = _levels(self.bits)
+        largest = reader.floats(count)
+        return (reader.signed(count * length, levels).reshape(count, length) * (largest / levels)[:, None]).astype(
+            np.float32
+        )
 
     def gains(self, shape: tuple[int, ...]) -> bool:
         """Whether the vectors sent on average are smaller than the matrix."""
@@ -199,6 +226,21 @@ def layers(gradient: Vector, shapes: Shapes) -> list[NDArray[np.float32]]:
     """The gradient (P,) cut into layers of these shapes."""
     ends = np.cumsum([prod(shape) for shape in shapes])
     return [part.reshape(shape) for part, shape in zip(np.split(gradient, ends[:-1]), shapes, strict=True)]
+
+
+def _levels(bits: int) -> int:
+    """Levels besides 0 that fit into so many bits, one of them the sign."""
+    return (1 << (bits - 1)) - 1
+
+
+def _rounded(
+    values: NDArray[np.float32], largest: float | NDArray[np.float32], levels: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Whole numbers from −levels to levels, at random so that level · largest / levels is right on average."""
+    scale = np.divide(levels, largest, out=np.zeros_like(largest, dtype=np.float32), where=np.greater(largest, 0))
+    # An entry may be the largest but for rounding: it must not end above the highest level.
+    level = np.minimum(np.floor(np.abs(values) * scale + rng.random(values.shape, dtype=np.float32)), levels)
+    return np.where(values < 0, -level, level).astype(np.int64)
 
 
 def _check_budget(budget: float) -> None:

@@ -13,15 +13,12 @@ from salmon.errors import SalmonError, TripletError
 from salmon.estimator.coding import codes_of, triplets_from
 from salmon.estimator.history import History, JudgedHistory
 from salmon.estimator.holding_out import choose_noise, held_out_split, noise_candidates
+from salmon.estimator.noises import named_noise
 from salmon.geometry import Coordinates, centre
 from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
-from salmon.noise import NoiseModel, PowerTSTE, noise_model
+from salmon.noise import NoiseModel
 from salmon.parallel import Executor, on_executor
 
-#: What `noise=None` means: it predicted held-out answers best wherever people or simulated people were asked.
-RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
-#: The lapse of a noise model that is given by its name alone.
-DEFAULT_LAPSE = 0.05
 # Iterations from every start before early stopping follows the best of them.
 _SCOUTING = 10
 # A ridge of 0 leaves the position of the embedding free: its posterior needs some hold.
@@ -64,10 +61,8 @@ class OrdinalEmbedding(BaseEstimator):
     batch_size : int, salmon.distributed.BatchSize or None
         Fit by Adam on so many answers a step, or as many as a rule says (`GeoDamp(4096, delay=5)`), instead of L-BFGS on all
         of them: for more answers than pay in one piece, and for many machines.
-    averaging, compression : values of salmon.distributed or None
-        How the workers of a fit in batches agree, and how their gradients travel.
-    step_size, epochs : float
-        Of a fit in batches.
+    averaging, compression, step_size, epochs
+        Of a fit in batches: how workers agree, how gradients travel (values of `salmon.distributed`), its steps and passes.
     executor : salmon.parallel.Executor, Dask client or None
         Where the work is done; None is this process.
 
@@ -219,7 +214,7 @@ class OrdinalEmbedding(BaseEstimator):
             )
         seed = self._seed()
         self.noise_losses_: dict[NoiseModel, float] = {}
-        self.noise_ = self._named_noise()
+        self.noise_ = named_noise(self.noise, self.lapse)
         if isinstance(self.lapse, str):
             self.noise_, self.noise_losses_ = choose_noise(
                 rows, n, self.n_components, noise_candidates(self.noise_),
@@ -275,18 +270,6 @@ class OrdinalEmbedding(BaseEstimator):
         self._descend(fitted, n, scouted, 0, seed, self.max_iter, history.record, history.exhausted)
         self.history_ = history.lines
         return centre(history.best)
-
-    def _named_noise(self) -> NoiseModel:
-        if isinstance(self.lapse, str) and self.lapse != "held-out":
-            raise SalmonError(
-                f"There is no lapse {self.lapse!r}.", hint='Give a number from 0 to .5, "held-out" or None.'
-            )
-        lapse = None if isinstance(self.lapse, str) else self.lapse
-        if self.noise is None:
-            return noise_model(RECOMMENDED_NOISE, lapse=lapse)
-        if isinstance(self.noise, str) and lapse is None:
-            lapse = DEFAULT_LAPSE
-        return noise_model(self.noise, lapse=lapse)
 
     def _known(self, rows: Triplets) -> Triplets:
         n = len(self._coordinates)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from salmon.distributed import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
-from salmon.distributed.atoms import atomic_probabilities, atomic_variance, matrix_of
+from salmon.distributed.atoms import atomic_probabilities, atomic_variance, atoms_of, matrix_of
 from salmon.distributed.compression import NormQuantization
 from salmon.distributed.packing import Reader, Writer
 from salmon.errors import SalmonError
@@ -25,6 +25,8 @@ SCHEMES = [
     EntrywiseAtomo(5),
     SpectralAtomo(1),
     SpectralAtomo(2.5),
+    SpectralAtomo(2, bits=3),
+    SpectralAtomo(2, bits=32),
 ]
 magnitudes = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 100)), min_size=1, max_size=40).map(np.array)
 
@@ -85,12 +87,65 @@ def test_spectral_variance_is_the_formula_and_below_the_entrywise_one_for_a_matr
     rng = np.random.default_rng(0)
     matrix = (rng.standard_normal((20, 2)) @ rng.standard_normal((2, 20))).astype(np.float32)
     singular = np.linalg.svd(matrix, compute_uv=False)
-    got = received(SpectralAtomo(1), matrix.ravel(), [(20, 20)], 4000).astype(np.float64)
+    got = received(SpectralAtomo(1, bits=32), matrix.ravel(), [(20, 20)], 4000).astype(np.float64)
     measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
     expected = atomic_variance(singular, atomic_probabilities(singular, 1))
     assert measured.mean() == pytest.approx(expected, rel=0.05)
     # As many numbers as a pair of singular vectors has.
     assert expected < atomic_variance(matrix.ravel(), atomic_probabilities(matrix.ravel(), 40))
+
+
+@pytest.mark.parametrize("bits", [3, 5, 8])
+def test_rounded_singular_vectors_add_the_variance_of_their_rounding_and_no_more(bits):
+    rng = np.random.default_rng(4)
+    left, right = rng.standard_normal(30), rng.standard_normal(50)
+    matrix = np.outer(left, right).astype(np.float32)
+    # A lone pair is surely sent: what is left is the rounding of both its vectors.
+    got = received(SpectralAtomo(1, bits), matrix.ravel(), [(30, 50)], 3000).astype(np.float64)
+    measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
+    levels = 2 ** (bits - 1) - 1
+
+    def rounding(vector):
+        share = np.abs(vector) / np.abs(vector).max() * levels % 1
+        return (share * (1 - share)).sum() * (np.abs(vector).max() / levels) ** 2 / (vector @ vector)
+
+    expected = ((1 + rounding(left)) * (1 + rounding(right)) - 1) * float((matrix**2).sum())
+    assert measured.mean() == pytest.approx(expected, abs=5 * measured.std() / np.sqrt(len(got)))
+
+
+def test_singular_vectors_in_eight_bits_are_a_quarter_of_the_bytes_and_hardly_more_variance():
+    rng = np.random.default_rng(2)
+    matrix = (rng.standard_normal((60, 6)) * [8, 4, 2, 1, 0.5, 0.25] @ rng.standard_normal((6, 80))).astype(np.float32)
+    sent, variance = {}, {}
+    for bits in (8, 32):
+        payloads = [
+            SpectralAtomo(2, bits).compress(matrix.ravel(), [(60, 80)], np.random.default_rng(i)) for i in range(2000)
+        ]
+        sent[bits] = np.mean([len(each) for each in payloads])
+        got = np.stack([SpectralAtomo(2, bits).expand(each, [(60, 80)]) for each in payloads])
+        variance[bits] = ((got - matrix.ravel()) ** 2).sum(axis=1).mean()
+    assert sent[8] < 0.27 * sent[32]
+    assert variance[8] < 1.05 * variance[32]
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e30])
+def test_gradients_of_any_size_have_atoms(size):
+    matrix = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
+    left, right = atoms_of(matrix * np.float32(size))
+    assert left @ right.T / size == pytest.approx(matrix, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(7, 30), (30, 7), (12, 12), (1, 5)])
+def test_atoms_sum_to_the_matrix_and_are_its_singular_vectors(shape):
+    matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    left, right = atoms_of(matrix)
+    assert left @ right.T == pytest.approx(matrix, abs=1e-5)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    assert np.sort(np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0))[::-1] == pytest.approx(
+        singular, rel=1e-4
+    )
+    smaller = right if shape[0] >= shape[1] else left
+    assert smaller.T @ smaller == pytest.approx(np.eye(min(shape)), abs=1e-5)
 
 
 @pytest.mark.parametrize(("scheme", "q"), [(QSGD(1), 2), (TernGrad(), inf), (NormQuantization(3.0), 3)])
@@ -111,7 +166,6 @@ def test_eight_bits_take_a_quarter_of_the_bytes_and_one_bit_a_sixteenth():
     assert len(QSGD(8).compress(vector, [(4000,)], rng)) == pytest.approx(4000, abs=8)
     # Few entries are sent at one level, so that their places are shorter than two bits for each entry.
     assert len(QSGD(1).compress(vector, [(4000,)], rng)) <= 1008
-    assert len(SpectralAtomo(2).compress(vector, [(40, 100)], rng)) % 4 == 0
 
 
 @given(values=st.lists(st.integers(-7, 7), min_size=1, max_size=300), levels=st.integers(7, 300))
@@ -147,7 +201,14 @@ def test_a_gradient_that_is_not_finite_is_refused_with_a_sentence():
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: QSGD(0), lambda: QSGD(17), lambda: EntrywiseAtomo(0), lambda: SpectralAtomo(-1)]
+    "wrong",
+    [
+        lambda: QSGD(0),
+        lambda: QSGD(17),
+        lambda: EntrywiseAtomo(0),
+        lambda: SpectralAtomo(-1),
+        lambda: SpectralAtomo(2, bits=1),
+    ],
 )
 def test_impossible_codes_are_refused(wrong):
     with pytest.raises(SalmonError):

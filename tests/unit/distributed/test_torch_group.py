@@ -32,7 +32,7 @@ from tests.unit.distributed.problems import DieOnce, UntilRejoined, fails, losse
 WAYS = [
     {},
     {"compression": QSGD(4)},
-    {"compression": SpectralAtomo(2)},
+    {"compression": SpectralAtomo(2, bits=32)},
     {"monitors": [NoiseScale()], "batch_size": GeoDamp(10, delay=2, factor=2)},
     {"averaging": CPSGD(4)},
     {"averaging": ADPSGD(sampling_steps=10, initial_period=2)},
