@@ -6,12 +6,12 @@ Only reads, page by page, so that neither side ever holds all of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 from frontend.store.connection import Connection
 from salmon.errors import StoreError
 from salmon.records import Answer
-from salmon.wire import Keys, decode_answer
+from salmon.wire import AnswerReader, Keys
 
 #: Answers read in one piece: half of this many milliseconds is what the server is busy with it at the most.
 PAGE = 1000
@@ -48,7 +48,18 @@ class Logbook:
         return str(entries[0][0]) if entries else "0-0"
 
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
-        """Pages of answers as they lie in the stream, up to and with an id.
+        """Pages of answers as they lie in the stream, up to and with an id."""
+        async for page in self._read_fields(experiment, until=until):
+            yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in page]
+
+    async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
+        """Pages of (stream id, answer), up to and with an id."""
+        reader = AnswerReader(experiment)
+        async for page in self._read_fields(experiment, until=until):
+            yield [(stream_id, reader.read(fields)) for stream_id, *fields in page]
+
+    async def _read_fields(self, experiment: str, *, until: str) -> AsyncIterator[Iterator[list[str]]]:
+        """Pages of answers, each as [stream id, name, value, name, value, …].
 
         The server gathers the next page while this one is used. Whoever uses it may take longer than a reply may wait, as
         on a slow line: then the page is asked for once more.
@@ -67,11 +78,7 @@ class Logbook:
                 if len(lines) == PAGE:
                     after = "(" + lines[-1].partition("\x1f")[0]
                     asked = await self._ask(experiment, after, until)
-                page: list[Entry] = []
-                for line in lines:
-                    stream_id, *fields = line.split("\x1f")
-                    page.append((stream_id, dict(zip(fields[::2], fields[1::2], strict=True))))
-                yield page
+                yield (line.split("\x1f") for line in lines)
                 if len(lines) < PAGE:
                     return
         finally:
@@ -87,11 +94,6 @@ class Logbook:
     async def _gather(self, experiment: str, after: str, until: str) -> str:
         """A page as one text."""
         return await self._connection.run(READ_ANSWERS, (Keys(experiment).answers,), (after, until, PAGE))
-
-    async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
-        """Pages of (stream id, answer), up to and with an id."""
-        async for page in self.read_entries(experiment, until=until):
-            yield [(stream_id, decode_answer(experiment, entry)) for stream_id, entry in page]
 
     async def read_events(self, experiment: str) -> AsyncIterator[list[Entry]]:
         """Pages of events."""

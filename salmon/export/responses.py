@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from salmon.export.table import Row, Table, columns
 from salmon.records import Answer
@@ -254,8 +255,14 @@ class Responses:
 
 def moment(milliseconds: int) -> str:
     """Unix milliseconds as ISO 8601 in UTC."""
-    when = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return when.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    second, rest = divmod(milliseconds, 1000)
+    return f"{_second(second)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    """Unix seconds as ISO 8601 in UTC, without a zone: answers of one second are written alike."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def _seconds(milliseconds: float) -> float:

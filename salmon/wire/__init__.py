@@ -7,6 +7,7 @@ written by earlier versions and must decode for ever.
 
 from salmon.wire.access import BACKEND_WRITES, FRONTEND_WRITES, access_list
 from salmon.wire.answers import (
+    AnswerReader,
     decode_answer,
     decode_query,
     decode_served,
@@ -42,6 +43,7 @@ __all__ = [
     "REQUESTS",
     "REQUEST_STATES",
     "WAITS_SECONDS",
+    "AnswerReader",
     "Heartbeat",
     "Judgement",
     "Keys",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 from salmon.records import Answer, Query, Served, Timing, TrialType
@@ -55,7 +56,21 @@ _SERVED = {
     "served_ms": "served_ms",
 }
 _TIMING = tuple(field.name for field in fields(Timing))
-_INTEGERS = {"revision", "trial", "head", "left", "right", "generation", "published_ms", "served_ms"} | {
+#: Fields of the answer itself.
+_REST = ("winner", "received_ms", "signed")
+_TRUTHS = {"blur_during_trial", "signed"}
+_INTEGERS = {
+    "winner",
+    "received_ms",
+    "revision",
+    "trial",
+    "head",
+    "left",
+    "right",
+    "generation",
+    "published_ms",
+    "served_ms",
+} | {
     "sent_attempts",
     "viewport_w",
     "viewport_h",
@@ -93,6 +108,47 @@ def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
     )
 
 
+class AnswerReader:
+    """Reads the entries of one stream, each as its fields [name, value, name, value, …].
+
+    Entries of one version have the same names in the same order: what follows from them is worked out once, and each entry
+    after that is read in half the time of `decode_answer`.
+    """
+
+    def __init__(self, experiment: str) -> None:
+        self._experiment = experiment
+        self._names: list[str] = []
+        self._readers: list[Callable[[str], Any]] = []
+        self._served: Callable[[list[Any]], tuple[Any, ...]] | None = None
+        self._timing: Callable[[list[Any]], tuple[Any, ...]] | None = None
+        self._rest: Callable[[list[Any]], tuple[Any, ...]] | None = None
+
+    def read(self, entry: list[str]) -> Answer:
+        """The answer of one entry."""
+        if (names := entry[::2]) != self._names:
+            self._learn(names)
+        if self._served is None or self._timing is None or self._rest is None:
+            return decode_answer(self._experiment, dict(zip(names, entry[1::2], strict=True)))
+        values = [read(value) for read, value in zip(self._readers, entry[1::2], strict=True)]
+        served, timing, answer = object.__new__(Served), object.__new__(Timing), object.__new__(Answer)
+        served.__dict__.update(zip(_SERVED.values(), self._served(values), strict=True), experiment=self._experiment)
+        timing.__dict__.update(zip(_TIMING, self._timing(values), strict=True))
+        winner, received_ms, signed = self._rest(values)
+        answer.__dict__.update(served=served, winner=winner, timing=timing, received_ms=received_ms, signed=signed)
+        return answer
+
+    def _learn(self, names: list[str]) -> None:
+        """Where each field lies, if none is missing."""
+        self._names, self._readers = names, [_reader(name) for name in names]
+        place = {name: at for at, name in enumerate(names)}
+        if place.keys() >= {*_SERVED, *_TIMING, *_REST}:
+            self._served, self._timing, self._rest = (
+                itemgetter(*(place[name] for name in part)) for part in (_SERVED, _TIMING, _REST)
+            )
+        else:
+            self._served = self._timing = self._rest = None
+
+
 def _made(kind: type[Record], values: dict[str, Any]) -> Record:
     """A record of these values. A frozen dataclass sets each field by a call, which is most of the time that reading a
     million answers takes: where every field is there, they are set at once.
@@ -127,7 +183,7 @@ def _reader(name: str) -> Callable[[str], Any]:
         return int
     if name in _FLOATS:
         return float
-    return "1".__eq__ if name == "blur_during_trial" else str
+    return "1".__eq__ if name in _TRUTHS else str
 
 
 #: How each field is read, looked up once: (name in the stream, attribute, reader).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from salmon.records import TRIAL_TYPES, Answer, Query, Served, Timing
 from salmon.wire import (
+    AnswerReader,
     Heartbeat,
     Keys,
     decode_answer,
@@ -99,6 +101,20 @@ def test_what_earlier_versions_wrote_still_decodes(path: object) -> None:
         assert decode_query(element).key == written["key"]
     assert decode_served(written["token"]).nonce == written["nonce"]
     assert Heartbeat.decode(json.dumps(written["heartbeat"])).experiments == written["heartbeat"]["experiments"]
+
+
+@given(st.lists(answers, min_size=1, max_size=5), st.randoms(use_true_random=False), st.booleans())
+def test_a_reader_of_a_stream_reads_what_decoding_each_entry_does(
+    found: list[Answer], random: Random, shuffled: bool
+) -> None:
+    reader = AnswerReader("e")
+    for answer in found:
+        entry = list(encode_answer(answer).items())
+        if shuffled:
+            random.shuffle(entry)
+        # What another version wrote: a field more, and one less that has a default.
+        for fields in (entry, [*entry, ("later", "1")], [item for item in entry if item[0] != "signed"]):
+            assert reader.read([part for item in fields for part in item]) == decode_answer("e", dict(fields))
 
 
 def test_an_answer_written_before_a_field_existed_gets_its_default() -> None:
