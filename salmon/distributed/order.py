@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# Two tables each. Two rounds already look shuffled; the third is for small data.
+# Two tables each. So many leave no place likelier than another also where there are few of them.
 _ROUNDS = 3
 
 
@@ -22,9 +22,6 @@ class ShuffledOrder:
         self._tables = [
             (rng.integers(0, self._high, self._low), rng.integers(0, self._low, self._high)) for _ in range(_ROUNDS)
         ]
-
-    def __len__(self) -> int:
-        return self._n
 
     def part(self, start: int, stop: int) -> NDArray[np.int64]:
         """The entries from `start` to before `stop`."""
