@@ -47,7 +47,7 @@ def atomic_variance(magnitudes: Floats, chances: Floats) -> float:
 def atoms_of(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(rows, k) and (columns, k) vectors whose products of columns sum to the matrix: singular vectors, the longer ones times σ.
 
-    From the eigenvectors of the smaller of M'M and MM', in a fifth of the time of a decomposition of M. That squares singular
+    From the eigenvectors of the smaller of M'M and MM', in a quarter of the time of a decomposition of M. That squares singular
     values, and the smallest are lost in rounding; but for any orthonormal v the sum of (Mv)v' is M, so nothing is missing.
     """
     if matrix.shape[0] < matrix.shape[1]:
