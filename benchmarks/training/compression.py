@@ -39,6 +39,16 @@ CODES: dict[str, Any] = {
         f"spectral ATOMO, {budget}, {bits} bits": SpectralAtomo(budget, bits) for bits in (8, 4) for budget in (1, 2, 3)
     },
 }
+#: Those whose curves are drawn.
+CURVES = (
+    "none",
+    "QSGD, 1 bits",
+    "QSGD, 4 bits",
+    "QSGD, 8 bits",
+    "TernGrad",
+    "spectral ATOMO, 2",
+    "spectral ATOMO, 2, 4 bits",
+)
 
 
 def optimizer(rate: float) -> Any:
@@ -173,15 +183,21 @@ def main() -> None:
     report.note(
         f"The step size of each is the best of {', '.join(map(str, RATES))}; variance is a share of |g|². Seconds are medians of {given.rounds} runs."
     )
-    finish(
-        report, "compression",
-        [
-            {"curves": {name: ([size], [variance]) for name, (size, variance) in codes.items()}, "marks": "o", "xscale": "log", "yscale": "log",
-             "xlabel": "bytes of a gradient", "ylabel": "variance / |g|²"},
-            {"curves": curves, "xscale": "log", "yscale": "log", "xlabel": "kilobytes sent", "ylabel": "test loss"},
-            {"curves": paths, "xscale": "log", "yscale": "log", "xlabel": f"seconds over {FASTER:g} Mbit/s", "ylabel": "test loss"},
-        ],
-    )  # fmt: skip
+    finish(report, "compression", panels(codes, curves, paths))
+
+
+def panels(
+    codes: dict[str, tuple[float, float]], curves: dict[str, Any], paths: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Variance against bytes of all codes; loss against bytes and against seconds of a few."""
+    scales = {"xscale": "log", "yscale": "log"}
+    loss = {**scales, "ylabel": "test loss"}
+    dots = {name: ([size], [variance]) for name, (size, variance) in codes.items()}
+    return [
+        {"curves": dots, "marks": "o", "xlabel": "bytes of a gradient", "ylabel": "variance / |g|²", **scales},
+        {"curves": {name: curves[name] for name in CURVES}, "xlabel": "kilobytes sent", **loss},
+        {"curves": {name: paths[name] for name in CURVES}, "xlabel": f"seconds over {FASTER:g} Mbit/s", **loss},
+    ]
 
 
 if __name__ == "__main__":

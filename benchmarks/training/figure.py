@@ -9,6 +9,8 @@ from typing import Any
 COLOURS = ("#000000", "#E69F00", "#D55E00", "#56B4E9", "#CC79A7", "#009E73", "#0072B2", "#999999", "#8C6BB1", "#A6761D")
 FOLDER = Path("docs/training")
 PANELS_A_ROW = 4
+#: A legend of more curves than these stands beside its panel.
+MOST_INSIDE = 6
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
@@ -29,7 +31,8 @@ def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
             curves: Mapping[str, Curve] = panel["curves"]
             marks = panel.get("marks", "")
             for place, (name, (across, up)) in enumerate(curves.items()):
-                colour, dashes = COLOURS[place % len(COLOURS)], "-" if place < len(COLOURS) else "--"
+                again = place >= len(COLOURS)
+                colour, dashes = COLOURS[place % len(COLOURS)], "--" if again else "-"
                 axes.plot(
                     across,
                     up,
@@ -37,13 +40,14 @@ def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
                     linestyle=dashes,
                     label=name,
                     linewidth=1.3,
-                    marker=marks or None,
+                    marker=("s" if again else marks) if marks else None,
                     markersize=4,
                 )
             axes.set(**{name: value for name, value in panel.items() if name not in {"curves", "marks"}})
             axes.grid(color="#e6e6e6", linewidth=0.5)
             axes.tick_params(labelsize=7)
-            axes.legend(fontsize=7, frameon=False)
+            beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(curves) > MOST_INSIDE else {}
+            axes.legend(fontsize=7, frameon=False, **beside)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
