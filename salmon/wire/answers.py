@@ -119,21 +119,20 @@ class AnswerReader:
         self._experiment = experiment
         self._names: list[str] = []
         self._readers: list[Callable[[str], Any]] = []
-        self._served: Callable[[list[Any]], tuple[Any, ...]] | None = None
-        self._timing: Callable[[list[Any]], tuple[Any, ...]] | None = None
-        self._rest: Callable[[list[Any]], tuple[Any, ...]] | None = None
+        # What picks the values of each part; nothing where a field is missing.
+        self._parts: tuple[Callable[[list[Any]], tuple[Any, ...]], ...] = ()
 
     def read(self, entry: list[str]) -> Answer:
         """The answer of one entry."""
         if (names := entry[::2]) != self._names:
             self._learn(names)
-        if self._served is None or self._timing is None or self._rest is None:
+        if not self._parts:
             return decode_answer(self._experiment, dict(zip(names, entry[1::2], strict=True)))
         values = [read(value) for read, value in zip(self._readers, entry[1::2], strict=True)]
+        of_served, of_timing, (winner, received_ms, signed) = (pick(values) for pick in self._parts)
         served, timing, answer = object.__new__(Served), object.__new__(Timing), object.__new__(Answer)
-        served.__dict__.update(zip(_SERVED.values(), self._served(values), strict=True), experiment=self._experiment)
-        timing.__dict__.update(zip(_TIMING, self._timing(values), strict=True))
-        winner, received_ms, signed = self._rest(values)
+        served.__dict__.update(zip(_SERVED.values(), of_served, strict=True), experiment=self._experiment)
+        timing.__dict__.update(zip(_TIMING, of_timing, strict=True))
         answer.__dict__.update(served=served, winner=winner, timing=timing, received_ms=received_ms, signed=signed)
         return answer
 
@@ -141,12 +140,9 @@ class AnswerReader:
         """Where each field lies, if none is missing."""
         self._names, self._readers = names, [_reader(name) for name in names]
         place = {name: at for at, name in enumerate(names)}
-        if place.keys() >= {*_SERVED, *_TIMING, *_REST}:
-            self._served, self._timing, self._rest = (
-                itemgetter(*(place[name] for name in part)) for part in (_SERVED, _TIMING, _REST)
-            )
-        else:
-            self._served = self._timing = self._rest = None
+        whole = place.keys() >= {*_SERVED, *_TIMING, *_REST}
+        parts = (_SERVED, _TIMING, _REST) if whole else ()
+        self._parts = tuple(itemgetter(*(place[name] for name in part)) for part in parts)
 
 
 def _made(kind: type[Record], values: dict[str, Any]) -> Record:
