@@ -6,13 +6,23 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from frontend.errors import NotFoundError
-from frontend.serving import Plan
 from frontend.store import Store
 from frontend.store.experiments import ExperimentState, Revision
 from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
 from salmon.spec import Manifest, Spec, TargetSpec, dump_spec, parse_spec, targets_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of an experiment decides about sampling: hashable, so that earlier choices can be remembered."""
+
+    samplers: tuple[str, ...]
+    probabilities: tuple[int, ...]
+    samplers_per_user: int
+    details: tuple[tuple[int, str, tuple[int, int, int] | None], ...]
+    seed: int
 
 
 @dataclass(frozen=True)

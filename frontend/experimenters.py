@@ -18,16 +18,16 @@ from frontend.schemas import Json, NameBody, SharedBody, StateBody
 from frontend.store.experiments import ExperimentState, Revision
 from frontend.uploads import on_disk
 
-router = APIRouter(prefix="/api/experiments")
+router = APIRouter(prefix="/api")
 
 
-@router.get("")
+@router.get("/experiments")
 async def list_experiments(context: WithContext, experimenter: WithExperimenter) -> list[Json]:
     """The experiments that this experimenter may see, the newest first."""
     return [_json(state) for state in await context.store.experiments.list() if may_see(experimenter, state)]
 
 
-@router.post("", status_code=201)
+@router.post("/experiments", status_code=201)
 async def create_experiment(
     request: Request,
     context: WithContext,
@@ -51,7 +51,7 @@ async def create_experiment(
     return {**_json(made), "address": f"{context.address(request)}/e/{made.slug}/", "warnings": warnings}
 
 
-@router.get("/{slug}")
+@router.get("/experiments/{slug}")
 async def read_experiment(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
     """One experiment: its state, and its file as it was written."""
     state = experiment.state
@@ -60,7 +60,7 @@ async def read_experiment(request: Request, experiment: WithExperiment, context:
     return {**_json(state), "title": experiment.spec.title, "spec": revision.source, "address": address}
 
 
-@router.put("/{slug}/state")
+@router.put("/experiments/{slug}/state")
 async def set_state(
     experiment: WithExperiment, body: StateBody, context: WithContext, experimenter: WithExperimenter
 ) -> Json:
@@ -70,7 +70,7 @@ async def set_state(
     return _json(await context.store.experiments.read(experiment.id))
 
 
-@router.put("/{slug}/spec")
+@router.put("/experiments/{slug}/spec")
 async def change_spec(
     experiment: WithExperiment,
     context: WithContext,
@@ -87,13 +87,13 @@ async def change_spec(
     return {**_json(await context.store.experiments.read(experiment.id)), "warnings": warnings}
 
 
-@router.get("/{slug}/changes")
+@router.get("/experiments/{slug}/changes")
 async def read_changes(experiment: WithExperiment, context: WithContext) -> list[Json]:
     """Who did what to this experiment, and when."""
     return [vars(change) for change in await context.store.experiments.read_changes(experiment.id)]
 
 
-@router.put("/{slug}/shared")
+@router.put("/experiments/{slug}/shared")
 async def share(
     experiment: WithExperiment, body: SharedBody, context: WithContext, experimenter: WithExperimenter
 ) -> Json:
@@ -110,7 +110,7 @@ async def share(
     return _json(await context.store.experiments.read(experiment.id))
 
 
-@router.post("/{slug}/copy", status_code=201)
+@router.post("/experiments/{slug}/copy", status_code=201)
 async def copy(
     experiment: WithExperiment, body: NameBody, context: WithContext, experimenter: WithExperimenter
 ) -> Json:
@@ -125,7 +125,7 @@ async def copy(
     return _json(made)
 
 
-@router.delete("/{slug}")
+@router.delete("/experiments/{slug}")
 async def delete(
     experiment: WithExperiment,
     body: NameBody,

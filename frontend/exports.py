@@ -12,10 +12,10 @@ from frontend.errands import WRITER, Errands, WithErrands
 from frontend.writer.order import BUNDLE, Excluded, Order, checked
 from salmon.export import MEDIA_TYPES
 
-router = APIRouter(prefix="/api/experiments/{slug}")
+router = APIRouter(prefix="/api/experiments")
 
 
-@router.get("/exports/{name}.{extension}", response_class=Response)
+@router.get("/{slug}/exports/{name}.{extension}", response_class=Response)
 async def export(
     experiment: WithExperiment,
     errands: WithErrands,
@@ -33,7 +33,7 @@ async def export(
     return await _file(errands, checked(order))
 
 
-@router.get("/bundle", response_class=Response)
+@router.get("/{slug}/bundle", response_class=Response)
 async def bundle(
     experiment: WithExperiment,
     errands: WithErrands,

@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend.arrivals import Arrival, arrival_of, is_preview, returning
 from frontend.catalogue import Experiment
+from frontend.choosing import check_open
 from frontend.context import Context, WithContext
 from frontend.departures import ARRIVED, departure_of
 from frontend.errors import ConflictError, ElsewhereError, EndedError, ForgedError, NotFoundError, status_of
@@ -21,7 +22,7 @@ from frontend.presentation import page_of, policy_of, sample_of, steps_of, targe
 from frontend.schemas import ArriveBody, FinishBody, Json, StepBody
 from frontend.security import Session
 from frontend.steps import OUT, Values, carry_out, next_step, ready_to_finish
-from frontend.trials import SessionHeader, check_open
+from frontend.trials import SessionHeader
 from frontend.tryouts import PARAMETER as TRYOUT
 from frontend.tryouts import is_tryout, new_tryout
 from frontend.upcoming import TRIALS_AHEAD, loads_ahead, position_of, upcoming_targets

@@ -9,18 +9,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from frontend.catalogue import Plan
 from salmon.records import Query, Served
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What of an experiment decides about sampling: hashable, so that earlier choices can be remembered."""
-
-    samplers: tuple[str, ...]
-    probabilities: tuple[int, ...]
-    samplers_per_user: int
-    details: tuple[tuple[int, str, tuple[int, int, int] | None], ...]
-    seed: int
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Header, Request
@@ -12,24 +9,16 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from frontend import serving
-from frontend.catalogue import Parsed
+from frontend.choosing import check_open, may_be_random, next_query, random_query
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, ConflictError, ElsewhereError, EndedError, NotOpenError, body_of
+from frontend.errors import BadRequestError, ConflictError, ElsewhereError, EndedError, body_of
 from frontend.schemas import AnswerBody, EventBody, Json
 from frontend.security import Session
 from frontend.steps import OUT, UNDER_WAY, Values, next_step, ready_for_trials
-from frontend.store.participants import Turn
 from frontend.tryouts import is_tryout
-from frontend.upcoming import TRIALS_AHEAD, position_of, upcoming_targets
+from frontend.upcoming import TRIALS_AHEAD, upcoming_targets
 from salmon.errors import SalmonError
-from salmon.logs import fields
-from salmon.records import Answer, Query, Served, Timing
-from salmon.samplers.passive import Random, candidates, fallback
-
-log = logging.getLogger("salmon.trials")
-
-#: How long a participant waits for the store to give a query.
-PATIENCE_SECONDS = 0.3
+from salmon.records import Answer, Served, Timing
 
 #: Answers accepted in one request: more than a page ever keeps unsent.
 _MOST_ANSWERS = 500
@@ -55,7 +44,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     session = context.signer.read_session(session_key)
     values = await context.store.participants.read(session.experiment, session.participant)
     await _check_may_ask(context, session, values)
-    if spare and not await _may_be_random(context, session, values):
+    if spare and not await may_be_random(context, session, values):
         return {"none": True}
     turn = await context.store.participants.begin_turn(session.experiment, session.participant, spare=spare)
     if not is_tryout(session.participant):
@@ -68,7 +57,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     choice = serving.choose_sampler(parsed.plan, participant=session.participant, trial=trial)
     nonce = context.nonce()
     if spare:
-        chosen = await _random_query(context, session, turn, parsed, nonce)
+        chosen = await random_query(context, session, turn, parsed, nonce)
     else:
         chosen = await next_query(context, session, turn, parsed, choice, nonce)
     served = serving.serve(
@@ -148,85 +137,6 @@ async def _check_may_ask(context: Context, session: Session, values: Values) -> 
     await context.store.participants.note(session.experiment, session.participant, {"status": "active"})
 
 
-async def _may_be_random(context: Context, session: Session, values: Values) -> bool:
-    """Whether a random query may stand in for the next one: where a sampler searches for queries or draws them anyway.
-
-    Queries that the experimenter has fixed, sets for validation and rounds stay as they are: the page waits for them.
-    """
-    experiment = await context.catalogue.read(session.experiment)
-    trial = position_of(values) + 1
-    choice = serving.choose_sampler(experiment.plan, participant=session.participant, trial=trial)
-    passive = experiment.passive.get(choice.sampler)
-    return choice.query is None and (passive is None or passive == Random())
-
-
-async def next_query(
-    context: Context,
-    session: Session,
-    turn: Turn,
-    parsed: Parsed,
-    choice: serving.Choice,
-    nonce: str,
-    *,
-    own_turn: int | None = None,
-) -> Query:
-    """The query of this turn: the experimenter's, a passive sampler's, the best published one, or a fallback.
-
-    `own_turn` counts the sampler's earlier queries to this participant, where they do not follow from the plan.
-    """
-    store, n, seed = context.store.participants, len(parsed.targets), parsed.plan.seed
-    now_ms = context.now_ms()
-    if choice.query is not None:
-        fixed = (serving.fixed_query(choice.query),)
-        return await store.remember_query(session.experiment, session.participant, fixed, token=nonce, now_ms=now_ms)
-    sampler = choice.sampler
-    if is_tryout(session.participant):
-        return await _random_query(context, session, turn, parsed, nonce)
-    if sampler in parsed.passive:
-        if own_turn is None:
-            own_turn = serving.turn_of(
-                parsed.plan, participant=session.participant, trial=turn.position, sampler=sampler
-            )
-        drawn = candidates(parsed.passive[sampler], n, participant=session.participant, turn=own_turn, seed=seed)
-        return await store.remember_query(session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms)
-    taken = await _in_time(
-        store.take_query(
-            session.experiment, session.participant, sampler, token=nonce, last_head=turn.last_head, now_ms=now_ms
-        )
-    )
-    if taken is not None:
-        return taken
-    drawn = fallback(n, participant=session.participant, turn=turn.number, seed=seed)
-    remembered = await _in_time(
-        store.remember_query(
-            session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms, pending_of=sampler
-        )
-    )
-    return remembered or drawn[0]
-
-
-async def _random_query(context: Context, session: Session, turn: Turn, parsed: Parsed, nonce: str) -> Query:
-    """A random query that is nobody's: no learner waits for it, and it is not counted as one that was missing."""
-    drawn = fallback(len(parsed.targets), participant=session.participant, turn=turn.number, seed=parsed.plan.seed)
-    return await context.store.participants.remember_query(
-        session.experiment, session.participant, drawn, token=nonce, now_ms=context.now_ms()
-    )
-
-
-async def _in_time(query: Awaitable[Query | None]) -> Query | None:
-    """What the store gives within the time that a participant may wait, or None.
-
-    Where the store is slower, a random query is asked rather than none. Should it have given one all the same, that one
-    is pending under a token nobody has, and is published again later; a fallback that could not be noted may be asked
-    twice.
-    """
-    try:
-        return await asyncio.wait_for(query, PATIENCE_SECONDS)
-    except TimeoutError:
-        log.warning("the store is slow", extra=fields(seconds=PATIENCE_SECONDS))
-        return None
-
-
 async def _record(context: Context, body: AnswerBody) -> Json:
     try:
         served = context.signer.served(body.token)
@@ -270,18 +180,3 @@ async def _one_or_many(request: Request, adapter: TypeAdapter[list[Item]], most:
     if len(items) > most:
         raise BadRequestError(f"These are {len(items)} {what}; at most {most} go in one request.")
     return items
-
-
-def check_open(state: str) -> None:
-    """Refuse what only an open experiment does, with a sentence that says why."""
-    if state != "open":
-        sentences = {
-            "draft": "This experiment has not been opened yet.",
-            "paused": "This experiment is paused at the moment.",
-            "closed": "This experiment has ended.",
-        }
-        raise NotOpenError(
-            sentences.get(state, "This experiment is not open."),
-            state=state,
-            hint="Answers already given are kept. Please contact the people who sent you the link.",
-        )

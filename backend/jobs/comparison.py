@@ -10,8 +10,7 @@ import numpy as np
 
 from backend.jobs.answered import Answered
 from backend.jobs.course import Course, Step
-from backend.jobs.embeddings import ceiling_of, noise_of
-from backend.jobs.folds import Candidate, Exam, figures, join_folds, judge_fold
+from backend.jobs.folds import Candidate, Exam, ceiling_of, figures, join_folds, judge_fold, noise_of
 from salmon.analysis import HeldOut, choose_dimension, choose_noise_by_accuracy
 from salmon.errors import TripletError
 from salmon.requests import CrossValidation

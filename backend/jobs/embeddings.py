@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,18 @@ from numpy.typing import NDArray
 from backend.answer_log import Rows
 from backend.jobs.answered import Answered
 from backend.jobs.course import Course, Step
-from backend.jobs.folds import RIDGE, Candidate, Exam, figures, join_folds, judge_fold, judged_model
-from salmon.analysis import HeldOut, grouped_interval, noise_ceiling
+from backend.jobs.folds import (
+    RIDGE,
+    Candidate,
+    Exam,
+    ceiling_of,
+    figures,
+    join_folds,
+    judge_fold,
+    judged_model,
+    noise_of,
+)
+from salmon.analysis import HeldOut, grouped_interval
 from salmon.errors import TripletError
 from salmon.geometry import principal_axes
 from salmon.learning import accuracy, fit, log_loss
@@ -145,14 +154,3 @@ def _held_out(found: list[HeldOut], exam: Exam, folds: int) -> dict[str, Any] | 
             "log_loss": alone.log_loss - together.log_loss,
         }
     return content
-
-
-def noise_of(model: NoiseModel) -> dict[str, Any]:
-    """A noise model by name and parameters."""
-    return {"name": type(model).__name__, **asdict(model)}
-
-
-def ceiling_of(triplets: Rows) -> dict[str, Any] | None:
-    """The noise ceiling of these answers; None where hardly a query was answered twice."""
-    found = noise_ceiling(triplets)
-    return asdict(found) if found else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import Rows
-from salmon.analysis import HeldOut, Interval, cross_validate
+from salmon.analysis import HeldOut, Interval, cross_validate, noise_ceiling
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, grouped_folds, triple_groups
 from salmon.noise import NoiseModel, noise_model
@@ -108,3 +109,14 @@ def figures(found: HeldOut) -> dict[str, float]:
 def interval(found: Interval) -> dict[str, float]:
     """An accuracy with its 95 % interval."""
     return {"accuracy": found.value, "low": found.low, "high": found.high}
+
+
+def noise_of(model: NoiseModel) -> dict[str, Any]:
+    """A noise model by name and parameters."""
+    return {"name": type(model).__name__, **asdict(model)}
+
+
+def ceiling_of(triplets: Rows) -> dict[str, Any] | None:
+    """The noise ceiling of these answers; None where hardly a query was answered twice."""
+    found = noise_ceiling(triplets)
+    return asdict(found) if found else None

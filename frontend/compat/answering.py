@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend import serving
 from frontend.catalogue import Experiment
+from frontend.choosing import check_open, next_query
 from frontend.compat.current import ForParticipants, for_participants, newest
 from frontend.compat.told import OldError, OldRoute
 from frontend.context import Context, WithContext
@@ -23,7 +24,6 @@ from frontend.schemas import Json
 from frontend.security import Session
 from frontend.steps import OUT
 from frontend.store.participants import NOBODY
-from frontend.trials import check_open, next_query
 from frontend.tryouts import is_tryout
 from salmon.records import NO_SCORE, Answer, Served, Timing
 

@@ -10,7 +10,7 @@ from typing import Any
 from frontend.errors import BundleError
 from salmon.wire import decode_json
 
-Fields = Mapping[str, str]
+Hash = Mapping[str, str]
 
 #: The name of an experiment in its link.
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -25,11 +25,11 @@ _PERSON_WHOLE = frozenset(
 )
 _MODEL_REQUIRED = ("generation", "absorbed", "loss", "cursor")
 _MODEL_WHOLE = frozenset({"generation", "absorbed", "published_ms", "held_total", "thinned_at", "reported_of"})
-#: Fields of a model that are no numbers.
+#: Hash of a model that are no numbers.
 _MODEL_WORDS = frozenset({"cursor", "held_recent"})
 
 
-def check_person(fields: Fields, where: str) -> None:
+def check_person(fields: Hash, where: str) -> None:
     """The fields of a participant."""
     for name in _PERSON_REQUIRED:
         require(name in fields, where, f"lacks the field {name}")
@@ -52,20 +52,20 @@ def check_person(fields: Fields, where: str) -> None:
             _json(text, name, where)
 
 
-def check_event(fields: Fields, where: str) -> None:
+def check_event(fields: Hash, where: str) -> None:
     """The fields of an event."""
     for name in ("trial", "received_ms"):
         require(_WHOLE.fullmatch(fields.get(name, "0")) is not None, where, f"has no whole number in {name}")
     require(_is_number(fields.get("client_ms", "-1")), where, "has no number in client_ms")
 
 
-def check_change(fields: Fields, where: str) -> None:
+def check_change(fields: Hash, where: str) -> None:
     """The fields of a line of what was changed."""
     fits = {"at_ms", "by", "what", "detail"} <= fields.keys() and _WHOLE.fullmatch(fields["at_ms"])
     require(bool(fits), where, "is no change")
 
 
-def check_model(fields: Fields, where: str) -> None:
+def check_model(fields: Hash, where: str) -> None:
     """The numbers of a model or of a line of history."""
     for name in _MODEL_REQUIRED:
         require(name in fields, where, f"lacks the field {name}")
@@ -80,7 +80,7 @@ def check_model(fields: Fields, where: str) -> None:
 
 
 #: How the entries of each stream are checked.
-CHECKS: Mapping[str, Callable[[Fields, str], None]] = {"events.jsonl": check_event, "changes.jsonl": check_change}
+CHECKS: Mapping[str, Callable[[Hash, str], None]] = {"events.jsonl": check_event, "changes.jsonl": check_change}
 
 
 def require(holds: bool, where: str, what: str) -> None:

@@ -69,7 +69,7 @@ def test_memorised_repeats_are_not_counted_as_foresight():
 
 
 def test_only_random_answers_are_judged_and_their_groups_are_never_fitted(monkeypatch, answers):
-    import salmon.analysis.held_out as module
+    from salmon.analysis import held_out as module
 
     random = stream(1, "folds").random(len(answers)) < 0.3
     seen = []
