@@ -8,13 +8,12 @@ import sys
 
 from pydantic import ValidationError
 
-from backend.cluster import opener
 from backend.heartbeat import Pulse
 from backend.service import Service
 from backend.settings import Settings
 from backend.store import Store
-from salmon import logs
-from salmon.cli import leash
+from backend.workers import opener
+from salmon import logs, parent_watch
 
 #: Learning steps back where cores are short: somebody waits for the web process. Workers inherit it.
 NICENESS = 5
@@ -29,14 +28,14 @@ def main() -> int:
             print(f"salmon backend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
     logs.configure("backend", level=settings.log_level, style=settings.log_format)
-    leash.hold(os.environ)
+    parent_watch.hold(os.environ)
     os.nice(NICENESS)
     service = Service(Store(settings.redis_url), opener(settings.scheduler))
     pulse = Pulse(Store(settings.redis_url), service.report)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda _number, _frame: service.stop())
     pulse.start()
-    leash.announce("")
+    parent_watch.announce("")
     service.run()
     pulse.stop()
     # A long refit may still run in its thread: it is given up, as nothing of it is published.

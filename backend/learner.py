@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import AnswerLog, Entry, Rows
-from backend.judgement import Judgement
-from backend.pace import Pace
-from backend.plan import Progress, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
+from backend.live_accuracy import Judgement
+from backend.plan import Pace, Progress, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
 from salmon.logs import fields
 from salmon.records import Query
-from salmon.samplers.active import ActiveSampler, Round, State
-from salmon.samplers.active.state import random_round
+from salmon.samplers.registry import ActiveSampler
+from salmon.samplers.state import Round, State, random_round
 from salmon.wire import encode_array
 
 log = logging.getLogger("salmon.learner")

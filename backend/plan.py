@@ -2,12 +2,14 @@
 
 Refitting, searching and reporting overlap: each kind of work runs at most once at a time, and every kind starts from the
 newest of what the others have published so far. Nothing here waits, computes or speaks to anybody.
+
+How fast something comes, remembered for a few seconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import exp, inf
 
 #: The share of one core that refits and searches of one learner may take while answers keep coming.
 DUTY = 0.5
@@ -130,3 +132,23 @@ def _refit_may_begin(progress: Progress) -> float:
     if progress.searched < progress.generation:
         return max(due, may_begin(progress.search, 0.0) - progress.refit.seconds)
     return due
+
+
+#: The pace is remembered for about this long.
+_PACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Events a second, as remembered at a moment; it fades when nothing happens."""
+
+    per_second: float = 0.0
+    moment: float = -inf
+
+    def at(self, now: float) -> float:
+        """What is left of it by now."""
+        return self.per_second * exp(-(now - self.moment) / _PACE_SECONDS) if self.moment > -inf else 0.0
+
+    def add(self, count: int, now: float) -> Pace:
+        """With these events."""
+        return Pace(self.at(now) + count / _PACE_SECONDS, now)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from backend.cluster import Workshop
-from backend.followed import Experiment, open_experiment
+from backend.experiment import Experiment, open_experiment
 from backend.jobs import Jobs
 from backend.learner import Piece
 from backend.store import Entries, Followed, Store
+from backend.workers import Workshop
 from salmon.errors import SalmonError, StoreError
 from salmon.logs import fields
 from salmon.parallel import Executor

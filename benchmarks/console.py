@@ -26,10 +26,10 @@ import numpy as np
 import psutil
 
 from benchmarks.report import Report
-from frontend.catalogue import make_revision
+from frontend.experiments import make_revision
 from frontend.store import Store
-from frontend.store.restoration import PAGE
-from frontend.tally import recount
+from frontend.store.counters import recount
+from frontend.store.importing import PAGE
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer, Served, Timing
 from salmon.spec import parse_spec

@@ -23,10 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.report import Report, arguments
 from salmon.learning import accuracy, check_triplets, fit
-from salmon.learning.arithmetic import TENSORS_FROM, arithmetic_for
-from salmon.learning.objective import blocks_of, evaluate
+from salmon.learning.objective import TENSORS_FROM, arithmetic_for, blocks_of, evaluate
 from salmon.noise import TSTE, PowerTSTE
-from salmon.samplers.active.state import random_queries
+from salmon.samplers.state import random_queries
 from salmon.simulate import egg_world
 
 ENOUGH = 0.002

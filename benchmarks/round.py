@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.report import Report, arguments, seconds
 from salmon.learning import check_triplets, laplace
 from salmon.noise import TSTE
-from salmon.samplers.active import Adaptive
-from salmon.samplers.active.state import random_queries
+from salmon.samplers.adaptive import Adaptive
+from salmon.samplers.state import random_queries
 from salmon.search.design import design_target, linearise
 
 COLUMNS = ("n", "round_ms", "refit_ms", "posterior_ms", "design_ms", "arrange_ms", "queries_scored_per_s", "growth")

@@ -17,9 +17,9 @@ from benchmarks.report import Report, arguments, seconds
 from salmon.geometry import squared_distances
 from salmon.learning import check_triplets
 from salmon.noise import TSTE
-from salmon.samplers.active.state import number_of_queries, random_queries
+from salmon.samplers.state import number_of_queries, random_queries
 from salmon.search import exact_search
-from salmon.search.heads import head_posterior
+from salmon.search.information import head_posterior
 
 BATCHES = (250, 500, 1000, 2000)
 COLUMNS = (

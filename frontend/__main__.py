@@ -14,8 +14,7 @@ from frontend.app import create_app
 from frontend.security import Signer
 from frontend.settings import Settings
 from frontend.store import Store
-from salmon import logs
-from salmon.cli import leash
+from salmon import logs, parent_watch
 
 
 def main() -> int:
@@ -27,7 +26,7 @@ def main() -> int:
             print(f"salmon frontend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
     logs.configure("frontend", level=settings.log_level, style=settings.log_format)
-    leash.hold(os.environ)
+    parent_watch.hold(os.environ)
     try:
         listener = _listen(settings)
     except OSError as error:
@@ -71,10 +70,10 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     host = "localhost" if settings.host in {"127.0.0.1", "0.0.0.0", "::", "::1"} else settings.host  # noqa: S104
     address = settings.public_url.rstrip("/") or f"http://{host}:{port}"
     if await store.accounts.exist():
-        leash.announce(f"{port} {address}")
+        parent_watch.announce(f"{port} {address}")
     else:
         invitation = Signer(settings.secret).first_invitation()
-        leash.announce(f"{port} {address} {address}/console/welcome?invitation={invitation}")
+        parent_watch.announce(f"{port} {address} {address}/console/welcome?invitation={invitation}")
 
 
 if __name__ == "__main__":

@@ -6,34 +6,22 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
-from frontend import (
-    accounts,
-    compat,
-    console,
-    dashboard,
-    drafts,
-    errors,
-    experimenters,
-    exports,
-    health,
-    imports,
-    judgements,
-    members,
-    participants,
-    requests,
-    trials,
-)
+from frontend import auth, errors, salmon1
+from frontend.console import accounts, dashboard, experiments, jobs, pages, participants
 from frontend.context import Context, WithContext
-from frontend.measures import MeasuredApp
+from frontend.metrics import MeasuredApp
+from frontend.participant import routes as participant
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.transfer import routes as transfer
 from salmon import __version__
 from salmon.errors import SalmonError
 from salmon.spec.manifest import MEDIA_TYPES
@@ -44,6 +32,11 @@ _IMMUTABLE = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
 }
+
+#: `/api/experiments/import` comes before `/api/experiments/{slug}`; the first Salmon's addresses come last.
+_ROUTERS = (auth, accounts, transfer, experiments, dashboard, participants, jobs, pages, participant, salmon1)
+
+_health = APIRouter()
 
 
 def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
@@ -64,23 +57,9 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, errors.answer_http_error)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
     app.add_exception_handler(Exception, errors.answer_unexpected)
-    for module in (
-        health,
-        accounts,
-        members,
-        drafts,
-        experimenters,
-        dashboard,
-        exports,
-        judgements,
-        imports,
-        requests,
-        console,
-        participants,
-        trials,
-        compat,
-    ):
+    for module in _ROUTERS:
         app.include_router(module.router)
+    app.include_router(_health)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/scripts/{name}", _script, response_class=Response)
     # Only what is ours and small is compressed: media are compressed already, and are asked for in ranges.
@@ -114,3 +93,28 @@ async def _script(name: str, request: Request, context: WithContext) -> Response
             script.compressed, media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"}
         )
     return Response(script.plain, media_type="text/javascript", headers=headers)
+
+
+@_health.get("/healthz")
+async def healthz() -> Response:
+    """200 as long as the process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@_health.get("/readyz")
+async def readyz(context: WithContext) -> Response:
+    """200 when Redis answers and the backend's heartbeat is there; 503 with what is missing otherwise.
+
+    Without a backend participants can still answer: queries are then random, and counted as fallbacks.
+    """
+    if not await context.store.connection.alive():
+        return JSONResponse({"status": "no redis", "hint": "Redis does not answer."}, status_code=503)
+    if await context.store.connection.read_heartbeat() is None:
+        return JSONResponse({"status": "no backend", "hint": "The backend has not been heard of."}, status_code=503)
+    return JSONResponse({"status": "ready"})
+
+
+@_health.get("/metrics")
+async def metrics(context: WithContext) -> Response:
+    """Counters and durations of this process, for Prometheus."""
+    return Response(generate_latest(context.measures.registry), media_type=CONTENT_TYPE_LATEST)

@@ -12,36 +12,23 @@ from typing import Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from frontend.access import LOCAL
-from frontend.accounts import make_account
+from frontend.auth import LOCAL, make_account
 from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.launching import free_slug, slug_of
 from frontend.launching import launch as launch_experiment
-from frontend.restoring.files import restore_file
-from frontend.restoring.recording import Recording
-from frontend.restoring.restoration import Imported
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.writer.bundle import write_bundle
-from frontend.writer.collection import Collection
-from frontend.writer.order import BUNDLE, Order
+from frontend.transfer.bundle_writer import write_bundle
+from frontend.transfer.import_answers import Recording, restore_file
+from frontend.transfer.import_bundle import Imported
+from frontend.transfer.orders import BUNDLE, Order
+from frontend.transfer.source import Collection
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
 
 Result = TypeVar("Result")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of the web process to the command line."""
-    app.command()(launch)
-    app.command()(frontend)
-    app.command(name="export")(export_bundle)
-    app.command(name="import")(import_files)
-    users = typer.Typer(help="Accounts of experimenters.", no_args_is_help=True)
-    users.command(name="add")(add_user)
-    app.add_typer(users, name="user")
 
 
 def launch(
@@ -160,6 +147,15 @@ def frontend(
     os.execve(sys.executable, (sys.executable, "-m", "frontend"), environment)  # noqa: S606
 
 
+user = typer.Typer(help="Manage the accounts of experimenters.", no_args_is_help=True)
+
+
+@user.callback()
+def _accounts() -> None:
+    """Manage the accounts of experimenters."""
+
+
+@user.command(name="add")
 def add_user(
     name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
     owner: Annotated[bool, typer.Option("--owner", help="The owner's account, where the first link was lost.")] = False,

@@ -10,10 +10,10 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from frontend.catalogue import Catalogue
-from frontend.histories import Histories
-from frontend.measures import Measures
+from frontend.experiments import Catalogue
+from frontend.history import Histories
 from frontend.media import MediaStore
+from frontend.metrics import Measures
 from frontend.pages import Pages
 from frontend.security import Attempts, Signer
 from frontend.settings import Settings

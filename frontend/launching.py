@@ -10,8 +10,8 @@ import re
 import unicodedata
 from pathlib import Path
 
-from frontend.catalogue import Experiment, make_revision
 from frontend.context import Context
+from frontend.experiments import Experiment, make_revision
 from frontend.store.experiments import Change, ExperimentState, State
 from salmon.errors import MediaError, Problem, SpecError
 from salmon.spec import DefaultSampler, Manifest, TargetSpec, merge_manifests, parse_spec, targets_of

@@ -6,22 +6,27 @@ stays behind and the next upload removes it after a day. If the disk is full not
 with a sentence.
 
 The functions block: callers in the event loop run them in a thread.
+
+Uploads as files on the disk, for as long as they are needed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import fsspec
 import fsspec.implementations.local
+from fastapi import UploadFile
 
 from salmon.errors import StoreError
 from salmon.spec import Manifest, Sink, read_archive
@@ -160,3 +165,19 @@ class _Incoming:
             self._file = None
         if self._filesystem.exists(self._passing):
             self._filesystem.rm(self._passing)
+
+
+_PIECE = 1 << 20
+
+
+@asynccontextmanager
+async def on_disk(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
+    """An upload as a file, copied piece by piece; None where nothing was uploaded."""
+    if upload is None or not upload.filename:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="salmon-upload-", suffix=".zip") as file:
+        while piece := await upload.read(_PIECE):
+            await asyncio.to_thread(file.write, piece)
+        await asyncio.to_thread(file.flush)
+        yield Path(file.name)

@@ -16,10 +16,9 @@ from typing import Any
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.writer.bundle import MANIFEST
-from frontend.writer.collection import Collection
-from frontend.writer.delivery import write
-from frontend.writer.order import BUNDLE, Order
+from frontend.transfer.bundle_writer import MANIFEST, write
+from frontend.transfer.orders import BUNDLE, Order
+from frontend.transfer.source import Collection
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
 from tests.living import Crowd

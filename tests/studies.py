@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from frontend.accounts import make_account
+from frontend.auth import make_account
 from frontend.context import Context
 from frontend.launching import launch
 

@@ -1,5 +1,5 @@
 """The console's requests to the learning process, carried out on the workers behind the live work."""
 
-from backend.jobs.desk import Jobs
+from backend.jobs.runner import Jobs
 
 __all__ = ["Jobs"]

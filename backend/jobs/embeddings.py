@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import Rows
-from backend.jobs.answered import Answered
-from backend.jobs.course import Course, Step
-from backend.jobs.folds import (
+from backend.jobs.answers import Answered
+from backend.jobs.cross_validation import (
     RIDGE,
     Candidate,
     Exam,
@@ -22,13 +21,14 @@ from backend.jobs.folds import (
     judged_model,
     noise_of,
 )
-from salmon.analysis import HeldOut, grouped_interval
+from backend.jobs.steps import Course, Step
 from salmon.errors import TripletError
+from salmon.estimator.cross_validation import HeldOut, grouped_interval
 from salmon.geometry import principal_axes
+from salmon.jobs import RECOMMENDED, EmbeddingAsOf, FitWithout
 from salmon.learning import accuracy, fit, log_loss
 from salmon.noise import NoiseModel
-from salmon.requests import RECOMMENDED, EmbeddingAsOf, FitWithout
-from salmon.samplers.active import active_sampler
+from salmon.samplers.registry import active_sampler
 from salmon.spec import SamplerSpec, Spec
 
 #: Starts of an embedding that is shown: the spectral one and random ones.

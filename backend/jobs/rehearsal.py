@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from backend.answer_log import Rows
-from backend.jobs.course import Course, Step
-from backend.jobs.folds import RIDGE
+from backend.jobs.cross_validation import RIDGE
+from backend.jobs.steps import Course, Step
 from salmon.estimator import RECOMMENDED_NOISE
+from salmon.jobs import Rehearsal
 from salmon.learning import fit
-from salmon.requests import Rehearsal
-from salmon.samplers.active import State, active_sampler
+from salmon.samplers.registry import active_sampler
+from salmon.samplers.state import State
 from salmon.simulate import Participant, random_world, stream
 from salmon.spec import SamplerSpec, Spec
 

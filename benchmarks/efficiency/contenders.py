@@ -5,7 +5,8 @@ from typing import Any
 
 from benchmarks.efficiency.protocol import Random, Sampler
 from benchmarks.efficiency.source import PublishedSearch
-from salmon.samplers.active import ARR, Adaptive, Uncertainty
+from salmon.samplers.adaptive import Adaptive
+from salmon.samplers.arr import ARR, Uncertainty
 
 #: Name -> the sampler in d dimensions. ARR R=10 and R=1 are the published sampler.
 CONTENDERS: dict[str, Callable[[int], Any]] = {

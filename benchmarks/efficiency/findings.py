@@ -12,7 +12,7 @@ from benchmarks.efficiency.records import Records
 from benchmarks.efficiency.runs import carry_out_all, task
 from benchmarks.efficiency.source import all_ranked
 from benchmarks.efficiency.tables import Level, needed_table, ratio_table
-from salmon.samplers.active import ARR
+from salmon.samplers.arr import ARR
 
 #: Answers to random queries behind the embedding whose queries are ranked, in multiples of n (1,800 at n = 90).
 RANKED_AFTER = 20

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from salmon.learning import fit
 from salmon.noise import NoiseModel, PowerTSTE
-from salmon.samplers.active import Round, State
-from salmon.samplers.active.state import random_round, start_state
+from salmon.samplers.state import Round, State, random_round, start_state
 from salmon.simulate import (
     Judge,
     World,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.samplers.active import ARR, Round, State
-from salmon.samplers.active.state import chosen_round, random_round
+from salmon.samplers.arr import ARR
+from salmon.samplers.state import Round, State, chosen_round, random_round
 from salmon.search import Ranked, exact_search
 
 Ints = NDArray[np.int32]

@@ -11,7 +11,7 @@ from benchmarks.participants.crowd import Crowd, Diary, log_normal
 from benchmarks.participants.hearing import read_store
 from salmon.learning import fit
 from salmon.noise import PowerTSTE
-from salmon.samplers.active import active_sampler
+from salmon.samplers.registry import active_sampler
 from salmon.simulate import Judge, egg_world, stream
 from tests.program import Program
 

@@ -22,7 +22,7 @@ from salmon.distributed import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, Vi
 from salmon.distributed.batch_size import ConstantBatch
 from salmon.distributed.state import Job
 from salmon.errors import SalmonError
-from salmon.parallel.cluster import local_cluster
+from salmon.parallel.dask import local_cluster
 
 TARGET = 0.15
 #: Mbit/s of the two links; over the slower one only codes that take less than so many seconds over the other.

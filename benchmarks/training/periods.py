@@ -22,7 +22,7 @@ from benchmarks.training.problems import NOISE, Problem, answers, digits, scatte
 from salmon.distributed import ADPSGD, CPSGD, QSGD, StepsAt, VirtualGroup, fit
 from salmon.distributed.triplets import TripletLosses
 from salmon.learning import accuracy, log_loss
-from salmon.learning.starts import random_start
+from salmon.learning.refit import random_start
 
 RANKS = 16
 

@@ -18,8 +18,8 @@ from benchmarks.training.figure import finish
 from benchmarks.training.problems import NOISE, answers
 from salmon.distributed import CPSGD, Averaging, TorchGroup, fit
 from salmon.distributed.triplets import TripletLosses
-from salmon.learning.starts import random_start
-from salmon.parallel.cluster import local_cluster
+from salmon.learning.refit import random_start
+from salmon.parallel.dask import local_cluster
 
 N, M = 10_000, 1_000_000
 OPTIMIZER = partial(torch.optim.Adam, lr=0.05)

@@ -8,11 +8,11 @@ from frontend.store.accounts import Accounts
 from frontend.store.answers import Answers
 from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
-from frontend.store.logbook import Logbook
+from frontend.store.export_reader import Logbook
+from frontend.store.importing import Restoration
+from frontend.store.jobs import Requests
 from frontend.store.models import Models
 from frontend.store.participants import Participants
-from frontend.store.requests import Requests
-from frontend.store.restoration import Restoration
 
 __all__ = ["Store"]
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from frontend.store.connection import Connection
-from frontend.store.scripts import RECORD_ANSWER
-from frontend.tally import MINUTE_MS, tally
+from frontend.store.counters import MINUTE_MS, tally
+from frontend.store.lua import RECORD_ANSWER
 from salmon.records import Answer
 from salmon.wire import Keys, decode_answer, encode_answer
 

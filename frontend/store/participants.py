@@ -1,4 +1,11 @@
-"""Participants in the store: who arrived, what they were asked, how far they are."""
+"""Trying an experiment out: an experimenter walks through all of it as a participant would, and nothing is recorded.
+
+Whoever tries is a participant of a kind of their own. What the steps need to know of them is forgotten after some
+hours; their answers are confirmed and never reach the log, and no counter moves. Their queries are random ones: the
+published ones belong to participants.
+
+Participants in the store: who arrived, what they were asked, how far they are.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +16,29 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from frontend.store.connection import Connection
-from frontend.store.scripts import REMEMBER_QUERY, TAKE_QUERY
-from frontend.tally import MINUTE_MS
-from frontend.tryouts import KEPT_SECONDS
+from frontend.store.counters import MINUTE_MS
+from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
 from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, decode_query
+
+#: The ids of those who try begin like this; those of participants are drawn, and one in 10^10 would.
+_PREFIX = "tryout"
+_LETTERS = string.ascii_lowercase + string.digits
+#: The parameter of the page's address that holds the key.
+PARAMETER = "tryout"
+#: What is known of somebody who tries is forgotten after this time.
+KEPT_SECONDS = 6 * 3600
+
+
+def is_tryout(participant: str) -> bool:
+    """Whether this is somebody who only tries."""
+    return participant.startswith(_PREFIX)
+
+
+def new_tryout() -> str:
+    """An id for somebody who tries."""
+    return _PREFIX + "".join(secrets.choice(_LETTERS) for _ in range(12 - len(_PREFIX)))
+
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 #: Who asks without saying who will answer: a participant without answers, to whom every query is new.

@@ -5,6 +5,6 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command named on the command line."""
-    from salmon.cli.dispatch import run
+    from salmon.cli.main import run
 
     run()

@@ -13,7 +13,7 @@ from rich.text import Text
 from salmon.errors import Problem, SpecError
 from salmon.spec import check as check_spec
 from salmon.spec import check_archive, parse_spec, targets_of
-from salmon.spec.source import MAX_BYTES
+from salmon.spec.yaml_tree import MAX_BYTES
 
 
 def check(

@@ -14,8 +14,8 @@ import typer
 from salmon.errors import SalmonError
 
 if TYPE_CHECKING:
-    from salmon.analysis import FitReport, Progress
-    from salmon.formats import AnswerTable
+    from salmon.answer_files.answers import AnswerTable
+    from salmon.estimator.report import FitReport, Progress
 
 #: Dimensions compared by `--cv` where `--dim` is not given.
 COMPARED_DIMENSIONS = (1, 2, 3, 4, 5)
@@ -58,10 +58,9 @@ def fit(
 
     Example: salmon fit responses.csv -o embedding.csv --cv
     """
-    from salmon.analysis import FitOptions, analyse
-    from salmon.analysis.figure import map_figure
-    from salmon.analysis.report import RECOMMENDED
-    from salmon.formats import AnswersFileError, read_bytes
+    from salmon.answer_files.answers import AnswersFileError, read_bytes
+    from salmon.estimator.figure import map_figure
+    from salmon.estimator.report import RECOMMENDED, FitOptions, analyse
     from salmon.noise import noise_model
 
     if noise is not None:

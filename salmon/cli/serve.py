@@ -1,4 +1,7 @@
-"""`salmon serve`: the whole of Salmon on one machine, with one command."""
+"""`salmon serve`: the whole of Salmon on one machine, with one command.
+
+`salmon backend`: the learning process alone.
+"""
 
 from __future__ import annotations
 
@@ -96,3 +99,11 @@ def _say_where(address: str, invitation: str) -> None:
             f"  {invitation}",
         ]
     print("\n" + "\n".join(lines) + "\n", flush=True)
+
+
+def backend() -> None:
+    """Run the learning process alone; SALMON_REDIS_URL says on which store, SALMON_SCHEDULER on which Dask cluster.
+
+    Example: SALMON_REDIS_URL=redis://backend:…@redis:6379 salmon backend
+    """
+    os.execv(sys.executable, (sys.executable, "-m", "backend"))  # noqa: S606

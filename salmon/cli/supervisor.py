@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from salmon.cli.leash import SUPERVISED
 from salmon.errors import StartError
 from salmon.logs import fields
+from salmon.parent_watch import SUPERVISED
 
 log = logging.getLogger("salmon.supervisor")
 

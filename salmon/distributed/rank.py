@@ -115,7 +115,7 @@ class ProcessRanks:
         if self._place.rank or now - self._told_at < _TELL_S:
             return
         self._told_at = now
-        from salmon.parallel.cluster import tell
+        from salmon.parallel.dask import tell
 
         tell(TOPIC, row)
 

@@ -24,7 +24,7 @@ _LOOK_S = 0.2
 
 
 class TorchGroup:
-    """Ranks in the workers of a Dask cluster: `TorchGroup(client)`, or an executor of `salmon.parallel.cluster`.
+    """Ranks in the workers of a Dask cluster: `TorchGroup(client)`, or an executor of `salmon.parallel.dask`.
 
     `workers` is the number wanted at first (None: all there are), `largest` how many policies may ask for; a cluster that
     can scale is scaled to what they ask. A worker that does not answer for `timeout_s` counts as lost. `links` is "ring",

@@ -8,7 +8,7 @@ from salmon.distributed.triplets import fit_embedding
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets
 from salmon.learning.objective import objective_of
-from salmon.learning.starts import best_scale, spectral_start
+from salmon.learning.refit import best_scale, spectral_start
 from salmon.noise import NoiseModel
 
 # A batch where only the averaging was given.

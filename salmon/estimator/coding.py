@@ -2,6 +2,8 @@
 
 Either each row of X is [head, winner, loser] and there is no y, or each row is [head, left, right] and y says which
 foot won: 1 (or True, or "left") for left, and 0, −1, False or "right" for right.
+
+Which noise model an estimator means by its name and its lapse.
 """
 
 from typing import Any
@@ -9,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from salmon.errors import TripletError
+from salmon.errors import SalmonError, TripletError
 from salmon.learning import Triplets, check_triplets
+from salmon.noise import NoiseModel, PowerTSTE, noise_model
 
 #: How "right won" and "left won" may be written, in this order.
 CODES: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1), ("right", "left"))
@@ -58,3 +61,21 @@ def left_won(y: ArrayLike, m: int) -> NDArray[np.bool_]:
             hint='Write 1 (or True, or "left") where left won; 0, -1, False or "right" where right won.',
         )
     return np.asarray(left, dtype=np.bool_)
+
+
+#: What `noise=None` means: it predicted held-out answers best wherever people or simulated people were asked.
+RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
+#: The lapse of a noise model that is given by its name alone.
+DEFAULT_LAPSE = 0.05
+
+
+def named_noise(noise: str | NoiseModel | None, lapse: float | str | None) -> NoiseModel:
+    """The noise model with its lapse; where "held-out" answers are to choose that, the model they begin with."""
+    if isinstance(lapse, str) and lapse != "held-out":
+        raise SalmonError(f"There is no lapse {lapse!r}.", hint='Give a number from 0 to .5, "held-out" or None.')
+    share = None if isinstance(lapse, str) else lapse
+    if noise is None:
+        return noise_model(RECOMMENDED_NOISE, lapse=share)
+    if isinstance(noise, str) and share is None:
+        share = DEFAULT_LAPSE
+    return noise_model(noise, lapse=share)

@@ -10,10 +10,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from salmon.errors import SalmonError, TripletError
-from salmon.estimator.coding import codes_of, triplets_from
+from salmon.estimator.coding import codes_of, named_noise, triplets_from
+from salmon.estimator.cross_validation import choose_noise, held_out_split, noise_candidates
 from salmon.estimator.history import History, JudgedHistory
-from salmon.estimator.holding_out import choose_noise, held_out_split, noise_candidates
-from salmon.estimator.noises import named_noise
 from salmon.geometry import Coordinates, centre
 from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
 from salmon.noise import NoiseModel

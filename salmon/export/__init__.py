@@ -1,6 +1,5 @@
 """What leaves the system: the rows and files of every export. Pure: whoever has answers can write them."""
 
-from salmon.export.files import FILES, MEDIA_TYPES, CsvFile, JsonFile, JsonLinesFile, ParquetFile, TableFile
 from salmon.export.responses import (
     FIRST_COLUMNS,
     FIRST_RESPONSES,
@@ -13,7 +12,19 @@ from salmon.export.responses import (
     TargetNames,
     moment,
 )
-from salmon.export.table import Cell, Column, Row, Table
+from salmon.export.table import (
+    FILES,
+    MEDIA_TYPES,
+    Cell,
+    Column,
+    CsvFile,
+    JsonFile,
+    JsonLinesFile,
+    ParquetFile,
+    Row,
+    Table,
+    TableFile,
+)
 
 __all__ = [
     "FILES",

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from salmon.noise.model import NoiseModel, Reals
-from salmon.noise.parameters import positive
+from salmon.noise.model import NoiseModel, Reals, positive
 
 
 @dataclass(frozen=True)

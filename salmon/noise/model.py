@@ -1,7 +1,11 @@
-"""What every noise model has in common: how the chance of an answer follows from two squared distances."""
+"""What every noise model has in common: how the chance of an answer follows from two squared distances.
+
+The checks of a noise model's parameters.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -89,3 +93,9 @@ def sigmoid(f: Reals) -> Reals:
     """σ(f) = 1 / (1 + exp(−f)) elementwise; the exponent is never positive, so nothing overflows."""
     z = np.exp(-np.abs(f))
     return np.where(f >= 0, 1, z) / (1 + z)
+
+
+def positive(name: str, value: float) -> None:
+    """Refuse a parameter that is not a finite number above 0, in a sentence."""
+    if not (isfinite(value) and value > 0):
+        raise SalmonError(f"{name} is {value}, but must be a number above 0.", where=name)

@@ -1,4 +1,4 @@
-"""One interface for work in this process and on a Dask cluster; `salmon.parallel.cluster` loads Dask when imported."""
+"""One interface for work in this process and on a Dask cluster; `salmon.parallel.dask` loads Dask when imported."""
 
 from salmon.parallel.executor import Executor, Task, on_executor
 from salmon.parallel.serial import SerialExecutor

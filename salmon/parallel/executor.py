@@ -61,6 +61,6 @@ def on_executor(given: Any) -> Executor | None:
     """An executor as it is; a Dask client as an executor on its cluster; None as None."""
     if given is None or (hasattr(given, "scatter") and hasattr(given, "workers")):
         return given
-    from salmon.parallel.cluster import executor_on
+    from salmon.parallel.dask import executor_on
 
     return executor_on(given)

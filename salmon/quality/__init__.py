@@ -4,8 +4,7 @@ Nothing here decides about payment. A flag is a sentence for the experimenter; `
 experimenter can overrule for every participant, and nothing is ever deleted.
 """
 
-from salmon.quality.evidence import Evidence
-from salmon.quality.figures import Figures
+from salmon.quality.figures import Evidence, Figures
 from salmon.quality.verdict import Flag, Verdict, judge
 
 __all__ = ["Evidence", "Figures", "Flag", "Verdict", "judge"]

@@ -1,21 +1,177 @@
-"""The figures of one participant: what can be said without comparing people, and how far they agree with others."""
+"""What a fair coin would do, and what is far from the rest of a group.
+
+What is remembered of the answers while they go by: one pass, and a bounded piece of memory for each participant.
+
+An answer is packed into one whole number, so that a million of them take 8 MB. n targets must be fewer than a million.
+
+The figures of one participant: what can be said without comparing people, and how far they agree with others.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from math import exp, fsum, log
+from math import exp, fsum, lgamma, log
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from salmon.quality.chance import at_least, chance_bound, two_sided
-from salmon.quality.evidence import Evidence, Trace
-from salmon.quality.thresholds import CHANCE_QUANTILE, CYCLES_BY_CHANCE, FAST_MS
+from salmon.quality.thresholds import CHANCE_QUANTILE, CYCLES_BY_CHANCE, DEVIATIONS, FAST_MS, GROUP_LEAST, MAD_SCALE
+from salmon.records import Answer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+def at_least(successes: int, trials: int) -> float:
+    """P(X ≥ k) for X ~ Binomial(n, ½): the chance that a guesser does as well."""
+    return _tail(trials - successes, trials)
+
+
+def two_sided(successes: int, trials: int) -> float:
+    """P(|X − n/2| ≥ |k − n/2|) for X ~ Binomial(n, ½), exact: the binomial test of a fair coin."""
+    return min(1.0, 2.0 * _tail(min(successes, trials - successes), trials))
+
+
+def chance_bound(trials: int, quantile: float) -> float:
+    """The smallest share k/n with P(X ≤ k) ≥ `quantile` for X ~ Binomial(n, ½): most guessers do no better."""
+    successes = (trials + 1) // 2
+    while successes < trials and _tail(successes, trials) < quantile:
+        successes += 1
+    return successes / trials if trials else 1.0
+
+
+def outlier_bound(values: Sequence[float]) -> float | None:
+    """Median − 3 · 1.4826 · MAD (Leys et al. 2013); None for too small a group, or one without any spread."""
+    if len(values) < GROUP_LEAST:
+        return None
+    centre = median(values)
+    deviation = MAD_SCALE * median(abs(value - centre) for value in values)
+    return centre - DEVIATIONS * deviation if deviation > 0 else None
+
+
+def _tail(successes: int, trials: int) -> float:
+    """P(X ≤ k) for X ~ Binomial(n, ½), summed from the largest term outwards so that nothing is lost."""
+    if successes < 0:
+        return 0.0
+    if successes >= trials:
+        return 1.0
+    if 2 * successes > trials:
+        return 1.0 - _tail(trials - successes - 1, trials)
+    term = exp(lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1) - trials * log(2.0))
+    total = 0.0
+    for k in range(successes, -1, -1):
+        total += term
+        term *= k / (trials - k + 1)
+        if term < 1e-18 * total:
+            break
+    return min(1.0, total)
+
+
+#: Answers of one participant that are remembered; what comes later is counted, and left out of what needs each answer.
+MOST_ANSWERS = 20_000
+
+#: Kinds of trials that every participant is asked, so that they can be compared.
+SHARED_TYPES = frozenset({"validation", "fixed"})
+_NEVER_TRIPLETS = frozenset({"catch", "practice"})
+
+
+@dataclass(slots=True)
+class Trace:
+    """One participant. `own` and `shared` hold packed answers in order; times in milliseconds, where known."""
+
+    answers: int = 0
+    catch_trials: int = 0
+    catch_right: int = 0
+    sided: int = 0
+    left: int = 0
+    alternations: int = 0
+    run: int = 0
+    longest_run: int = 0
+    last_left: int = -1
+    times_ms: array[float] = field(default_factory=lambda: array("d"))
+    own: array[int] = field(default_factory=lambda: array("Q"))
+    shared: array[int] = field(default_factory=lambda: array("Q"))
+
+    def packed(self) -> array[int]:
+        """All remembered answers that are triplets."""
+        return self.own + self.shared
+
+
+class Evidence:
+    """Takes answers in the order of the stream; `traces` is what became of them, by participant."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.traces: dict[str, Trace] = {}
+
+    def add(self, answer: Answer) -> None:
+        """One more answer. Practice leaves no trace, and catch trials are only counted."""
+        served = answer.served
+        if served.trial_type == "practice":
+            return
+        trace = self.traces.get(served.participant)
+        if trace is None:
+            trace = self.traces[served.participant] = Trace()
+        trace.answers += 1
+        winner = answer.winner
+        self._note_side(trace, 1 if winner == served.left else 0)
+        rt_ms = answer.timing.rt_ms
+        if rt_ms >= 0 and len(trace.times_ms) < MOST_ANSWERS:
+            trace.times_ms.append(rt_ms)
+        if served.trial_type == "catch":
+            self._note_catch(trace, answer)
+            return
+        kept = trace.shared if served.trial_type in SHARED_TYPES else trace.own
+        if len(kept) < MOST_ANSWERS:
+            kept.append(self.pack(served.head, served.left, served.right, winner))
+
+    def pack(self, head: int, left: int, right: int, winner: int) -> int:
+        """((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
+        low, high = (left, right) if left < right else (right, left)
+        return ((head * self.n + low) * self.n + high) * 4 + 2 * (winner == low) + (left == low)
+
+    def unpack(self, packed: Sequence[int]) -> NDArray[Any]:
+        """(m, 3) int64 rows [head, winner, loser] of packed answers."""
+        import numpy as np
+
+        numbers = np.asarray(packed, dtype=np.uint64).astype(np.int64)
+        low_won, codes = (numbers >> 1) & 1 == 1, numbers >> 2
+        high, low, heads = codes % self.n, codes // self.n % self.n, codes // self.n**2
+        return np.stack([heads, np.where(low_won, low, high), np.where(low_won, high, low)], axis=1)
+
+    def shared_counts(self, without: frozenset[str]) -> Mapping[int, tuple[int, int]]:
+        """Shared query → (answers for its low foot, answers), of everybody but those left out."""
+        counts: dict[int, tuple[int, int]] = {}
+        for participant, trace in self.traces.items():
+            if participant not in without:
+                for packed in trace.shared:
+                    low, total = counts.get(packed >> 2, (0, 0))
+                    counts[packed >> 2] = (low + (packed >> 1 & 1), total + 1)
+        return counts
+
+    @staticmethod
+    def _note_side(trace: Trace, left: int) -> None:
+        trace.sided += 1
+        trace.left += left
+        if left == trace.last_left:
+            trace.run += 1
+        else:
+            trace.alternations += trace.last_left >= 0
+            trace.run = 1
+            trace.last_left = left
+        trace.longest_run = max(trace.longest_run, trace.run)
+
+    @staticmethod
+    def _note_catch(trace: Trace, answer: Answer) -> None:
+        """A catch trial shows its head as one of the feet; nothing is nearer to the head than itself."""
+        served = answer.served
+        if served.head in {served.left, served.right}:
+            trace.catch_trials += 1
+            trace.catch_right += answer.winner == served.head
+
 
 #: Triads looked at for circles, of one participant.
 _MOST_TRIADS = 100_000

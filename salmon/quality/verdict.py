@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from salmon.quality import thresholds as limit
-from salmon.quality.chance import outlier_bound
-from salmon.quality.evidence import Evidence
-from salmon.quality.figures import Figures, figures_of
+from salmon.quality.figures import Evidence, Figures, figures_of, outlier_bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

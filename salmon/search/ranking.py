@@ -13,8 +13,7 @@ from salmon.geometry import Coordinates
 from salmon.learning import Triplets, check_triplets
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
-from salmon.search.heads import head_posterior, normalised, remoteness_table
-from salmon.search.information import HeadTables, gains_of_pairs
+from salmon.search.information import HeadTables, gains_of_pairs, head_posterior, normalised, remoteness_table
 
 # Above this many targets a full pass takes longer than anybody waits for a question.
 LARGEST_EXACT = 1_000

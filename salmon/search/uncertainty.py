@@ -6,8 +6,7 @@ from numpy.typing import ArrayLike
 from salmon.errors import SalmonError
 from salmon.learning import check_triplets
 from salmon.noise import NoiseModel, noise_model
-from salmon.search.heads import remoteness_table
-from salmon.search.information import binary_entropy
+from salmon.search.information import binary_entropy, remoteness_table
 from salmon.search.ranking import Ranked
 
 

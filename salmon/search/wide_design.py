@@ -14,7 +14,7 @@ from salmon.geometry import Coordinates, Reals
 from salmon.learning import Posterior
 from salmon.learning.posterior import fisher_weight
 from salmon.noise import NoiseModel
-from salmon.search.arrangement import Arrangement
+from salmon.search.design import Arrangement
 
 # Feet that a turn chooses from: with all of their pairs about half a millisecond a turn.
 _FEET = 128

@@ -1,11 +1,9 @@
 """What an experiment is: its file, read with every mistake found at its place, and the targets that came with it."""
 
-from salmon.spec.archive import Sink, check_archive, read_archive
-from salmon.spec.dump import dump_spec
 from salmon.spec.manifest import Manifest, ManifestEntry, ManifestMerge, TargetKind, TargetSpec, merge_manifests
-from salmon.spec.parse import DefaultSampler, ParsedSpec, check, parse_spec
+from salmon.spec.parse import DefaultSampler, ParsedSpec, check, dump_spec, parse_spec, targets_of
 from salmon.spec.schema import SamplerSpec, Spec
-from salmon.spec.targets import targets_of
+from salmon.spec.target_zip import Sink, check_archive, read_archive
 
 __all__ = [
     "DefaultSampler",

@@ -1,25 +1,28 @@
-"""From the text of an experiment's file to its Spec, with everything that is wrong in it found in one pass."""
+"""From the text of an experiment's file to its Spec, with everything that is wrong in it found in one pass.
+
+The final list of an experiment's targets: those of the ZIP, or those written in the spec.
+
+A Spec as the file that would describe it, every default written out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import yaml
 from pydantic import ValidationError
 
 from salmon.errors import Problem, SpecError
-from salmon.spec.agreement import disagreements
-from salmon.spec.arguments import Argument
-from salmon.spec.frozen import FrozenMap
-from salmon.spec.kinds import MAX_TARGETS, MIN_TARGETS
-from salmon.spec.manifest import Manifest
-from salmon.spec.nodes import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain
+from salmon.spec.consistency import disagreements
+from salmon.spec.manifest import Manifest, TargetSpec, text_target
+from salmon.spec.problems import misfit_problems, problem_at, schema_problems, unknown_key
+from salmon.spec.sampler_arguments import Argument
 from salmon.spec.samplers import read_common, read_samplers, sampler_nodes, shared_arguments
-from salmon.spec.schema import Html, SamplerSpec, Spec
-from salmon.spec.sentences import misfit_problems, problem_at, schema_problems, unknown_key
-from salmon.spec.source import read_source
-from salmon.spec.values import Misfit, whole
+from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, Html, SamplerSpec, Spec
+from salmon.spec.values import FrozenMap, Misfit, percent, whole
+from salmon.spec.yaml_tree import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain, read_source
 
 DefaultSampler = Literal["Adaptive", "Random"]
 
@@ -230,3 +233,42 @@ def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
         f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
     )
     return (*kept, rest)
+
+
+def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec, ...]:
+    """The n targets, by index. A manifest replaces the targets of the spec; `page.alt` gives what screen readers say."""
+    targets = (
+        manifest.targets()
+        if manifest is not None
+        else tuple(text_target(place, text) for place, text in enumerate(spec.targets))
+    )
+    return tuple(
+        replace(target, alt=spec.page.alt[target.filename]) if target.filename in spec.page.alt else target
+        for target in targets
+    )
+
+
+#: What the recruitment platforms trust us with; never shown before completion, never in what is handed on.
+SECRETS = (("recruitment", "completion_code"), ("recruitment", "redirect"), ("recruitment", "sona"))
+
+_NO_FOLDING = 2**31 - 1  # a folded text is hard to find again
+
+
+def dump_spec(spec: Spec, *, secrets: bool = True) -> str:
+    """YAML that parses to the same Spec. Without `secrets`, codes and tokens of platforms are left out."""
+    content = spec.model_dump(mode="json")
+    content["samplers"] = {name: _sampler(sampler) for name, sampler in spec.samplers.items()}
+    if not secrets:
+        for part, key in SECRETS:
+            content[part].pop(key)
+    if not spec.targets:
+        del content["targets"]  # they are in a ZIP
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_NO_FOLDING)
+
+
+def _sampler(sampler: SamplerSpec) -> dict[str, Any]:
+    arguments = sampler.model_dump(mode="json")["arguments"]
+    if "random_share" in arguments:
+        arguments["random_share"] = percent(arguments["random_share"])
+    return {"class": sampler.sampler_class, "test": sampler.test, **arguments}

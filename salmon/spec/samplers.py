@@ -6,9 +6,10 @@ import re
 from collections.abc import Container, Iterator
 from typing import Any
 
-from salmon.errors import Problem
+from salmon.errors import Problem, did_you_mean, listed, shown
 from salmon.spec import values
-from salmon.spec.arguments import (
+from salmon.spec.problems import label, misfit_problems, problem_at, unknown_key
+from salmon.spec.sampler_arguments import (
     COMMON_ARGUMENTS,
     OLD_CLASSES,
     READERS,
@@ -21,13 +22,9 @@ from salmon.spec.arguments import (
     noise_of,
     read_argument,
 )
-from salmon.spec.frozen import FrozenMap
-from salmon.spec.kinds import SAMPLER_NAME
-from salmon.spec.nodes import MappingNode, Node, Path, Scalar, SequenceNode, plain
-from salmon.spec.schema import SamplerSpec
-from salmon.spec.sentences import label, misfit_problems, problem_at, unknown_key
-from salmon.spec.suggestions import did_you_mean, listed, shown
-from salmon.spec.values import Misfit
+from salmon.spec.schema import SAMPLER_NAME, SamplerSpec
+from salmon.spec.values import FrozenMap, Misfit
+from salmon.spec.yaml_tree import MappingNode, Node, Path, Scalar, SequenceNode, plain
 
 _RESERVED = ("class", "test")
 

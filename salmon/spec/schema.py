@@ -1,4 +1,10 @@
-"""What an experiment is: every key of its file, with its type and its default.
+"""The kinds of value that the schema is made of: each a type, its reader, and how it is written back.
+
+What all parts of a spec have in common.
+
+Where participants come from, and where they go when they have finished.
+
+What an experiment is: every key of its file, with its type and its default.
 
 All values are frozen. Lengths of time are timedeltas and shares are numbers in [0, 1]; the file writes them as `2h` and
 `15%`. Targets are numbered from 0 in the order they are written.
@@ -6,45 +12,297 @@ All values are frozen. Lengths of time are timedeltas and shares are numbers in 
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Literal, Self
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, model_validator
 
-from salmon.spec import values
-from salmon.spec.arguments import SamplerClass
-from salmon.spec.frozen import FrozenMap
-from salmon.spec.kinds import (
-    Argument,
-    Colour,
-    Count,
-    Duration,
-    Flag,
-    Integer,
-    Keys,
-    Language,
-    Loose,
-    Milliseconds,
-    Moment,
-    Name,
-    Percentage,
-    Positive,
-    PracticeQuery,
-    Query,
-    Share,
-    Size,
-    Target,
-    Text,
-    Viewport,
-    WebAddress,
-    at_least,
-    one_of,
-    target_list,
+from salmon.errors import did_you_mean, listed
+from salmon.spec import sampler_arguments, values
+from salmon.spec.sampler_arguments import SamplerClass
+from salmon.spec.values import FrozenMap, Misfit, scalar_of, web_address, word
+from salmon.spec.yaml_tree import Scalar
+
+MAX_TARGETS = 100_000
+MIN_TARGETS = 3  # a triplet is made of three
+SAMPLER_NAME = r"[A-Za-z0-9_-]{1,40}"
+
+
+def _n_targets(info: ValidationInfo) -> int | None:
+    return (info.context or {}).get("n_targets")
+
+
+def _target(value: Any) -> str:
+    if isinstance(value, dict):
+        raise Misfit(
+            sentence="{label} reads as a key and a value.",
+            hint="Put quotes around text that contains a colon and a space.",
+        )
+    if isinstance(value, list):
+        raise Misfit(sentence="{label} reads as a list.", hint="Put quotes around text that begins with a bracket.")
+    scalar = values.scalar_of(value, "a text")
+    if not scalar.quoted and not scalar.text:
+        raise Misfit(sentence="{label} is empty.", hint="Write the target's text, or '' for an intended blank.")
+    return scalar.text
+
+
+def target_list(value: Any) -> Any:
+    """The targets one by one, or their number."""
+    if isinstance(value, list | tuple):
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        if 0 < len(items) < MIN_TARGETS:
+            raise Misfit(sentence=f"{_counted(len(items))}; a triplet needs at least three.", hint="Add targets.")
+        if len(items) > MAX_TARGETS:
+            raise Misfit(f"at most {MAX_TARGETS:,} targets")
+        return items
+    count = values.whole(
+        MIN_TARGETS, MAX_TARGETS, f"a list of targets, or their number from {MIN_TARGETS} to {MAX_TARGETS:,}"
+    )
+    return tuple(str(number) for number in range(count(value)))
+
+
+def _counted(count: int) -> str:
+    return "There is one target" if count == 1 else f"There are {count} targets"
+
+
+def _query(value: Any, info: ValidationInfo) -> tuple[int, int, int]:
+    return sampler_arguments.query(value, _n_targets(info))
+
+
+def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, int]:
+    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
+    if len(items) != 4:
+        raise Misfit("a practice query of four targets, [head, left, right, nearer]")
+    values.every(items, lambda item, place: sampler_arguments.index(item, _n_targets(info), at=(place,)))
+    head, left, right = sampler_arguments.query(items[:3], _n_targets(info))
+    nearer = sampler_arguments.index(items[3], _n_targets(info), at=(3,))
+    if nearer not in {left, right}:
+        raise Misfit(
+            sentence="{label} says that neither of its two comparisons is nearer.",
+            hint=f"Write {left} or {right} last.",
+        )
+    return head, left, right, nearer
+
+
+def _viewport(value: Any) -> Any:
+    wanted = "a width and a height in pixels, such as [800, 600]"
+    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
+    if len(items) != 2:
+        raise Misfit(wanted)
+    return values.every(items, _pixels_at)
+
+
+def _pixels_at(value: Any, place: int) -> int:
+    try:
+        return values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000")(value)
+    except Misfit as misfit:
+        raise Misfit(misfit.wanted, at=(place,)) from misfit
+
+
+def _keys(value: Any) -> Any:
+    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
+    if len(items) != 2:
+        raise Misfit("two keys, for left and right, such as [ArrowLeft, ArrowRight]")
+    read = values.every(items, _key_at)
+    if read[0].casefold() == read[1].casefold():
+        raise Misfit(sentence="{label} names the same key for left and right.", hint="Choose two different keys.")
+    return read
+
+
+def _key_at(value: Any, place: int) -> str:
+    try:
+        return values.key_name(value)
+    except Misfit as misfit:
+        raise Misfit(misfit.wanted, hint=misfit.hint, at=(place,)) from misfit
+
+
+def _deeply_frozen(value: Any) -> Any:
+    return tuple(_deeply_frozen(item) for item in value) if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _percentage(value: Any) -> int:
+    wanted = "a whole percentage from 0 to 100"
+    written = values.scalar_of(value, wanted)
+    return values.whole(0, 100, wanted)(values.Scalar(written.text.strip().removesuffix("%"), quoted=False))
+
+
+Text = Annotated[str, BeforeValidator(values.text)]
+Target = Annotated[str, BeforeValidator(_target)]
+Name = Annotated[str, BeforeValidator(values.word(SAMPLER_NAME, "a name of letters, digits, - and _ (at most 40)"))]
+Flag = Annotated[bool, BeforeValidator(values.flag)]
+Count = Annotated[int, BeforeValidator(values.whole(0))]
+Positive = Annotated[int, BeforeValidator(values.whole(1))]
+Integer = Annotated[int, BeforeValidator(values.whole())]
+Milliseconds = Annotated[
+    int, BeforeValidator(values.whole(0, 3_600_000, "a whole number of milliseconds from 0 to 3,600,000"))
+]
+Percentage = Annotated[int, BeforeValidator(_percentage)]
+Share = Annotated[float, BeforeValidator(values.share), PlainSerializer(values.percent, str, when_used="json")]
+Duration = Annotated[
+    timedelta, BeforeValidator(values.duration), PlainSerializer(values.duration_text, str, when_used="json")
+]
+Moment = Annotated[datetime, BeforeValidator(values.moment), PlainSerializer(datetime.isoformat, str, when_used="json")]
+Size = Annotated[str, BeforeValidator(values.size)]
+Colour = Annotated[str, BeforeValidator(values.colour)]
+Language = Annotated[str, BeforeValidator(values.language)]
+WebAddress = Annotated[str, BeforeValidator(values.web_address)]
+Keys = Annotated[tuple[str, str], BeforeValidator(_keys)]
+Viewport = Annotated[tuple[int, int], BeforeValidator(_viewport)]
+Query = Annotated[tuple[int, int, int], BeforeValidator(_query)]
+PracticeQuery = Annotated[tuple[int, int, int, int], BeforeValidator(_practice_query)]
+Argument = Annotated[sampler_arguments.Argument, BeforeValidator(_deeply_frozen)]
+Loose = Annotated[Any, BeforeValidator(values.loose)]
+
+
+def one_of(union: Any) -> BeforeValidator:
+    """One of the words of a Literal."""
+    return BeforeValidator(values.choice(*get_args(union)))
+
+
+def at_least(count: int) -> BeforeValidator:
+    """A list that is not shorter than this."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) < count:  # pyright: ignore[reportUnknownArgumentType]
+            raise Misfit(f"a list of at least {count}")
+        return value  # pyright: ignore[reportUnknownVariableType]
+
+    return BeforeValidator(read)
+
+
+def _is_nothing(value: Any) -> bool:
+    return isinstance(value, Scalar) and value.empty
+
+
+def _has_default(part: type[BaseModel], key: Any) -> bool:
+    return key in part.model_fields and not part.model_fields[key].is_required()
+
+
+class Part(BaseModel):
+    """A part of a spec: frozen, and nothing in it that is not declared. A key with nothing after it means its default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_for_nothing(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if not (_is_nothing(value) and _has_default(cls, key))}  # pyright: ignore[reportUnknownVariableType]
+
+
+Platform = Literal["link", "prolific", "connect", "sona", "mturk"]
+MturkHost = Literal["sandbox", "live"]
+
+#: What may stand in braces: our participant code, the completion code, and what platforms send in the link.
+FIELDS = (
+    *("puid", "code", "id"),
+    *("PROLIFIC_PID", "STUDY_ID", "SESSION_ID"),
+    *("participantId", "assignmentId", "projectId"),
+    *("survey_code", "workerId", "hitId"),
 )
-from salmon.spec.part import Part
-from salmon.spec.recruitment import Recruitment
-from salmon.spec.suggestions import did_you_mean
-from salmon.spec.values import Misfit
+
+_FIELD = re.compile(r"\{([A-Za-z_]{1,40})\}")
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\$\{.*?\}|%[A-Za-z_]{3,}%|<[A-Za-z_ -]+>|\[\[.*?\]\]")
+_EXAMPLES = frozenset(
+    {
+        "CODE",
+        "YOURCODE",
+        "YOUR_CODE",
+        "YOUR-CODE",
+        "COMPLETION_CODE",
+        "TODO",
+        "XXX",
+        "XXXX",
+        "XXXXX",
+        "XXXXXX",
+        "XXXXXXXX",
+    }
+)
+
+
+def redirect_template(value: Any) -> str:
+    """An address template whose fields we know; a placeholder that nobody filled in is refused."""
+    written = scalar_of(value, "a web address that begins with https://").text.strip()
+    refuse_placeholder(written)
+    fields = _FIELD.findall(written)
+    bare = web_address(_FIELD.sub("x", written))
+    for field in fields:
+        if field not in FIELDS:
+            raise Misfit(
+                sentence=f"{{label}} has the field {{{field}}}, which nothing fills in.",
+                hint=did_you_mean(field, FIELDS) or f"Known are {listed(FIELDS, 'and')}.",
+            )
+    if "{" in bare or "}" in bare:
+        raise Misfit(sentence="{label} has a brace that belongs to no field.", hint="Write fields as {puid}.")
+    return written
+
+
+def completion_code_text(value: Any) -> str:
+    """The code that a platform gave for a study, in the form that platforms use."""
+    wanted = "a completion code of letters, digits, - and _"
+    written = scalar_of(value, wanted).text.strip()
+    refuse_placeholder(written)
+    if written.upper() in _EXAMPLES:
+        raise Misfit(sentence="{label} is still the example {found}.", hint="Copy the code from the platform.")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", written):
+        raise Misfit(wanted)
+    return written
+
+
+def refuse_placeholder(written: str) -> None:
+    """A Misfit where a text still holds {{%NAME%}}, ${name}, %NAME% or <name>."""
+    if _PLACEHOLDER.search(written):
+        raise Misfit(
+            sentence="{label} still holds a placeholder: {found}.",
+            hint="The platform fills placeholders into the link it shows, never into this file; write the real value.",
+        )
+
+
+class Sona(Part):
+    """Credit at a SONA system, https://<school>.sona-systems.com."""
+
+    school: Annotated[
+        str,
+        BeforeValidator(
+            word(
+                r"[a-z0-9-]{1,63}(\.sona-systems\.(com|net))?",
+                "the school's name in its SONA address, such as psych-uni",
+            )
+        ),
+    ]
+    experiment_id: Positive
+    credit_token: Annotated[
+        str, BeforeValidator(word(r"[A-Za-z0-9-]{8,64}", "the credit token that SONA shows for the study"))
+    ]
+
+
+class Connect(Part):
+    """A project at CloudResearch Connect."""
+
+    project: Annotated[
+        str, BeforeValidator(word(r"[A-Za-z0-9]{4,64}", "the project id in the address of the Connect project"))
+    ]
+
+
+class Mturk(Part):
+    """Where the form of an external question is sent."""
+
+    host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
+
+
+class Recruitment(Part):
+    """Where participants come from and where they go."""
+
+    platform: Annotated[Platform, one_of(Platform)] = "link"
+    completion_code: Annotated[str, BeforeValidator(completion_code_text)] | None = None
+    redirect: Annotated[str, BeforeValidator(redirect_template)] | None = None
+    repeats: Count = 0  # how often the same person may come again
+    sona: Sona | None = None
+    connect: Connect | None = None
+    mturk: Mturk | None = None
+
 
 Device = Literal["desktop", "mobile"]
 Fullscreen = Literal["off", "optional"]

@@ -2,19 +2,29 @@
 
 A reader takes a value (a Scalar of a file, or a plain value that was stored as JSON) and returns the typed one. What it
 cannot read it refuses with a Misfit, which is turned into a sentence where the place of the value is known.
+
+A mapping that cannot change, can be compared, hashed, sent to another process and written as JSON.
+
+Colours as style sheets write them.
+
+Values of the page: sizes, colours, languages, keys of the keyboard and addresses on the web.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
+from urllib.parse import urlsplit
 
-from salmon.spec.nodes import Scalar
-from salmon.spec.suggestions import did_you_mean, listed
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from salmon.errors import did_you_mean, listed
+from salmon.spec.yaml_tree import Scalar
 
 T = TypeVar("T")
 Reader = Callable[[Any], T]
@@ -242,3 +252,139 @@ def _bounds(low: float | None, high: float | None) -> str:
     if low is not None:
         return f" of at least {low:,}"
     return f" of at most {high:,}" if high is not None else ""
+
+
+K = TypeVar("K")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class FrozenMap(Mapping[K, V_co]):
+    """Keys with values in the order they were given; two are equal when they hold the same, in whatever order."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[K, V_co] | None = None) -> None:
+        self._items = dict(items or {})
+
+    def __getitem__(self, key: K) -> V_co:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items))
+
+    def __repr__(self) -> str:
+        return f"FrozenMap({self._items!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenMap, (dict(self._items),)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validated as a dict, kept frozen, written as a dict."""
+        key, value = get_args(source) or (Any, Any)
+        inner = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(value))
+        return core_schema.no_info_before_validator_function(
+            _thawed,
+            core_schema.no_info_after_validator_function(cls, inner),
+            serialization=core_schema.plain_serializer_function_ser_schema(dict, return_schema=inner),
+        )
+
+
+def _thawed(value: Any) -> Any:
+    return dict(value) if isinstance(value, FrozenMap) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+_NAMED = """
+aliceblue antiquewhite aqua aquamarine azure beige bisque black blanchedalmond blue
+blueviolet brown burlywood cadetblue chartreuse chocolate coral cornflowerblue cornsilk crimson cyan darkblue
+darkcyan darkgoldenrod darkgray darkgreen darkgrey darkkhaki darkmagenta darkolivegreen darkorange darkorchid
+darkred darksalmon darkseagreen darkslateblue darkslategray darkslategrey darkturquoise darkviolet deeppink
+deepskyblue dimgray dimgrey dodgerblue firebrick floralwhite forestgreen fuchsia gainsboro ghostwhite gold goldenrod
+gray green greenyellow grey honeydew hotpink indianred indigo ivory khaki lavender lavenderblush lawngreen
+lemonchiffon lightblue lightcoral lightcyan lightgoldenrodyellow lightgray lightgreen lightgrey lightpink
+lightsalmon lightseagreen lightskyblue lightslategray lightslategrey lightsteelblue lightyellow lime limegreen linen
+magenta maroon mediumaquamarine mediumblue mediumorchid mediumpurple mediumseagreen mediumslateblue
+mediumspringgreen mediumturquoise mediumvioletred midnightblue mintcream mistyrose moccasin navajowhite navy oldlace
+olive olivedrab orange orangered orchid palegoldenrod palegreen paleturquoise palevioletred papayawhip peachpuff
+peru pink plum powderblue purple rebeccapurple red rosybrown royalblue saddlebrown salmon sandybrown seagreen
+seashell sienna silver skyblue slateblue slategray slategrey snow springgreen steelblue tan teal thistle tomato
+transparent turquoise violet wheat white whitesmoke yellow yellowgreen
+"""
+NAMED = frozenset(re.findall(r"[a-z]+", _NAMED))
+
+_HEX = re.compile(r"#(?:[0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
+_PART = r"\s*[0-9]{1,3}(?:\.[0-9]{1,6})?(?:%|deg)?\s*"
+_FUNCTION = re.compile(rf"(?:rgb|hsl)a?\({_PART}(?:[,/ ]{_PART}){{2,3}}\)")
+
+
+def is_colour(text: str) -> bool:
+    """Whether a style sheet would take this as a colour: a name, #rgb, #rrggbb, rgb(…) or hsl(…)."""
+    return text.lower() in NAMED or bool(_HEX.fullmatch(text) or _FUNCTION.fullmatch(text.lower()))
+
+
+_SIZE = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(px|em|rem|vw|vh|vmin|vmax|%)?")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}")
+_KEY_NAMES = (
+    *("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", "Home", "End", "PageUp", "PageDown"),
+    *("Backspace", "Delete", "Insert", "Shift", "Control", "Alt", "Escape"),
+    *(f"F{number}" for number in range(1, 13)),
+)
+
+
+def size(value: Any) -> str:
+    """A length as style sheets write it; a bare number is pixels."""
+    wanted = "a size such as 320px"
+    match = _SIZE.fullmatch(scalar_of(value, wanted).text.strip())
+    if not match or not float(match[1]):
+        raise Misfit(wanted)
+    return match[1] + (match[2] or "px")
+
+
+def colour(value: Any) -> str:
+    """A colour as style sheets write it."""
+    wanted = "a colour such as white, #ffcc00 or rgb(255, 204, 0)"
+    scalar = scalar_of(value, wanted)
+    if not is_colour(scalar.text.strip()):
+        raise Misfit(wanted, hint="In YAML, # begins a comment: put the colour in quotes." if scalar.empty else "")
+    return scalar.text.strip()
+
+
+def language(value: Any) -> str:
+    """A language tag: en, de, pt-BR."""
+    wanted = "a language code such as en, de or pt-BR"
+    written = scalar_of(value, wanted).text
+    if not _LANGUAGE.fullmatch(written):
+        raise Misfit(wanted)
+    return written
+
+
+def key_name(value: Any) -> str:
+    """A key of the keyboard as browsers call it (KeyboardEvent.key): f, ArrowLeft, F2."""
+    wanted = "a key as browsers call it, such as f, 1 or ArrowLeft"
+    written = scalar_of(value, wanted).text
+    if len(written) == 1 and written.isprintable() and not written.isspace():
+        return written
+    folded = {name.casefold(): name for name in _KEY_NAMES}
+    if written.casefold() not in folded:
+        raise Misfit(wanted, hint=did_you_mean(written, _KEY_NAMES))
+    return folded[written.casefold()]
+
+
+def web_address(value: Any) -> str:
+    """An address that a browser can be sent to: http or https, with a host."""
+    wanted = "a web address that begins with https://"
+    written = scalar_of(value, wanted).text.strip()
+    try:
+        parts = urlsplit(written)
+        host = parts.hostname
+    except ValueError:
+        raise Misfit(wanted) from None
+    if parts.scheme not in {"http", "https"} or not host or re.search(r"[\s\x00-\x1f<>\"\\]", written):
+        raise Misfit(wanted)
+    return written

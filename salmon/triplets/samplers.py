@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from salmon.geometry import Coordinates
 from salmon.records import NO_SCORE
 from salmon.samplers import passive
-from salmon.samplers.active import ARR as TODAYS_ARR
-from salmon.samplers.active import active_sampler
-from salmon.samplers.active.ranking_sampler import RankingSampler
+from salmon.samplers.arr import ARR as TODAYS_ARR
+from salmon.samplers.arr import RankingSampler
 from salmon.samplers.passive import PassiveSampler, fallback
+from salmon.samplers.registry import active_sampler
 
 Query = dict[str, int]
 #: Queries that a search gives where nobody says how many.

@@ -5,7 +5,6 @@ absent, a field is never renamed, and a key whose meaning changes gets a new nam
 written by earlier versions and must decode for ever.
 """
 
-from salmon.wire.access import BACKEND_WRITES, FRONTEND_WRITES, access_list
 from salmon.wire.answers import (
     AnswerReader,
     decode_answer,
@@ -15,11 +14,7 @@ from salmon.wire.answers import (
     encode_query,
     encode_served,
 )
-from salmon.wire.arrays import decode_array, encode_array
-from salmon.wire.heartbeat import Heartbeat
-from salmon.wire.keys import ACCOUNTS, BACKEND, EVENTS_KEPT, EXPERIMENTS, REQUESTS, Keys, request
-from salmon.wire.plain_json import decode_json, encode_json
-from salmon.wire.requests import (
+from salmon.wire.jobs import (
     ANNOUNCED,
     KEPT_SECONDS,
     REQUEST_STATES,
@@ -29,7 +24,19 @@ from salmon.wire.requests import (
     Standing,
     encode_standing,
 )
-from salmon.wire.verdicts import Judgement
+from salmon.wire.keys import (
+    ACCOUNTS,
+    BACKEND,
+    BACKEND_WRITES,
+    EVENTS_KEPT,
+    EXPERIMENTS,
+    FRONTEND_WRITES,
+    REQUESTS,
+    Keys,
+    access_list,
+    request,
+)
+from salmon.wire.values import Heartbeat, Judgement, decode_array, decode_json, encode_array, encode_json
 
 __all__ = [
     "ACCOUNTS",

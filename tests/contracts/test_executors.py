@@ -10,8 +10,8 @@ import pytest
 from salmon.errors import SalmonError, StartError
 from salmon.learning import fit, objective
 from salmon.parallel import SerialExecutor
-from salmon.samplers.active import Adaptive
-from salmon.samplers.active.state import random_queries
+from salmon.samplers.adaptive import Adaptive
+from salmon.samplers.state import random_queries
 from salmon.search import exact_search, information_gain, ranking
 
 
@@ -29,7 +29,7 @@ def executor(request):
         with SerialExecutor() as serial:
             yield serial
         return
-    from salmon.parallel.cluster import local_cluster
+    from salmon.parallel.dask import local_cluster
 
     with local_cluster(2, processes=request.param == "processes") as cluster:
         yield cluster
@@ -148,7 +148,7 @@ def test_serial_work_that_was_cancelled_is_never_done():
 
 
 def test_a_cluster_that_is_not_there_is_named(unused_address):
-    from salmon.parallel.cluster import join_cluster
+    from salmon.parallel.dask import join_cluster
 
     with pytest.raises(StartError, match=unused_address):
         join_cluster(unused_address, timeout_s=0.2)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from frontend import serving
-from frontend.catalogue import parsed_revision
 from frontend.context import Context
-from frontend.restoring.recording import Recording, restore_recording
+from frontend.experiments import parsed_revision
+from frontend.participant import queries
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.experiments import Revision
+from frontend.transfer.import_answers import Recording, restore_recording
 from salmon.records import Query
 from salmon.spec import parse_spec
 from salmon.wire import encode_array
@@ -28,14 +28,14 @@ from tests.old_scripts import OldScript
 TWO = "samplers: {a: {class: Random}, b: {class: Random}}\n"
 
 
-def plan_of(spec: str) -> serving.Plan:
+def plan_of(spec: str) -> queries.Plan:
     return parsed_revision(Revision("", spec, None, 0)).plan
 
 
 @covers("behaviours", "sides are random")
 def test_the_sides_are_a_fair_coin_at_every_showing() -> None:
     query = Query(0, (1, 2))
-    lefts = [serving.place(query, participant="p", trial=trial, seed=1)[0] for trial in range(2000)]
+    lefts = [queries.place(query, participant="p", trial=trial, seed=1)[0] for trial in range(2000)]
     assert abs(lefts.count(1) - 1000) < 4 * 500**0.5  # four standard deviations
 
 
@@ -43,7 +43,7 @@ def test_the_sides_are_a_fair_coin_at_every_showing() -> None:
 def test_one_sampler_a_participant_and_fixed_samplers_have_their_effect() -> None:
     plan = plan_of(f"targets: 6\n{TWO}sampling: {{samplers_per_user: 1}}\n")
     met = {
-        person: {serving.choose_sampler(plan, participant=person, trial=k).sampler for k in range(1, 30)}
+        person: {queries.choose_sampler(plan, participant=person, trial=k).sampler for k in range(1, 30)}
         for person in "pqrstuvw"
     }
     assert all(len(samplers) == 1 for samplers in met.values())
@@ -51,7 +51,7 @@ def test_one_sampler_a_participant_and_fixed_samplers_have_their_effect() -> Non
     details = "sampling: {details: {1: {sampler: b}, 3: {sampler: a, query: [0, 1, 2]}}}\n"
     plan = plan_of(f"targets: 6\n{TWO}{details}")
     for person in "pqrstu":
-        first, third = (serving.choose_sampler(plan, participant=person, trial=k) for k in (1, 3))
+        first, third = (queries.choose_sampler(plan, participant=person, trial=k) for k in (1, 3))
         assert (first.sampler, first.query, third.query) == ("b", None, (0, 1, 2))
 
 

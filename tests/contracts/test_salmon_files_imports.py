@@ -17,13 +17,12 @@ import yaml
 
 from frontend.context import Context
 from frontend.errors import BundleError
-from frontend.restoring.files import restore_file
-from frontend.restoring.recording import Recording
-from frontend.restoring.restoration import Imported
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.transfer.import_answers import Recording, restore_file
+from frontend.transfer.import_bundle import Imported
+from salmon.answer_files.answers import AnswersFileError, read_answers
 from salmon.errors import SalmonError
-from salmon.formats import AnswersFileError, read_answers
 from tests.bundles import rows_of, written
 from tests.contracts.salmon_rows import covers
 from tests.old_scripts import AUTH, OLD_COLUMNS, OldScript, old_answers, old_backup, old_rows

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from salmon.errors import MediaError, SpecError
-from salmon.samplers.active import active_sampler
+from salmon.samplers.registry import active_sampler
 from salmon.spec import ParsedSpec, check_archive, parse_spec, read_archive, targets_of
 from tests.archives import picture, write_zip
 from tests.contracts.salmon_rows import covers

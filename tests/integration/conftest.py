@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from backend.jobs import desk, embeddings
+from backend.jobs import embeddings, runner
 from backend.jobs.embeddings import fit_first
 from backend.service import Service
 from backend.store import Store as BackendStore
-from frontend.accounts import make_account
+from frontend.auth import make_account
 from frontend.context import Context
 from frontend.launching import launch
 from frontend.settings import Settings
@@ -81,7 +81,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     """Embeddings as of then wait until they are let go."""
     step = Held(fit_first)
     monkeypatch.setattr(embeddings, "fit_first", step)
-    monkeypatch.setattr(desk, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "LOOK_SECONDS", 0.05)
     yield step
     step.let_go.set()
 

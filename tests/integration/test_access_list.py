@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from frontend.store import scripts
+from frontend.store import lua
 from salmon.cli.data_directory import DataDirectory
 from tests.program import REPOSITORY
 
@@ -81,7 +81,7 @@ def test_what_each_may_do_works(users: dict[str, redis.Redis]) -> None:
 
 def test_nothing_of_ours_can_shorten_the_answers() -> None:
     """No list can forbid XADD with MAXLEN on a stream that may be appended to: so nothing of ours may say it."""
-    assert not re.search(r"MAXLEN|MINID|XTRIM|XDEL", scripts.RECORD_ANSWER, re.IGNORECASE)
+    assert not re.search(r"MAXLEN|MINID|XTRIM|XDEL", lua.RECORD_ANSWER, re.IGNORECASE)
     source = (REPOSITORY / "frontend" / "store" / "answers.py").read_text()
     assert not re.search(r"maxlen|minid|xtrim|xdel|xadd", source, re.IGNORECASE)
 

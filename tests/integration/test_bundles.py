@@ -16,15 +16,15 @@ import pytest
 
 from backend.service import Service
 from backend.store import Store as BackendStore
-from frontend.accounts import make_account
 from frontend.app import create_app
+from frontend.auth import make_account
 from frontend.context import Context
 from frontend.errors import ConflictError
-from frontend.restoring.restoration import restore
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.restoration import RESTORE_ANSWERS
-from frontend.tally import recount
+from frontend.store.counters import recount
+from frontend.store.importing import RESTORE_ANSWERS
+from frontend.transfer.import_bundle import restore
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from salmon.wire import Keys
@@ -180,7 +180,7 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
     (tmp_path / "dies.py").write_text(
         "import os, signal, sys\n"
         "from frontend.restoring.__main__ import main\n"
-        "from frontend.store.restoration import Restoration\n"
+        "from frontend.store.importing import Restoration\n"
         "step = sys.argv.pop()\n"
         "async def die(self, *_): os.kill(os.getpid(), signal.SIGKILL)\n"
         "setattr(Restoration, step, die)\n"

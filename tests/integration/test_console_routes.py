@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from backend.service import Service
-from frontend.accounts import make_account
 from frontend.app import create_app
+from frontend.auth import make_account
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.tally import recount
+from frontend.store.counters import recount
 from tests.asking import OWNER
 from tests.living import absorbed, run_until, started
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from frontend.accounts import make_account
+from frontend.auth import make_account
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store

@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from frontend.accounts import make_account
+from frontend.auth import make_account
 from frontend.context import Context
-from frontend.errands import MOST, BrokenOffError, Errands
 from frontend.errors import SalmonError, TooManyError, status_of
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.writer.collection import Collection
-from frontend.writer.delivery import write
-from frontend.writer.order import EXTENSIONS, Order, checked
+from frontend.transfer.bundle_writer import write
+from frontend.transfer.orders import EXTENSIONS, Order, checked
+from frontend.transfer.source import Collection
+from frontend.transfer.subprocesses import MOST, BrokenOffError, Errands
+from salmon.answer_files.answers import read_bytes
 from salmon.errors import StoreError
 from salmon.export import FIRST_COLUMNS
-from salmon.formats.answers import read_bytes
 from tests.bundles import bundle_of, rows_of, written
 from tests.living import started
 from tests.program import REPOSITORY
@@ -236,7 +236,7 @@ async def test_two_who_ask_for_the_same_figures_start_one_process_and_it_rests_a
 
 def test_a_process_whose_reader_is_gone_ends_without_a_word(settings: Settings, slug: str) -> None:
     environment = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
-    command = (sys.executable, "-m", "frontend.writer", Order(slug, "responses", "csv").encode())
+    command = (sys.executable, "-m", "frontend.transfer", "export", Order(slug, "responses", "csv").encode())
     writer = subprocess.Popen(
         command, cwd=REPOSITORY, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -259,7 +259,7 @@ async def test_a_page_that_waited_too_long_for_a_slow_reader_is_asked_for_again(
             raise StoreError("The store does not answer at the moment.")
         return await run(script, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("frontend.store.logbook.PAGE", 7)
+    monkeypatch.setattr("frontend.store.export_reader.PAGE", 7)
     monkeypatch.setattr(store.connection, "run", run_late)
     assert await written(settings, store, slug, "responses", "csv") == whole
     assert len(failed) >= 2 * (60 // 7)

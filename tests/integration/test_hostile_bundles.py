@@ -13,9 +13,9 @@ import pytest
 
 from frontend.context import Context
 from frontend.errors import BundleError
-from frontend.restoring.restoration import restore
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.transfer.import_bundle import restore
 from salmon.wire import encode_array
 from tests.bundles import Members, bundle_of, changed
 from tests.program import REPOSITORY

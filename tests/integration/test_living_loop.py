@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from backend import work
-from backend.cluster import Workshop
+from backend import workers
 from backend.service import Service
 from backend.store import Store as BackendStore
+from backend.workers import Workshop
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.parallel import SerialExecutor
@@ -92,14 +92,14 @@ async def test_a_failing_learner_is_loud_and_tries_again(
     service = open_service()
     service.begin()
     broken = True
-    refit = work.refit
+    refit = workers.refit
 
     def fail(*arguments: Any) -> Any:
         if broken:
             raise FloatingPointError("the embedding blew up")
         return refit(*arguments)
 
-    monkeypatch.setattr(work, "refit", fail)
+    monkeypatch.setattr(workers, "refit", fail)
     await crowd.answer(31)
     run_until(service, lambda: bool(service.report().errors))
     assert service.report().errors == ("Adaptive: the refit failed (FloatingPointError: the embedding blew up)",)
@@ -142,7 +142,7 @@ def test_a_workshop_opens_its_cluster_again_after_it_was_lost() -> None:
 
     from backend.answer_log import AnswerLog
     from backend.learner import Piece
-    from salmon.samplers.active import active_sampler
+    from salmon.samplers.registry import active_sampler
 
     class Some:
         n, sampler, answers = 5, active_sampler("Adaptive"), AnswerLog()

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from backend import work
+from backend import workers
 from backend.service import Service
 from backend.store import Store as BackendStore
 from frontend.settings import Settings
@@ -60,13 +60,13 @@ async def test_a_crash_at_any_verb_of_the_loop_loses_and_doubles_nothing(
     after: bool,
 ) -> None:
     fitted: list[Any] = []
-    refit = work.refit
+    refit = workers.refit
 
     def spy(sampler: Any, state: Any, blocks: Any, tail: Any) -> Any:
         fitted.append(np.concatenate([*blocks, tail]))
         return refit(sampler, state, blocks, tail)
 
-    monkeypatch.setattr(work, "refit", spy)
+    monkeypatch.setattr(workers, "refit", spy)
     crowd, experiment = await started(client, settings, store, f"crash-{after}")
     generations = [0]
     for at in range(1, 40, 2):

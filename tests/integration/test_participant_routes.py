@@ -104,17 +104,17 @@ async def test_the_same_seed_and_participant_are_asked_the_same_queries(
     arrival = await colors.arrive(puid="again")
     session = context.signer.read_session(arrival["session"])
     served = [await colors.query(arrival) for _ in range(5)]
-    from frontend import serving
+    from frontend.participant import queries
     from salmon.samplers.passive import Random, candidates
 
     parsed = await context.catalogue.revision(session.experiment, 1)
     asked: set[str] = set()
     for trial, query in enumerate(served, start=1):
-        turn = serving.turn_of(parsed.plan, participant=session.participant, trial=trial, sampler="Random")
+        turn = queries.turn_of(parsed.plan, participant=session.participant, trial=trial, sampler="Random")
         drawn = candidates(Random(), 5, participant=session.participant, turn=turn, seed=7)
         again = next(candidate for candidate in drawn if candidate.key not in asked)
         asked.add(again.key)
-        sides = serving.place(again, participant=session.participant, trial=trial, seed=7)
+        sides = queries.place(again, participant=session.participant, trial=trial, seed=7)
         assert (query["head"], query["left"], query["right"]) == (again.head, *sides)
 
 

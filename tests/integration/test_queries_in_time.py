@@ -11,8 +11,8 @@ import pytest
 
 from backend.store import Store as BackendStore
 from frontend.context import Context
+from frontend.participant.queries import MOST_BYTES, MOST_FILES, loads_ahead, upcoming_targets
 from frontend.store import Store
-from frontend.upcoming import MOST_BYTES, MOST_FILES, loads_ahead, upcoming_targets
 from salmon.records import Query
 from salmon.samplers.passive import Random, candidates
 from salmon.spec import TargetSpec

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from backend.store import Store as BackendStore
-from frontend.accounts import make_account
+from frontend.auth import make_account
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store

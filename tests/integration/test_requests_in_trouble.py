@@ -9,8 +9,8 @@ import httpx
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from backend.jobs import desk
-from backend.jobs.desk import Jobs
+from backend.jobs import runner
+from backend.jobs.runner import Jobs
 from backend.store import Store as BackendStore
 from frontend.settings import Settings
 from frontend.store import Store
@@ -49,7 +49,7 @@ async def test_steps_are_sent_again_when_workers_are_lost_and_live_work_is_told(
     client: httpx.AsyncClient, settings: Settings, store: Store, owned: Callable[..., Any], probe: BackendStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(desk, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(runner, "RETRY_SECONDS", 0.01)
     crowd, experiment = await started(client, settings, store, "lost")
     await crowd.answer(40)
     lost: list[int] = []
@@ -81,7 +81,7 @@ async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
     client: httpx.AsyncClient, settings: Settings, store: Store, owned: Callable[..., Any], backend_url: str,
     probe: BackendStore, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(desk, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(runner, "RETRY_SECONDS", 0.01)
     crowd, experiment = await started(client, settings, store, "away")
     await crowd.answer(40)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.formats import AnswersFileError, read_answers, read_bytes
+from salmon.answer_files.answers import AnswersFileError, read_answers, read_bytes
 
 triplet = st.permutations(range(6)).map(lambda order: order[:3])
 

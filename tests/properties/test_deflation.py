@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from salmon.geometry import centre
 from salmon.learning import laplace
 from salmon.noise import CKL, STE, TSTE, PowerTSTE
-from salmon.search.arrangement import arrange
-from salmon.search.design import design_target, linearise
+from salmon.search.design import arrange, design_target, linearise
 from tests import oracles
 from tests.properties.test_gradient import drawn
 

@@ -18,13 +18,12 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from salmon.answer_files.answers import AnswersFileError
+from salmon.answer_files.recorded import answers_of, survey
+from salmon.answer_files.rows import rows_of
+from salmon.answer_files.salmon1_backup import DumpError, lzf_unpacked, modern_config, read_backup
+from salmon.answer_files.tables import ContainerError
 from salmon.cli.redis_server import READY
-from salmon.formats import AnswersFileError, ContainerError
-from salmon.formats.backup import read_backup
-from salmon.formats.old_config import modern_config
-from salmon.formats.rdb import DumpError, lzf_unpacked
-from salmon.formats.rows import rows_of
-from salmon.formats.survey import answers_of, survey
 from tests.old_scripts import OLD_COLUMNS, Dump, length, old_answers, old_backup, old_rows, text
 from tests.program import poll
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from salmon.learning import check_triplets
-from salmon.learning.arithmetic import TENSORS_FROM, arithmetic_for
-from salmon.learning.objective import blocks_of, evaluate, objective_of
+from salmon.learning.objective import TENSORS_FROM, arithmetic_for, blocks_of, evaluate, objective_of
 from salmon.noise import NOISE_MODELS, PowerTSTE, noise_model
 from tests.oracles import finite_difference
 

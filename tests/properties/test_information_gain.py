@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from salmon.noise import NOISE_MODELS, noise_model
 from salmon.search import exact_search, information_gain
-from salmon.search.heads import head_posterior
+from salmon.search.information import head_posterior
 from tests import oracles
 from tests.properties.test_gradient import drawn
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from salmon.quality import Evidence, Figures, judge
-from salmon.quality.chance import at_least, chance_bound, outlier_bound, two_sided
+from salmon.quality.figures import at_least, chance_bound, outlier_bound, two_sided
 from salmon.records import Answer, Served, Timing
 
 N = 5

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from salmon.parallel.cluster import DaskExecutor, local_cluster
+from salmon.parallel.dask import DaskExecutor, local_cluster
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -25,7 +25,7 @@ from salmon.distributed import (
 from salmon.distributed.rank import TOPIC
 from salmon.errors import SalmonError
 from salmon.parallel import SerialExecutor
-from salmon.parallel.cluster import local_cluster
+from salmon.parallel.dask import local_cluster
 from tests.program import REPOSITORY
 from tests.unit.distributed.problems import DieOnce, UntilRejoined, fails, losses, train
 
@@ -127,7 +127,7 @@ def test_threads_of_one_process_can_be_ranks_too():
 def test_the_workers_of_a_killed_driver_end_too():
     code = (
         "from salmon.distributed import TorchGroup\n"
-        "from salmon.parallel.cluster import local_cluster\n"
+        "from salmon.parallel.dask import local_cluster\n"
         "from tests.unit.distributed.problems import says, train\n"
         "if __name__ == '__main__':\n"
         "    with local_cluster(2) as executor:\n"

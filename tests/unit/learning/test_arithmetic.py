@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from salmon.learning.arithmetic import TENSORS_FROM, Arrays, Tensors, arithmetic_for
+from salmon.learning.objective import TENSORS_FROM, Arrays, Tensors, arithmetic_for
 
 PLACES = np.array([2, 0, 2, 2])
 

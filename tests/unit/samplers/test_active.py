@@ -8,10 +8,12 @@ import pytest
 from salmon.errors import SalmonError
 from salmon.learning import accuracy
 from salmon.noise import CKL, NOISE_MODELS, STE, TSTE, PowerTSTE
-from salmon.samplers.active import ACTIVE, ARR, SRR, Adaptive, Greedy, Uncertainty, active_sampler
-from salmon.samplers.active import adaptive as adaptive_module
-from salmon.samplers.active.state import number_of_queries, random_queries
-from salmon.spec import arguments
+from salmon.samplers import adaptive as adaptive_module
+from salmon.samplers.adaptive import Adaptive
+from salmon.samplers.arr import ARR, SRR, Greedy, Uncertainty
+from salmon.samplers.registry import ACTIVE, active_sampler
+from salmon.samplers.state import number_of_queries, random_queries
+from salmon.spec import sampler_arguments
 from tests.oracles import all_queries
 from tests.unit.learning.test_refit import world
 from tests.unit.search.test_ranking import ThreeWorkers
@@ -228,8 +230,8 @@ def test_a_state_read_back_without_its_places_judges_all_answers_again():
 
 
 def test_what_a_spec_can_name_is_what_there_is():
-    assert set(ACTIVE) == set(arguments.ACTIVE_CLASSES)
-    assert set(NOISE_MODELS) == set(arguments.NOISE_MODELS)
+    assert set(ACTIVE) == set(sampler_arguments.ACTIVE_CLASSES)
+    assert set(NOISE_MODELS) == set(sampler_arguments.NOISE_MODELS)
 
 
 @every_sampler
@@ -238,7 +240,7 @@ def test_every_argument_that_a_spec_takes_builds_a_sampler(name):
         "scorer": "infogain", "optimizer": "GeoDamp", "priority": "approx", "module": "CKL", "noise": "CKL",
         "fresh_posterior": True, "random_share": 0.2, "lapse": 0.1, "ridge": 0.5,
     }  # fmt: skip
-    written = {argument: values.get(argument, 1) for argument in arguments.READERS[name]}
+    written = {argument: values.get(argument, 1) for argument in sampler_arguments.READERS[name]}
     sampler = active_sampler(name, written)
     assert sampler.d == 1
     assert sampler.ridge == 0.5

@@ -1,0 +1,217 @@
+"""Takes requests in the order in which they were asked and carries them out one at a time, in a thread of its own.
+
+Live work comes first: steps have a lower priority than any of it, at most one of them is with the workers at a time,
+and no thread is there before the first request comes. When the store is away the request waits for it; when this process
+ends in the middle of one, the next backend begins it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from backend.jobs.steps import Failure, Step, attempt, plain
+from backend.store import Store
+from salmon.errors import SalmonError, StoreError
+from salmon.logs import fields
+from salmon.parallel import Executor, Task
+from salmon.wire import Request
+
+log = logging.getLogger("salmon.jobs")
+
+#: Below all live work, whose priorities are at least 0.
+PRIORITY = -10
+#: How many backends may begin a request and end before it does.
+MOST_TRIES = 3
+#: How often answers are read anew when the store went away in between.
+_MOST_READINGS = 5
+#: How often a step is sent to the workers before they are given up.
+_MOST_SENDINGS = 5
+#: How often it is looked whether a request was cancelled while a step runs.
+LOOK_SECONDS = 0.5
+#: The pause after the store, or the workers, did not answer.
+RETRY_SECONDS = 1.0
+
+_GIVEN_UP = (
+    f"The learning process ended {MOST_TRIES} times while it carried this request out. "
+    "Ask for less, or look at its log for the reason."
+)
+_LOST = "The workers were lost again and again while they carried this request out. Ask again when they are there."
+
+
+class _LeftError(Exception):
+    """The request is no longer ours to carry out: it was cancelled, it expired, or this process ends."""
+
+
+class Jobs:
+    """`executor()` gives the workers, opening them if need be; `recover()` says that they were lost."""
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Callable[[], Executor],
+        recover: Callable[[], None],
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._recover = recover
+        self._now_ms = now_ms
+        self._name = secrets.token_hex(6)
+        self._asked: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._waiter = ThreadPoolExecutor(1, thread_name_prefix="step")
+
+    def take(self, requests: Iterable[Request]) -> None:
+        """Carry these out after those that were taken before; returns at once. What has ended is passed over."""
+        for asked in requests:
+            self._asked.put(asked)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._live, name="jobs", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Let go of everything; the next backend begins again what runs and what waits."""
+        self._ending.set()
+        self._asked.put(None)
+        self._waiter.shutdown(wait=False, cancel_futures=True)
+        if self._thread is not None:
+            self._thread.join(2 * LOOK_SECONDS)
+
+    def _live(self) -> None:
+        while (asked := self._asked.get()) is not None and not self._ending.is_set():
+            told = fields(request=asked.request, kind=asked.kind, experiment=asked.experiment)
+            try:
+                if self._begin(asked):
+                    log.info("request begun", extra=told)
+                    self._note(asked, {**self._ended(asked), "note": "", "ended_ms": self._now_ms()})
+                    log.info("request ended", extra=told)
+            except _LeftError:
+                log.info("request left", extra=told)
+
+    def _begin(self, asked: Request) -> bool:
+        """Whether the request is ours to carry out now."""
+        state = self._insist(
+            lambda: self._store.begin_request(
+                asked.request, self._name, now_ms=self._now_ms(), most_tries=MOST_TRIES, given_up=_GIVEN_UP
+            )
+        )
+        return state == "running"
+
+    def _ended(self, asked: Request) -> dict[str, Any]:
+        """What the request comes to: a result, or a sentence."""
+        error = ""
+        for _ in range(_MOST_READINGS):
+            try:
+                return {"state": "done", "progress": 1.0, "result": plain(self._result(asked))}
+            except StoreError as away:
+                error = str(away)
+                self._note(asked, {})  # returns when the store answers again
+            except SalmonError as refused:
+                error = str(refused)
+                break
+            except _LeftError:
+                raise
+            except Exception as mistake:
+                # The outermost loop of this thread: a mistake of ours ends one request and not all.
+                log.exception("request failed", extra=fields(request=asked.request, kind=asked.kind))
+                error = f"The request failed ({type(mistake).__name__}: {mistake})."
+                break
+        return {"state": "failed", "error": error}
+
+    def _result(self, asked: Request) -> Any:
+        from backend.jobs.plan import course_of  # loads scikit-learn, which nobody needs before the first request
+
+        self._note(asked, {"note": "reading the answers", "progress": 0.0})
+        course = course_of(self._store, asked, lambda count: self._note(asked, {"note": f"{count:,} answers read"}))
+        shared = _Shared(course.shared)
+        outcomes: list[Any] = []
+        for done, step in enumerate(course.steps):
+            self._note(asked, {"note": step.note, "progress": done / len(course.steps)})
+            earlier = () if step.after is None else (outcomes[step.after],)
+            outcomes.append(self._outcome(asked, step, shared, earlier))
+            if step.after is not None:
+                outcomes[step.after] = None
+        if self._store.find_experiment(asked.experiment) is None:
+            raise SalmonError("The experiment was deleted while this request was carried out.")
+        return course.conclude(outcomes)
+
+    def _outcome(self, asked: Request, step: Step, shared: _Shared, earlier: tuple[Any, ...]) -> Any:
+        """What a step comes to; sent again when the workers were lost with it."""
+        for sending in range(_MOST_SENDINGS):
+            if sending:
+                self._pause()
+                shared.forget()
+                self._recover()
+            try:
+                executor = self._executor()
+                arguments = (*shared.on(executor), *step.arguments, *earlier)
+                task = executor.submit(attempt, step.function, *arguments, priority=PRIORITY)
+                outcome = self._wait(asked, task, self._waiter.submit(task.result))
+            except _LeftError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a cluster raises when it is lost
+                log.warning("workers lost during a request", extra=fields(request=asked.request, error=str(error)))
+                continue
+            if isinstance(outcome, Failure):
+                raise SalmonError(outcome.sentence)
+            return outcome
+        raise SalmonError(_LOST)
+
+    def _wait(self, asked: Request, task: Task, outcome: Future[Any]) -> Any:
+        """The outcome of a task; looks meanwhile whether the request was cancelled."""
+        try:
+            while not wait((outcome,), timeout=LOOK_SECONDS).done:
+                self._note(asked, {})
+        except _LeftError:
+            task.cancel()  # what runs already may finish; nobody listens
+            raise
+        return outcome.result()
+
+    def _note(self, asked: Request, values: dict[str, Any]) -> None:
+        """Write how far the request is; leaves it where it is not ours any more."""
+        if self._ending.is_set():
+            raise _LeftError
+        state = self._insist(lambda: self._store.note_request(asked.request, self._name, values, now_ms=self._now_ms()))
+        if state in {"cancelled", "lost"}:
+            raise _LeftError
+
+    def _insist(self, verb: Callable[[], Any]) -> Any:
+        """Ask the store until it answers."""
+        while True:
+            try:
+                return verb()
+            except StoreError as error:
+                log.warning("store away during a request", extra=fields(error=str(error)))
+                self._pause()
+
+    def _pause(self) -> None:
+        if self._ending.wait(RETRY_SECONDS):
+            raise _LeftError
+
+
+class _Shared:
+    """The values that all steps of a course are given, sent to the workers once."""
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self._values = values
+        self._executor: Executor | None = None
+        self._handles: tuple[Any, ...] = ()
+
+    def on(self, executor: Executor) -> tuple[Any, ...]:
+        """What stands for the values in the arguments of work."""
+        if executor is not self._executor:
+            self._handles = tuple(executor.scatter(value) for value in self._values)
+            self._executor = executor
+        return self._handles
+
+    def forget(self) -> None:
+        """Workers that had them may be gone: send them again."""
+        self._executor = None

@@ -1,0 +1,1 @@
+"""What experimenters meet: pages and routes of the console."""

@@ -1,0 +1,187 @@
+"""Routes of what an experimenter watches: the overview, live, and the history and embeddings behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from frontend.auth import WithExperiment
+from frontend.console.overview import POINT, SamplerView, Seen, overview, points_of
+from frontend.console.targets import target_rows
+from frontend.context import Context, WithContext
+from frontend.errors import BadRequestError, NotFoundError
+from frontend.experiments import Experiment
+from frontend.schemas import Json
+from frontend.store.counters import Counts
+from frontend.store.models import Standing
+from salmon.samplers.passive import PASSIVE
+from salmon.spec import Spec
+from salmon.wire import encode_json
+
+if TYPE_CHECKING:
+    from frontend.history import Shown
+
+#: How often a live page looks, and how long it stays quiet before it says that it is still there.
+LOOK_SECONDS = 1.0
+QUIET_SECONDS = 15.0
+#: A live connection ends after this time; the page opens another, which asks again who is there.
+LIVE_SECONDS = 600.0
+#: Nearest targets that the map names.
+NEAREST = 5
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+router = APIRouter(prefix="/api/experiments/{slug}")
+
+
+@router.get("/overview")
+async def read_overview(experiment: WithExperiment, context: WithContext) -> Json:
+    """What an experimenter wants to know at a glance."""
+    return overview(await _counted(context, experiment, await _glimpsed(context, experiment)))
+
+
+@router.get("/stream", response_class=Response)
+async def stream(request: Request, experiment: WithExperiment, context: WithContext) -> Response:
+    """The overview again and again, as server-sent events, whenever something has changed."""
+    return StreamingResponse(
+        _events(request, context, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
+    )
+
+
+@router.get("/history")
+async def read_history(experiment: WithExperiment, context: WithContext, sampler: str = "") -> Json:
+    """A sampler's generations: thinned `points`, rows of `columns`; `maps` are those whose coordinates were kept."""
+    name = _active_sampler(experiment, sampler)
+    history = await context.histories.read(experiment.id, name)
+    maps = [
+        {"line": line.stream_id} | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
+        for line in history.maps
+    ]
+    return {"sampler": name, "columns": POINT, "points": points_of(history.shown()), "maps": maps}
+
+
+@router.get("/model")
+async def read_model(experiment: WithExperiment, context: WithContext, sampler: str = "", line: str = "") -> Json:
+    """An embedding as the map draws it: the newest, or that of a line of history; turned so that it never spins.
+
+    `spread` holds a covariance a target, where it is known; `nearest` the nearest targets of each, nearest first.
+    """
+    name = _active_sampler(experiment, sampler)
+    histories = context.histories
+    shown = await (histories.at(experiment.id, name, line) if line else histories.newest(experiment.id, name))
+    if shown is None:
+        message = "There is no such line in the history." if line else "There is no embedding yet."
+        raise NotFoundError(message, hint="It is fitted as soon as the first answers are in.")
+    return {"sampler": name, "line": line, **await asyncio.to_thread(_drawn, shown)}
+
+
+@router.get("/targets")
+async def read_targets(experiment: WithExperiment, context: WithContext) -> list[Json]:
+    """All targets: what each is, how often it was asked about, and what looks odd about it."""
+    counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
+    return target_rows(experiment.targets, experiment.manifest, counts)
+
+
+def samplers_with_embedding(spec: Spec) -> list[str]:
+    """The samplers that fit an embedding while the experiment runs."""
+    return [name for name, sampler in spec.samplers.items() if sampler.sampler_class not in PASSIVE]
+
+
+async def _events(request: Request, context: Context, experiment: str) -> AsyncIterator[str]:
+    loop = asyncio.get_running_loop()
+    began = said = loop.time()
+    before = None
+    yield "retry: 2000\n\n"
+    while loop.time() - began < LIVE_SECONDS and not request.app.state.closing():
+        found = await context.catalogue.read(experiment)
+        seen = await _glimpsed(context, found)
+        current = (
+            seen.state,
+            seen.arrived,
+            seen.samplers,
+            seen.heartbeat is None,
+            seen.heartbeat and seen.heartbeat.errors,
+        )
+        if current != before:
+            before, said = current, loop.time()
+            shown = overview(await _counted(context, found, seen))
+            yield f"event: overview\ndata: {encode_json(shown)}\n\n"
+        elif loop.time() - said > QUIET_SECONDS:
+            said = loop.time()
+            yield ": still here\n\n"
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _counted(context: Context, experiment: Experiment, seen: Seen) -> Seen:
+    """With the counters, which are thousands of numbers where there are many targets: read only to be shown."""
+    return replace(seen, counts=Counts.of(await context.store.experiments.read_counts(experiment.id)))
+
+
+async def _glimpsed(context: Context, experiment: Experiment) -> Seen:
+    """Everything that the overview is made of but the counters: a few round trips, and enough to see that something changed."""
+    store = context.store
+    active = samplers_with_embedding(experiment.spec)
+    arrived, heartbeat, standing = await asyncio.gather(
+        store.participants.count(experiment.id),
+        store.connection.read_heartbeat(),
+        store.models.read_standing(experiment.id, active),
+    )
+    known = {item.sampler: item for item in standing}
+    views = [await _view(context, experiment, name, known.get(name)) for name in experiment.spec.samplers]
+    return Seen(
+        state=experiment.state,
+        spec=experiment.spec,
+        n=len(experiment.targets),
+        counts=Counts(),
+        arrived=arrived,
+        samplers=tuple(views),
+        heartbeat=heartbeat,
+        now_ms=context.now_ms(),
+        latencies=tuple(context.measures.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
+    )
+
+
+async def _view(context: Context, experiment: Experiment, name: str, standing: Standing | None) -> SamplerView:
+    sampler_class = experiment.spec.samplers[name].sampler_class
+    if standing is None:
+        return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
+    history = await context.histories.read(experiment.id, name)
+    return SamplerView(name, sampler_class, True, standing.listed, standing.pending, history.last)
+
+
+def _active_sampler(experiment: Experiment, wanted: str) -> str:
+    """The sampler whose embedding is meant: the named one, or the first that has one."""
+    active = samplers_with_embedding(experiment.spec)
+    if wanted and wanted not in active:
+        raise BadRequestError(
+            f"{wanted!r} is no sampler of this experiment that fits an embedding.",
+            hint=f"These do: {', '.join(active) or 'none'}.",
+            where="sampler",
+        )
+    if not active:
+        raise NotFoundError(
+            "No sampler of this experiment fits an embedding while it runs.",
+            hint="Take the answers home and run `salmon fit`, or add Adaptive to the samplers.",
+        )
+    return wanted or active[0]
+
+
+def _drawn(shown: Shown) -> Json:
+    import numpy as np
+
+    from salmon.geometry import squared_distances
+
+    coordinates = shown.coordinates
+    d2 = squared_distances(coordinates)
+    np.fill_diagonal(d2, np.inf)
+    nearest = np.argsort(d2, axis=1)[:, : min(NEAREST, len(d2) - 1)]
+    return {
+        "numbers": dict(shown.numbers),
+        "coordinates": coordinates.round(6).tolist(),
+        "spread": None if shown.spread is None else shown.spread.round(8).tolist(),
+        "nearest": nearest.tolist(),
+    }

@@ -1,0 +1,99 @@
+"""Routes of requests to the learning process: ask, look how far it is, cancel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from frontend.auth import WithExperiment, WithExperimenter
+from frontend.context import Context, WithContext
+from frontend.experiments import Experiment
+from frontend.schemas import Body, Json
+from salmon.errors import Problem
+from salmon.jobs import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_request
+from salmon.wire import Standing
+
+#: Requests shown in a list.
+_LISTED = 20
+
+router = APIRouter(prefix="/api/experiments/{slug}/requests")
+
+Identifier = Annotated[str, Path(pattern=r"^[a-z0-9]{1,40}$")]
+
+
+class RequestBody(Body):
+    """What is asked of the learning process: its kind, and arguments that depend on it."""
+
+    kind: Annotated[str, Field(max_length=64)]
+    arguments: Annotated[dict[Annotated[str, Field(max_length=64)], Any], Field(max_length=64)] = Field(
+        default_factory=dict
+    )
+
+
+@router.post("", status_code=202)
+async def ask(
+    body: RequestBody, context: WithContext, experiment: WithExperiment, experimenter: WithExperimenter
+) -> Json:
+    """Check what is asked, every mistake at once, and hand it to the learning process; 202 with the request's id."""
+    problems = await _unknown_participants(context, experiment, body)
+    try:
+        meaning = read_request(body.kind, body.arguments, experiment.spec, len(experiment.targets))
+    except RequestError as error:
+        raise RequestError((*error.problems, *problems)) from None
+    if problems:
+        raise RequestError(problems)
+    arguments = plain_arguments(meaning)
+    identifier = await context.store.requests.ask(
+        body.kind, experiment.id, arguments, asked_by=experimenter.name, now_ms=context.now_ms()
+    )
+    standing = await context.store.requests.read_request(experiment.id, identifier)
+    return await _json(context, identifier, standing)
+
+
+@router.get("")
+async def list_requests(context: WithContext, experiment: WithExperiment) -> list[Json]:
+    """The last requests about an experiment, the newest first, without their results."""
+    found = await context.store.requests.list_requests(experiment.id, count=_LISTED)
+    return [await _json(context, identifier, standing) for identifier, standing in found]
+
+
+@router.get("/{request}")
+async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
+    """How far a request is, and its result when it is done."""
+    return await _json(context, request, await context.store.requests.read_request(experiment.id, request))
+
+
+@router.delete("/{request}")
+async def cancel(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
+    """Stop a request; one that has ended stays as it is."""
+    return await _json(context, request, await context.store.requests.cancel(experiment.id, request))
+
+
+async def _unknown_participants(context: Context, experiment: Experiment, body: RequestBody) -> tuple[Problem, ...]:
+    """The excluded participants that the experiment does not have; what is no id at all is told elsewhere."""
+    written = body.arguments.get("exclude") or ()
+    names: list[Any] = written if isinstance(written, list) else [written]
+    ids = [name for name in names[:MOST_LISTED] if isinstance(name, str) and PARTICIPANT.fullmatch(name)]
+    return tuple(
+        Problem(
+            f"There is no participant {name!r} in this experiment.",
+            path="arguments.exclude",
+            hint="Participants go by the id that Salmon gave them.",
+        )
+        for name in await context.store.requests.unknown_participants(experiment.id, ids)
+    )
+
+
+async def _json(context: Context, identifier: str, standing: Standing) -> Json:
+    """A request as JSON; `warning` is a sentence where nobody is there to carry it out."""
+    content = {name: value for name, value in asdict(standing).items() if name != "backend"}
+    warning = ""
+    if not standing.ended and await context.store.connection.read_heartbeat() is None:
+        warning = (
+            "The learning process is not running at the moment. The request waits for it; "
+            "whoever runs this server finds the reason in its log."
+        )
+    return {"request": identifier, **content, "warning": warning}

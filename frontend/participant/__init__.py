@@ -1,0 +1,1 @@
+"""What participants meet: arrival, the steps of a study, the queries, and the way out."""

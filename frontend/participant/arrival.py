@@ -1,0 +1,133 @@
+"""Who arrives: the parameters of a link become one identity, or a sentence why they cannot; and whether they may go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from frontend.errors import BadRequestError, BegunError, GapError, LinkError
+from frontend.participant.steps import UNDER_WAY, Values
+from salmon.spec.schema import Resume
+
+Source = Literal["link", "prolific", "connect", "sona", "mturk"]
+Return = Literal["continue", "review", "restart"]
+
+#: Parameter -> the platform that sends it, in the order in which they are believed.
+_IDENTIFIERS: dict[str, Source] = {
+    "PROLIFIC_PID": "prolific",
+    "participantId": "connect",
+    "survey_code": "sona",
+    "workerId": "mturk",
+    "puid": "link",
+}
+#: What else platforms send with it, and what is kept to send the participant back.
+_COMPANIONS = ("STUDY_ID", "SESSION_ID", "assignmentId", "projectId", "hitId", "turkSubmitTo")
+_LONGEST = 128
+_LONGEST_MTURK = 255
+_ALLOWED = re.compile(r"[A-Za-z0-9._:@+-]+")
+_SURVEY_CODE = re.compile(r"[1-9][0-9]{1,6}")
+_PLACEHOLDER = re.compile(r"[{}%$]")
+#: The only places where Mechanical Turk's form may be sent; any other would make us an open redirect.
+MTURK_HOSTS = ("https://www.mturk.com", "https://workersandbox.mturk.com")
+_PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
+#: A study that was left for longer than this is not resumed, unless it allows longer gaps itself.
+LONGEST_GAP = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Who says they are here: `identity` is the same for the same person on the same platform."""
+
+    source: Source
+    puid: str
+    companions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """The field of the hash of arrivals."""
+        return f"{self.source}:{self.puid}"
+
+
+def is_preview(parameters: Mapping[str, str]) -> bool:
+    """Whether somebody only looks at a task on Mechanical Turk, and has not accepted it."""
+    return parameters.get("assignmentId") == _PREVIEW
+
+
+def arrival_of(parameters: Mapping[str, str], *, fresh: str, platform: str = "link") -> Arrival:
+    """The arrival that a link's parameters describe; an open link without any makes a new participant called `fresh`.
+
+    A platform that forgot to fill in its placeholder would make one participant of everybody: such a link is refused.
+    """
+    if is_preview(parameters):
+        raise BadRequestError("This is a preview: accept the task to begin.", where="assignmentId")
+    companions = {name: _checked(parameters, name) for name in _COMPANIONS if parameters.get(name, "").strip()}
+    for name, source in _IDENTIFIERS.items():
+        if parameters.get(name, "").strip():
+            return Arrival(source, _checked(parameters, name), companions)
+    if platform == "link":
+        return Arrival("link", fresh, companions)
+    wanted = next(name for name, source in _IDENTIFIERS.items() if source == platform)
+    raise LinkError(
+        f"The link does not say who you are: it has no {wanted}.",
+        fault="missing",
+        hint="Open it from the platform again. To look at the study yourself, add ?puid=test to its address.",
+        where=wanted,
+    )
+
+
+def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) -> Return:
+    """How somebody goes on who was here before; BegunError or GapError where the experiment does not let them.
+
+    A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link.
+    """
+    if values.get("status") in {"completed", "redirected"}:
+        return "continue"  # the way out is shown as often as they come
+    begun = values.get("status") in UNDER_WAY
+    if begun and not same_tab and resume.policy == "block":
+        raise BegunError(
+            "You have begun this study already, and it cannot be continued.",
+            hint="Please contact the people who sent you the link; your answers are kept.",
+        )
+    if begun and not same_tab and resume.policy == "restart":
+        return "restart"
+    last_ms = max(int(values.get(name, 0)) for name in ("first_ms", "seen_ms", "last_ms"))
+    gap = timedelta(milliseconds=now_ms - last_ms)
+    if begun and gap > max(LONGEST_GAP, resume.max_gap):
+        raise GapError(
+            "You began this study too long ago to go on.",
+            hint="Please contact the people who sent you the link; your answers are kept.",
+        )
+    return "review" if gap > resume.max_gap else "continue"
+
+
+def _checked(parameters: Mapping[str, str], name: str) -> str:
+    value = parameters[name].strip()
+    if _PLACEHOLDER.search(value) or value == name:
+        raise LinkError(
+            f"The link says {name}={value[:_LONGEST]}: the platform has not filled in who you are.",
+            fault="unfilled",
+            hint="Please tell the people who run this study; they can see how to set the link on its recruitment page.",
+            where=name,
+        )
+    if name == "turkSubmitTo":
+        if value.rstrip("/") not in MTURK_HOSTS:
+            raise LinkError(
+                "The link would send your work to an address that is not Mechanical Turk's.",
+                fault="wrong",
+                hint="Open the task from Mechanical Turk again.",
+                where=name,
+            )
+        return value.rstrip("/")
+    longest = _LONGEST_MTURK if name in {"workerId", "assignmentId", "hitId"} else _LONGEST
+    fits = _SURVEY_CODE.fullmatch(value) if name == "survey_code" else _ALLOWED.fullmatch(value)
+    if len(value) > longest or not fits:
+        raise LinkError(
+            f"The {name} in this link is not an id: it has characters or a length that ids do not have.",
+            fault="wrong",
+            hint="Open the link from the platform again, without changing it.",
+            where=name,
+        )
+    return value

@@ -1,0 +1,224 @@
+"""`/`, `/query` and `/answer`: scripts that ask and answer in a participant's stead.
+
+They send the whole query back with the answer, and our token travels in it: so answers are as unforgeable as those of the
+page, without the script knowing. Many ask without saying for whom, and say so only when they answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from frontend.context import Context, WithContext
+from frontend.errors import BadRequestError, EndedError, ForbiddenError
+from frontend.experiments import Experiment
+from frontend.participant import queries
+from frontend.participant.queries import check_open, next_query
+from frontend.participant.steps import OUT
+from frontend.salmon1.errors import OldError, OldRoute
+from frontend.salmon1.experiment import ForParticipants, for_participants, newest
+from frontend.schemas import Json
+from frontend.security import Session
+from frontend.store.participants import NOBODY, is_tryout
+from salmon.records import NO_SCORE, Answer, Served, Timing
+
+_SESSION = "script"
+_LONGEST_PUID = 512
+#: The longest time that anybody can have thought, in seconds.
+_LONGEST_SECONDS = 86_400_000
+
+Target = Annotated[int, Field(ge=0, le=10_000_000)]
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
+
+router = APIRouter(route_class=OldRoute)
+
+
+class OldAnswer(BaseModel):
+    """An answer as the first Salmon takes it, and the token that came with the query. What else is sent is passed over."""
+
+    model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True, frozen=True)
+
+    head: Target
+    left: Target
+    right: Target
+    winner: Target
+    sampler: Annotated[str, Field(max_length=64, validation_alias=AliasChoices("sampler", "alg_ident"))]
+    score: Annotated[float, Field(allow_inf_nan=False)] = 0
+    puid: Annotated[str, Field(max_length=_LONGEST_PUID)] = ""
+    response_time: Seconds = -1
+    network_latency: Seconds = -1
+    token: Annotated[str, Field(max_length=4096)] = ""
+
+    @property
+    def timing(self) -> Timing:
+        """What the script measured, in milliseconds."""
+        rt, latency = (
+            1000 * seconds if 0 <= seconds <= _LONGEST_SECONDS else -1.0
+            for seconds in (self.response_time, self.network_latency)
+        )
+        return Timing(rt_ms=rt, network_latency_ms=latency, input="script")
+
+
+@router.get("/", response_class=Response)
+async def front_door(request: Request, context: WithContext) -> Response:
+    """The participant page of the open experiment; without one, the way in for experimenters."""
+    state = newest(await context.store.experiments.list())
+    if state is None or state.state != "open":
+        return RedirectResponse("/console/", status_code=303)
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/e/{state.slug}/{query}", status_code=307)
+
+
+@router.get("/query")
+async def query(experiment: ForParticipants, context: WithContext, sampler: str = "", puid: str = "") -> Json:
+    """A query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should carry."""
+    check_open(experiment.state.state)
+    if sampler and sampler not in experiment.spec.samplers:
+        raise OldError(
+            500,
+            f"There is no sampler {sampler!r}.",
+            hint=f"The samplers are {', '.join(experiment.spec.samplers)}.",
+            where="sampler",
+        )
+    participant = await _participant(context, experiment, puid) if puid else NOBODY
+    session = Session(experiment.id, participant, _SESSION)
+    turn = await context.store.participants.begin_turn(experiment.id, participant)
+    if turn.status in OUT:
+        raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
+    parsed = await context.catalogue.revision(experiment.id, turn.revision)
+    # What is fixed for each participant is fixed for nobody.
+    plan = parsed.plan if participant != NOBODY else replace(parsed.plan, details=(), samplers_per_user=0)
+    choice = queries.choose_sampler(plan, participant=participant, trial=turn.position)
+    if sampler:
+        choice = queries.Choice(sampler, 1.0)
+    own_turn = await context.store.participants.count_turn(experiment.id, participant, choice.sampler)
+    nonce = context.nonce()
+    chosen = await next_query(context, session, turn, parsed, choice, nonce, own_turn=own_turn)
+    if participant == NOBODY:
+        await context.store.participants.forget_asked(experiment.id, NOBODY)
+    served = queries.serve(
+        chosen,
+        choice,
+        experiment=experiment.id,
+        revision=turn.revision,
+        participant=participant,
+        session=_SESSION,
+        trial=turn.number,
+        seed=parsed.plan.seed,
+        nonce=nonce,
+        now_ms=context.now_ms(),
+    )
+    placed = {"head": served.head, "left": served.left, "right": served.right}
+    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.token(served)}
+
+
+@router.post("/answer")
+async def record_answer(request: Request, context: WithContext) -> Json:
+    """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
+    body = _read(await request.body())
+    if body.token:
+        served = await _of_token(context, body)
+    else:
+        served = await _unsigned(context, await for_participants(context), body)
+    if is_tryout(served.participant):
+        await context.store.participants.answer_to_try(served.experiment, served.participant, served.nonce)
+        return {"success": True}
+    answer = Answer(served, body.winner, body.timing, context.now_ms(), signed=bool(body.token))
+    await context.store.answers.record(answer)
+    return {"success": True}
+
+
+def _read(content: bytes) -> OldAnswer:
+    try:
+        body = OldAnswer.model_validate_json(content)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in error.errors())
+        raise OldError(422, f"The answer cannot be read: {problems}.", hint="Send it as JSON.") from None
+    if body.winner not in {body.left, body.right}:
+        raise OldError(
+            422,
+            f"The winner {body.winner} is neither the left target {body.left} nor the right one {body.right}.",
+            hint="Send the index of the target that was chosen.",
+            where="winner",
+        )
+    return body
+
+
+async def _of_token(context: Context, body: OldAnswer) -> Served:
+    """The query that was served, on the sides where the script says it showed them."""
+    served = context.signer.served(body.token)
+    if served.head != body.head or {served.left, served.right} != {body.left, body.right}:
+        raise BadRequestError(
+            f"The answer is to the query {served.key}, and says {body.head},{body.left},{body.right}.",
+            hint="Send the query back as it came, with its token.",
+            where="token",
+        )
+    participant = served.participant
+    if participant == NOBODY:
+        experiment = await context.catalogue.read(served.experiment)
+        answering = await _participant(context, experiment, body.puid)
+        participant = await context.store.participants.claim(served.experiment, NOBODY, served.nonce, answering)
+    return replace(served, participant=participant, left=body.left, right=body.right)
+
+
+async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -> Served:
+    """The query that a script made up itself, where the experiment allows it."""
+    check_open(experiment.state.state)
+    if not experiment.spec.security.accept_unsigned_answers:
+        raise ForbiddenError(
+            "The answer has no token, so nobody knows whether this query was ever asked.",
+            hint="Send back all that /query gave, or write security: {accept_unsigned_answers: true} into the description.",
+            where="token",
+        )
+    n = len(experiment.targets)
+    if max(body.head, body.left, body.right) >= n or len({body.head, body.left, body.right}) < 3:
+        raise OldError(
+            422,
+            f"{body.head},{body.left},{body.right} is no query.",
+            hint=f"It names three different targets from 0 to {n - 1}.",
+            where="head",
+        )
+    if body.sampler not in experiment.spec.samplers:
+        raise OldError(422, f"There is no sampler {body.sampler!r}.", where="sampler")
+    participant = await _participant(context, experiment, body.puid)
+    turn = await context.store.participants.begin_turn(experiment.id, participant)
+    passive = experiment.passive.get(body.sampler)
+    drawn = "validation" if passive is not None and passive.repeats else "random"
+    now_ms = context.now_ms()
+    return Served(
+        experiment=experiment.id,
+        revision=turn.revision,
+        participant=participant,
+        session=_SESSION,
+        trial=turn.number,
+        sampler=body.sampler,
+        head=body.head,
+        left=body.left,
+        right=body.right,
+        score=body.score,
+        trial_type=drawn if passive is not None else ("fallback" if body.score == NO_SCORE else "active"),
+        probability=0.0,
+        sampler_probability=0.0,
+        generation=0,
+        published_ms=0,
+        served_ms=now_ms,
+        nonce=context.nonce(),
+    )
+
+
+async def _participant(context: Context, experiment: Experiment, puid: str) -> str:
+    """The participant of this puid, as if their page had been opened."""
+    if len(puid) > _LONGEST_PUID or not puid.isprintable():
+        raise OldError(422, "The puid is no id: it is too long, or has characters that cannot be seen.", where="puid")
+    first: dict[str, str | int] = {
+        "puid": puid,
+        "source": "link",
+        "first_ms": context.now_ms(),
+        "status": "active",
+    }
+    participant, _ = await context.store.participants.arrive(experiment.id, f"link:{puid}", first)
+    return participant

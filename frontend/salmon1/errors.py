@@ -1,0 +1,101 @@
+"""How scripts of the first Salmon are told what is wrong: its statuses and its `detail`, with sentences of ours in it.
+
+What is wrong with a description, as scripts of the first Salmon look for it: each mistake with its line of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, cast
+
+import yaml
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import JSONResponse, Response
+
+from frontend.errors import LoginError, body_of, status_of
+from salmon.errors import Problem, SalmonError, SpecError
+from salmon.spec.schema import Html, Spec
+
+#: What every login error says; scripts compare it.
+_WRONG_LOGIN = "Incorrect username or password"
+
+
+class OldError(SalmonError):
+    """Something wrong for which the first Salmon had a status of its own."""
+
+    def __init__(self, status: int, message: str, *, hint: str = "", where: str = "") -> None:
+        super().__init__(message, hint=hint, where=where)
+        self.status = status
+
+
+class OldRoute(APIRoute):
+    """A route whose errors look to scripts as they did; people who come with a browser get a page as everywhere."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, with its errors caught."""
+        handle = super().get_route_handler()
+
+        async def told(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except SalmonError as error:
+                if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+                    return _page(request, error)
+                return _answer(error)
+
+        return told
+
+
+def _answer(error: SalmonError) -> Response:
+    sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
+    status = _status(error)
+    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
+    return JSONResponse({"detail": sentence, **body_of(error)}, status_code=status, headers=headers)
+
+
+def _page(request: Request, error: SalmonError) -> Response:
+    status = _status(error)
+    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
+    pages = request.app.state.context.pages
+    return pages.error(request, status=status, error=body_of(error)["error"], headers=headers)
+
+
+def _status(error: SalmonError) -> int:
+    return error.status if isinstance(error, OldError) else status_of(error)
+
+
+def complaint(source: bytes, error: SpecError) -> str:
+    """A text that begins with the word that scripts look for, and has every mistake at its place."""
+    lines = source.decode("utf-8-sig", errors="replace").splitlines()
+    told = [part for problem in error.problems for part in _told(problem, error.name, lines)]
+    return "\n".join(("Error!", "", *told, *_in_other_words(source, error.problems), "", "Nothing was changed.")) + "\n"
+
+
+def _told(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:
+    yield problem.sentence(name)
+    if 0 < problem.line <= len(lines):
+        yield f"    {lines[problem.line - 1][:200]}"
+
+
+def _in_other_words(source: bytes, problems: tuple[Problem, ...]) -> Iterator[str]:
+    """The first Salmon's words for what files most often had wrong."""
+    of_keys = [problem for problem in problems if problem.path.startswith("sampling.probs")]
+    if any("add up to" not in problem.message for problem in of_keys):
+        yield "The sampling.probs keys are not the same as samplers keys."
+    misplaced = {key: value for key, value in _tree(source).items() if _belongs_under_html(key, value)}
+    if misplaced:
+        block = yaml.safe_dump({"html": dict(sorted(misplaced.items()))}, sort_keys=False, allow_unicode=True)
+        yield f"Move keys {', '.join(map(str, misplaced))} under html: include this block of YAML in your file:\n\n{block}"
+
+
+def _belongs_under_html(key: Any, value: Any) -> bool:
+    return key in Html.model_fields and not (key in Spec.model_fields and isinstance(value, list)) and key != "title"
+
+
+def _tree(source: bytes) -> dict[Any, Any]:
+    try:
+        tree = yaml.safe_load(source)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return cast("dict[Any, Any]", tree) if isinstance(tree, dict) else {}

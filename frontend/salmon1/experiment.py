@@ -1,0 +1,243 @@
+"""Which experiment an address without a name means: the open one, or else the last that was; and who may change it.
+
+How an experiment begins and ends for scripts: `/init`, `/create_user`, `/init_exp`, `/restore` and `/reset`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, Form, Request
+from pydantic import ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from frontend.auth import Experimenter, WithExperimenter, check_origin, make_account, may_see
+from frontend.context import Context, WithContext
+from frontend.errors import ForbiddenError, LoginError, ToldError, status_of
+from frontend.experiments import Experiment
+from frontend.launching import launch, note_change
+from frontend.media import on_disk
+from frontend.salmon1.errors import OldError, OldRoute, complaint
+from frontend.schemas import Json, LoginBody
+from frontend.store.experiments import ExperimentState
+from frontend.transfer.routes import import_upload, keep_bundle
+from frontend.transfer.subprocesses import Errands, WithErrands
+from salmon.errors import SalmonError, SpecError
+
+_NOTHING = "No data has been uploaded: there is no experiment here."
+#: What a proxy adds: then the other end of the connection is not who asks.
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+#: What browsers say of requests that other sites made them send.
+_FOREIGN = frozenset({"cross-site", "same-site"})
+
+
+def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
+    """The open experiment that was opened last, or else the last of all; archived ones are passed over."""
+    living = [state for state in states if not state.counters.get("archived")]
+    return max(living, key=lambda state: (state.state == "open", state.opened_ms, state.created_ms), default=None)
+
+
+async def for_participants(context: WithContext) -> Experiment:
+    """The experiment that is open."""
+    state = newest(await context.store.experiments.list())
+    if state is None:
+        raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
+    return await context.catalogue.read(state.experiment)
+
+
+async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> Experiment:
+    """The experiment that this experimenter means."""
+    state = await seen_by(context, experimenter)
+    if state is None:
+        raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
+    return await context.catalogue.read(state.experiment)
+
+
+async def seen_by(context: Context, experimenter: Experimenter) -> ExperimentState | None:
+    """The newest experiment among those that somebody may see."""
+    return newest(state for state in await context.store.experiments.list() if may_see(experimenter, state))
+
+
+async def by_script(request: Request, experimenter: WithExperimenter) -> Experimenter:
+    """Whoever sends name and password with the request itself: links and other sites' pages change nothing."""
+    if not request.headers.get("authorization", "").lower().startswith("basic "):
+        raise LoginError("This address takes name and password by HTTP Basic.", hint="In the browser, use the console.")
+    if request.headers.get("sec-fetch-site", "") in _FOREIGN:
+        raise ForbiddenError("Another site has sent this request.", hint="Open the address yourself.")
+    return experimenter
+
+
+def is_local(request: Request) -> bool:
+    """Whether a request comes from this very machine, and was meant for it."""
+    if request.client is None or any(name in request.headers for name in _FORWARDED):
+        return False
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    try:
+        here = ipaddress.ip_address(request.client.host).is_loopback
+        named = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+    return here and named
+
+
+ForParticipants = Annotated[Experiment, Depends(for_participants)]
+ForExperimenter = Annotated[Experiment, Depends(for_experimenter)]
+ByScript = Annotated[Experimenter, Depends(by_script)]
+
+
+#: The name under which mistakes in a posted description are told.
+_SPEC = Path("init.yaml")
+
+router = APIRouter(route_class=OldRoute)
+
+
+@router.get("/init", response_class=Response)
+async def begin() -> Response:
+    """The form for a new experiment is the console's."""
+    return RedirectResponse("/console/new", status_code=303)
+
+
+@router.post("/create_user")
+async def create_user(
+    request: Request,
+    context: WithContext,
+    username: Annotated[str, Form()] = "",
+    password: Annotated[str, Form()] = "",
+    password2: Annotated[str, Form()] = "",
+    invitation: str = "",
+) -> Json:
+    """The owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
+    if password != password2:
+        raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
+    return await _create(request, context, username, password, invitation)
+
+
+@router.post("/create_user/{username}/{password}")
+async def create_user_by_path(
+    request: Request, context: WithContext, username: str, password: str, invitation: str = ""
+) -> Json:
+    """The same, with name and password in the address."""
+    return await _create(request, context, username, password, invitation)
+
+
+@router.get("/init_exp", response_class=Response)
+async def begin_as_before() -> Response:
+    """Where the form was before it was at /init."""
+    return RedirectResponse("/console/new", status_code=303)
+
+
+@router.post("/init_exp", response_class=Response)
+async def init_exp(request: Request, context: WithContext, errands: WithErrands, by: ByScript) -> Response:
+    """Make and open an experiment of `exp` (YAML) and `targets` (ZIP), or bring one back from `rdb`; only one at a time."""
+    there = await seen_by(context, by)
+    if there is not None:
+        raise OldError(
+            403,
+            f"An experiment is already set! {there.slug!r} is here; it has not been deleted, and nothing was initialized.",
+            hint="Visit /reset?force=1 to archive it, and post again. In the console many can live side by side.",
+        )
+    async with request.form() as form:
+        rdb = _upload(form.get("rdb"))
+        if rdb is not None:
+            return await _restore(context, errands, rdb, owner=by.name)
+        return await _launch(request, context, form, owner=by.name)
+
+
+@router.post("/restore", response_class=Response)
+async def restore(request: Request, context: WithContext, errands: WithErrands, by: ByScript) -> Response:
+    """Bring an experiment back from `rdb`: a backup of the first Salmon, or what /download gives now. It is paused then."""
+    async with request.form() as form:
+        return await _restore(context, errands, _upload(form.get("rdb")), owner=by.name)
+
+
+@router.get("/reset")
+@router.delete("/reset")
+async def reset(context: WithContext, errands: WithErrands, by: ByScript, force: int = 0) -> Json:
+    """Archive the experiment: everything of it goes into a bundle first. Accounts stay."""
+    if not force:
+        raise OldError(
+            403,
+            "Do you really want to delete *all* data?",
+            hint="Visit /reset?force=1 instead: everything goes into a bundle first, and then the experiment is archived.",
+        )
+    state = await seen_by(context, by)
+    if state is None:
+        return {"success": True}
+    bundle = await keep_bundle(context, errands, state.slug)
+    await context.store.experiments.archive(state.experiment)
+    await note_change(context, state.experiment, by.name, "archived", bundle)
+    return {"success": True}
+
+
+async def _create(request: Request, context: Context, username: str, password: str, invitation: str) -> Json:
+    check_origin(request)
+    if await context.store.accounts.exist():
+        raise OldError(
+            403,
+            "A maximum number of users have already been registered: the owner's account is there.",
+            hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
+        )
+    if context.signer.invited(invitation) != "" and not is_local(request):
+        raise OldError(
+            403,
+            "The first account is made on the server itself, or with the link that it printed when it started.",
+            hint="Open that link, or add its ?invitation=… to this address.",
+        )
+    try:
+        body = LoginBody(name=username, password=password)
+    except ValidationError:
+        raise OldError(
+            422,
+            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters.",
+            where="username",
+        ) from None
+    account = await make_account(context, body.name, body.password, owner=True)
+    return {"success": True, "user": account.name}
+
+
+async def _launch(request: Request, context: Context, form: FormData, *, owner: str) -> Response:
+    exp = form.get("exp")
+    source = await exp.read() if isinstance(exp, UploadFile) else str(exp or "").encode()
+    try:
+        async with on_disk(_upload(form.get("targets"))) as archive:
+            made, warnings = await launch(
+                context,
+                source,
+                spec_name=_SPEC,
+                archive=archive,
+                name="",
+                owner=owner,
+                state="open",
+                default_sampler="Random",
+            )
+    except SpecError as error:
+        return PlainTextResponse(complaint(source, error), status_code=500)
+    address = context.address(request)
+    links = {"query_page": f"{address}/e/{made.slug}/", "dashboard": f"{address}/dashboard"}
+    return JSONResponse({"success": True, "experiment": made.slug, **links, "warnings": warnings})
+
+
+async def _restore(context: Context, errands: Errands, upload: Any, *, owner: str) -> Response:
+    if upload is None:
+        raise OldError(422, "There is no file in this form.", hint="Send it as `rdb`.", where="rdb")
+    try:
+        made = await import_upload(context, errands, upload, config=None, targets=None, name="", owner=owner)
+    except ToldError as error:
+        raise OldError(_status_of(error), error.message, hint=error.hint, where=error.where) from error
+    return JSONResponse({"success": True, "experiment": made["slug"], "message": made["message"]})
+
+
+def _status_of(error: SalmonError) -> int:
+    """A file that cannot be used ended in 500, and scripts look for that."""
+    status = status_of(error)
+    return 500 if status == 422 else status
+
+
+def _upload(field: Any) -> Any:
+    """A field of a form as an upload; None where it is empty or no file."""
+    return field if isinstance(field, UploadFile) and (field.filename or field.size) else None

@@ -1,0 +1,258 @@
+"""The bundle: every file of an experiment and, for `salmon import`, all that the store holds of it, as one ZIP.
+
+It is written from front to end without going back, so that it can be sent while it is made. The manifest comes last,
+because it has the SHA-256 of everything before it.
+
+The exact contents of the store, for `salmon import`: text as JSON lines, arrays as .npy without pickles.
+
+machine/state.json          the fields of the experiment's state
+machine/revisions.jsonl     [number, revision]
+machine/arrivals.jsonl      [platform identity, participant]
+machine/participants.jsonl  [participant, fields, queries seen]
+machine/answers.jsonl       [stream id, fields]; the tokens answered and all counters follow from it
+machine/events.jsonl        [stream id, fields]
+machine/changes.jsonl       [stream id, fields]
+machine/models.jsonl        [sampler, numbers, names of arrays]; the arrays are machine/models/SAMPLER/NAME.npy
+machine/history.jsonl       [sampler, stream id, numbers, names of arrays]; arrays are machine/history/SAMPLER/ID/NAME.npy
+
+From an order to its bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import time
+import zipfile
+from collections.abc import AsyncIterator, Callable
+from typing import IO, Any, BinaryIO
+
+from frontend.context import Context
+from frontend.settings import Settings
+from frontend.store import Store
+from frontend.store.models import ARRAYS
+from frontend.transfer.documents import BUNDLED, document_of
+from frontend.transfer.orders import BUNDLE, EXTENSIONS, JUDGEMENT, Order
+from frontend.transfer.source import Collection
+from frontend.transfer.tables import pages_of
+from salmon import __version__
+from salmon.export import FILES, moment
+from salmon.export.other_programs import STACKS
+from salmon.export.table import NpzFile
+from salmon.wire import encode_json
+
+#: Changes when a bundle cannot be read as before; import refuses what is newer than it knows.
+FORMAT = 1
+MANIFEST = "manifest.json"
+MEDIA = "media/"
+
+#: A bundle of more answers than this may have members above 2 GB, which need the larger form of ZIP.
+_LARGE_ANSWERS = 1_000_000
+_PIECE_BYTES = 1 << 20
+_DOCUMENTS = (("README", "md"), ("config", "yaml"), ("provenance", "json"), ("analysis", "ipynb"), ("analysis", "R"))
+
+
+class _Outlet(io.RawIOBase):
+    """Where the bytes of the ZIP go; it cannot go back."""
+
+    def __init__(self, send: Callable[[bytes], object]) -> None:
+        super().__init__()
+        self._send = send
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any, /) -> int:
+        content = bytes(piece)
+        self._send(content)
+        return len(content)
+
+
+class _Bundle:
+    """A ZIP that is being written, with the hashes of what is in it."""
+
+    def __init__(self, archive: zipfile.ZipFile, *, now_ms: int, large: bool) -> None:
+        self._archive = archive
+        self._date = time.gmtime(now_ms / 1000)[:6]
+        self._large = large
+        self.members: dict[str, dict[str, Any]] = {}
+
+    async def add(self, name: str, pieces: AsyncIterator[bytes], *, stored: bool = False) -> None:
+        """One member; what is compressed already is `stored` as it is."""
+        info = zipfile.ZipInfo(name, self._date)
+        info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+        info.external_attr = 0o644 << 16
+        digest, size_bytes = hashlib.sha256(), 0
+        with self._archive.open(info, "w", force_zip64=self._large) as member:
+            async for piece in pieces:
+                digest.update(piece)
+                size_bytes += len(piece)
+                member.write(piece)
+        self.members[name] = {"sha256": digest.hexdigest(), "bytes": size_bytes}
+
+    def close(self, **content: Any) -> None:
+        """The manifest, and the end."""
+        info = zipfile.ZipInfo(MANIFEST, self._date)
+        info.compress_type = zipfile.ZIP_DEFLATED
+        text = json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1)
+        self._archive.writestr(info, text + "\n")
+
+
+async def write_bundle(collection: Collection, send: Callable[[bytes], object]) -> None:
+    """The whole ZIP, piece by piece."""
+    experiment, context = collection.experiment, collection.context
+    answers = await context.store.answers.count(experiment.id)
+    with zipfile.ZipFile(_outlet(send), "w", allowZip64=True, compresslevel=1) as archive:
+        bundle = _Bundle(archive, now_ms=context.now_ms(), large=answers > _LARGE_ANSWERS)
+        for name, extension in _DOCUMENTS:
+            await bundle.add(f"{name}.{extension}", _content(await document_of(collection, name, extension)))
+        for name, extensions in BUNDLED.items():
+            if name == "platform_ids" and not collection.order.personal:
+                continue
+            for extension in extensions:
+                await bundle.add(f"{name}.{extension}", table_pieces(collection, name, extension))
+        for medium in sorted({target.media for target in experiment.targets if target.media}):
+            await bundle.add(MEDIA + medium, _medium(collection, medium), stored=True)
+        if collection.order.personal:
+            async for name, pieces in members_of(collection):
+                await bundle.add(name, pieces())
+        bundle.close(
+            format=FORMAT,
+            salmon=__version__,
+            slug=experiment.state.slug,
+            exported=moment(context.now_ms()),
+            as_of=collection.until,
+            complete=collection.order.personal,
+        )
+
+
+async def table_pieces(collection: Collection, name: str, extension: str) -> AsyncIterator[bytes]:
+    """The bytes of a table as a file."""
+    table, pages = await pages_of(collection, name)
+    file = FILES[extension](table)
+    yield file.begin()
+    async for rows in pages:
+        yield file.rows(rows)
+    yield file.end()
+
+
+def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
+    return io.BufferedWriter(_Outlet(send), _PIECE_BYTES)
+
+
+async def _content(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def _medium(collection: Collection, name: str) -> AsyncIterator[bytes]:
+    with collection.context.media.open(name) as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
+
+
+Pieces = AsyncIterator[bytes]
+Member = tuple[str, Callable[[], Pieces]]
+
+FOLDER = "machine/"
+
+
+async def members_of(collection: Collection) -> AsyncIterator[Member]:
+    """(name, pieces) of each member, in an order in which an import can check them."""
+    logbook, experiment = collection.logbook, collection.experiment.id
+    yield f"{FOLDER}state.json", lambda: _once(encode_json, logbook.read_state(experiment))
+    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(logbook.read_revisions(experiment))
+    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(logbook.read_arrivals(experiment))
+    yield f"{FOLDER}participants.jsonl", lambda: _people(collection)
+    yield f"{FOLDER}answers.jsonl", lambda: _pages(logbook.read_entries(experiment, until=collection.until))
+    yield f"{FOLDER}events.jsonl", lambda: _pages(logbook.read_events(experiment))
+    yield f"{FOLDER}changes.jsonl", lambda: _list(logbook.read_changes(experiment))
+    lines: list[bytes] = []
+    for sampler in collection.experiment.spec.samplers:
+        entry = await logbook.read_model(experiment, sampler)
+        for name, content in _arrays(entry):
+            yield f"{FOLDER}models/{sampler}/{name}.npy", lambda content=content: _given(content)
+        if entry:
+            lines.append(_line([sampler, _numbers(entry), [name for name, _ in _arrays(entry)]]))
+    yield f"{FOLDER}models.jsonl", lambda lines=lines: _given(b"".join(lines))
+    lines = []
+    for sampler in collection.experiment.spec.samplers:
+        async for stream_id, entry in logbook.read_history(experiment, sampler):
+            for name, content in _arrays(entry):
+                yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _given(content)
+            lines.append(_line([sampler, stream_id, _numbers(entry), [name for name, _ in _arrays(entry)]]))
+    yield f"{FOLDER}history.jsonl", lambda lines=lines: _given(b"".join(lines))
+
+
+async def _people(collection: Collection) -> Pieces:
+    names = list(await collection.people())
+    async for page in collection.logbook.read_people(collection.experiment.id, names):
+        asked = await collection.logbook.read_asked(collection.experiment.id, [name for name, _ in page])
+        yield b"".join(_line([name, values, sorted(seen)]) for (name, values), seen in zip(page, asked, strict=True))
+
+
+async def _pages(pages: AsyncIterator[list[Any]]) -> Pieces:
+    async for page in pages:
+        yield b"".join(_line(list(entry)) for entry in page)
+
+
+async def _list(entries: Any) -> Pieces:
+    yield b"".join(_line(list(entry)) for entry in await entries)
+
+
+async def _pairs(found: Any) -> Pieces:
+    yield b"".join(_line(list(pair)) for pair in (await found).items())
+
+
+async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
+    yield encode(await found).encode()
+
+
+async def _given(content: bytes) -> Pieces:
+    yield content
+
+
+def _arrays(entry: dict[str, bytes]) -> list[tuple[str, bytes]]:
+    return [(name, entry[name]) for name in sorted(ARRAYS & entry.keys())]
+
+
+def _numbers(entry: dict[str, bytes]) -> dict[str, str]:
+    return {name: value.decode() for name, value in entry.items() if name not in ARRAYS}
+
+
+def _line(value: list[Any]) -> bytes:
+    return encode_json(value).encode() + b"\n"
+
+
+async def deliver(order: Order, output: BinaryIO) -> None:
+    """Write what was ordered, with the store that the environment names."""
+    settings = Settings()  # pyright: ignore[reportCallIssue]
+    store = Store.open(settings.redis_url)
+    try:
+        await write(await Collection.open(Context.build(settings, store), order), output)
+    finally:
+        await store.close()
+
+
+async def write(collection: Collection, output: BinaryIO) -> None:
+    """One file of an experiment."""
+    name, extension = collection.order.name, collection.order.extension
+    if (name, extension) == BUNDLE:
+        await write_bundle(collection, output.write)
+    elif (name, extension) == JUDGEMENT:
+        await collection.judgement()
+    elif extension == "npz":
+        await _write_arrays(collection, output)
+    elif "csv" in EXTENSIONS[name]:
+        async for piece in table_pieces(collection, name, extension):
+            output.write(piece)
+    else:
+        output.write(await document_of(collection, name, extension))
+
+
+async def _write_arrays(collection: Collection, output: BinaryIO) -> None:
+    table, pages = await pages_of(collection, collection.order.name)
+    file = NpzFile(table, STACKS[table.name], [target.filename for target in collection.targets])
+    async for rows in pages:
+        file.rows(rows)
+    output.write(file.end())

@@ -1,0 +1,105 @@
+"""The files that are no tables: the description, the provenance, the data dictionary, the beginnings of an analysis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from frontend.transfer.orders import EXTENSIONS
+from frontend.transfer.source import Collection
+from frontend.transfer.tables import pages_of, table_of
+from salmon.export import Row, Table, moment
+from salmon.export.notebooks import notebook, r_script
+from salmon.export.provenance import provenance
+from salmon.export.readme import readme
+from salmon.spec import dump_spec
+
+#: Tables of a bundle with the forms in which it holds them; analyses read CSV, large tables come in all forms.
+BUNDLED: dict[str, tuple[str, ...]] = {
+    "responses": ("csv", "jsonl", "parquet"),
+    "participants": ("csv",),
+    "platform_ids": ("csv",),
+    "quality": ("csv",),
+    "events": ("csv",),
+    "targets": ("csv",),
+    "models": ("csv",),
+    "embeddings": ("csv",),
+    "embedding_history": ("csv",),
+    "triplettools_triplets": ("csv",),
+    "triplettools_embeddings": ("csv",),
+}
+
+
+async def document_of(collection: Collection, name: str, extension: str) -> bytes:
+    """The content of a document."""
+    return (await _MAKERS[name, extension](collection)).encode()
+
+
+async def _config(collection: Collection) -> str:
+    """Without completion codes: whoever has them can be paid without having answered."""
+    return dump_spec(collection.experiment.spec, secrets=False)
+
+
+async def _provenance(collection: Collection) -> str:
+    table, pages = await pages_of(collection, "models")
+    rows: list[Row] = [row async for page in pages for row in page]
+    experiment = collection.experiment
+    content = provenance(
+        slug=experiment.state.slug,
+        spec=experiment.spec,
+        targets=experiment.targets,
+        manifest=await collection.manifest(),
+        revisions=await collection.revisions(),
+        models=(table, rows),
+        exported_ms=collection.context.now_ms(),
+        as_of=collection.until,
+        filters=collection.order.filters,
+        commit=_commit(),
+    )
+    content["changes"] = [entry for _, entry in await collection.logbook.read_changes(experiment.id)]
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+async def _readme(collection: Collection) -> str:
+    tables: list[tuple[Table, tuple[str, ...]]] = []
+    bundled = collection.order.name == "bundle"
+    names = BUNDLED if bundled else {name: ends for name, ends in EXTENSIONS.items() if "csv" in ends}
+    for name, ends in names.items():
+        if name == "platform_ids" and not collection.order.personal:
+            continue
+        tables.append((await table_of(collection, name), ends))
+    return readme(
+        title=collection.experiment.spec.title,
+        slug=collection.experiment.state.slug,
+        exported=moment(collection.context.now_ms()),
+        tables=tables,
+        whole=collection.order.personal,
+    )
+
+
+async def _notebook(collection: Collection) -> str:
+    return notebook(collection.experiment.state.slug)
+
+
+async def _r_script(collection: Collection) -> str:
+    return r_script(collection.experiment.state.slug)
+
+
+def _commit() -> str | None:
+    """The commit of a checkout; None where the program was installed without one."""
+    git = Path(__file__).parents[2] / ".git"
+    try:
+        head = (git / "HEAD").read_text().strip()
+        return (git / head[5:]).read_text().strip() if head.startswith("ref: ") else head
+    except OSError:
+        return None
+
+
+_MAKERS: dict[tuple[str, str], Callable[[Collection], Awaitable[str]]] = {
+    ("config", "yaml"): _config,
+    ("provenance", "json"): _provenance,
+    ("README", "md"): _readme,
+    ("analysis", "ipynb"): _notebook,
+    ("analysis", "R"): _r_script,
+}

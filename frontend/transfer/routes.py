@@ -1,0 +1,131 @@
+"""Files that leave the system: each written by a process of its own and handed on as it comes.
+
+The route that brings experiments in: bundles, and what other programs recorded.
+
+Bundles that the server keeps by itself, before something is taken away: in the folder `bundles` of the data directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import fsspec
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from starlette.responses import Response, StreamingResponse
+
+from frontend.auth import WithExperiment, WithExperimenter
+from frontend.context import Context, WithContext
+from frontend.errors import BadRequestError
+from frontend.launching import free_slug, slug_of
+from frontend.media import on_disk
+from frontend.schemas import Json
+from frontend.transfer.orders import BUNDLE, Excluded, Order, checked
+from frontend.transfer.subprocesses import Errands, WithErrands
+from salmon.export import MEDIA_TYPES
+from salmon.wire import decode_json, encode_json
+
+router = APIRouter(prefix="/api/experiments")
+
+
+@router.get("/{slug}/exports/{name}.{extension}", response_class=Response)
+async def export(
+    experiment: WithExperiment,
+    errands: WithErrands,
+    name: str,
+    extension: str,
+    excluded: Annotated[Excluded, Query()] = "mark",
+    sampler: Annotated[str, Query(max_length=40)] = "",
+    generation: Annotated[int, Query(ge=0)] = 0,
+    personal: Annotated[bool, Query()] = True,
+) -> Response:
+    """One file: `excluded=leave_out` without the answers of participants who are left out, `personal=no` without
+    platforms' ids; of one `sampler`, or embeddings as of a `generation`.
+    """
+    order = Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
+    return await _file(errands, checked(order))
+
+
+@router.get("/{slug}/bundle", response_class=Response)
+async def bundle(
+    experiment: WithExperiment,
+    errands: WithErrands,
+    excluded: Annotated[Excluded, Query()] = "mark",
+    personal: Annotated[bool, Query()] = True,
+) -> Response:
+    """Every file in one ZIP, which is also the backup that `salmon import` restores."""
+    return await _file(errands, Order(experiment.state.slug, *BUNDLE, excluded, personal=personal))
+
+
+async def _file(errands: Errands, order: Order) -> Response:
+    pieces = await errands.stream("export", order.encode())
+    headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
+    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)
+
+
+@router.post("/import", status_code=201)
+async def import_files(
+    request: Request,
+    context: WithContext,
+    errands: WithErrands,
+    experimenter: WithExperimenter,
+    bundle: Annotated[UploadFile, File()],
+    config: Annotated[UploadFile | None, File()] = None,
+    targets: Annotated[UploadFile | None, File()] = None,
+    name: Annotated[str, Form(max_length=60)] = "",
+) -> Json:
+    """Make a paused experiment of a `bundle` that `GET …/bundle` or `salmon export` has written, here or elsewhere.
+
+    In its place may stand the answers or the backup of another program, with the description and the ZIP of targets
+    where they are at hand.
+    """
+    made = await import_upload(
+        context, errands, bundle, config=config, targets=targets, name=name, owner=experimenter.name
+    )
+    return {**made, "address": f"{context.address(request)}/e/{made['slug']}/"}
+
+
+async def import_upload(
+    context: Context,
+    errands: Errands,
+    upload: UploadFile,
+    *,
+    config: UploadFile | None,
+    targets: UploadFile | None,
+    name: str,
+    owner: str,
+) -> Json:
+    """Have a process of its own make an experiment of uploads; what it made."""
+    called = Path(upload.filename or "answers").name
+    async with on_disk(upload) as path, on_disk(config) as described, on_disk(targets) as media:
+        if path is None:
+            raise BadRequestError("There is no file in this form.", hint="Send the file as `bundle`.", where="bundle")
+        order = {"answers": str(path), "name": called, "slug": slug_of(name) if name else "", "owner": owner}
+        order["otherwise"] = await free_slug(context, called.partition(".")[0], given=False)
+        order |= {"config": str(described or ""), "targets": str(media or "")}
+        return decode_json(await errands.run("import", encode_json(order)))
+
+
+async def keep_bundle(context: Context, errands: Errands, slug: str) -> str:
+    """Write everything of an experiment into a file that `salmon import` restores; its name.
+
+    It has its name when all of it is there: an error in the middle leaves nothing that looks like a bundle.
+    """
+    filesystem, root = fsspec.core.url_to_fs(context.settings.bundles_location)
+    await asyncio.to_thread(filesystem.makedirs, root, exist_ok=True)
+    moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
+    name = f"{slug}-{moment:%Y%m%dT%H%M%SZ}.zip"
+    passing = f"{root}/.{name}"
+    file: Any = await asyncio.to_thread(filesystem.open, passing, "wb")
+    try:
+        async for piece in await errands.stream("export", Order(slug, *BUNDLE).encode()):
+            await asyncio.to_thread(file.write, piece)
+    except BaseException:
+        file.close()
+        filesystem.rm(passing)
+        raise
+    await asyncio.to_thread(file.close)
+    await asyncio.to_thread(filesystem.mv, passing, f"{root}/{name}")
+    return name

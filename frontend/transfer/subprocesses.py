@@ -1,0 +1,183 @@
+"""Work that would keep the web process from its participants, done by processes of their own.
+
+A process is told what to do by its arguments and where the store is by its environment. It says what went wrong as one
+line of JSON on standard error. It is ended when nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from frontend.context import WithContext
+from frontend.errors import ToldError, TooManyError
+from frontend.settings import Settings
+from salmon.logs import fields
+from salmon.parent_watch import SUPERVISED
+from salmon.wire import decode_json
+
+log = logging.getLogger("salmon.errands")
+
+#: The program that subprocesses run.
+_MODULE = "frontend.transfer"
+#: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
+MOST = 4
+#: How many times as long as it took an errand rests that is not urgent.
+_REST = 4.0
+_PIECE_BYTES = 1 << 16
+#: Of what a process says about its failure, the end.
+_MOST_SAID = 1 << 16
+
+
+class BrokenOffError(Exception):
+    """A file that had begun could not be finished: the connection breaks, so that nobody takes a part for the whole."""
+
+
+class Errands:
+    """Starts such processes for one web process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._running = 0
+        self._underway: dict[str, asyncio.Task[bytes]] = {}
+        self._rests_until: dict[str, float] = {}
+
+    async def stream(self, *arguments: str) -> AsyncIterator[bytes]:
+        """Return the output of `python -m frontend.transfer`, piece by piece; an error before the first piece is raised at once."""
+        pieces = self._pieces(arguments)
+        try:
+            first = await anext(pieces)
+        except StopAsyncIteration:
+            first = b""
+        return _joined(first, pieces)
+
+    async def run(self, *arguments: str) -> bytes:
+        """Return the whole output of `python -m frontend.transfer`, where it is short."""
+        return b"".join([piece async for piece in self._pieces(arguments)])
+
+    def begin(self, name: str, *arguments: str, urgent: bool = True) -> asyncio.Task[bytes] | None:
+        """Start `python -m frontend.transfer` unless one of this name is under way, and wait for nothing.
+
+        What is not urgent rests after each time for four times as long as it took: pages that ask again and again keep a
+        fifth of a core busy at the most.
+        """
+        now, task = asyncio.get_running_loop().time(), self._underway.get(name)
+        if task is not None and not task.done():
+            return task
+        if not urgent and now < self._rests_until.get(name, 0.0):
+            return None
+
+        def rest(done: asyncio.Task[bytes]) -> None:
+            ended = asyncio.get_running_loop().time()
+            self._rests_until[name] = ended + _REST * (ended - now)
+            _ = done.cancelled() or done.exception()  # whoever waits is told
+
+        task = self._underway[name] = asyncio.create_task(self.run(*arguments))
+        task.add_done_callback(rest)
+        return task
+
+    async def _pieces(self, arguments: tuple[str, ...]) -> AsyncGenerator[bytes]:
+        began = False
+        async with self._process(arguments) as process:
+            output, errors = process.stdout, process.stderr
+            assert output is not None  # noqa: S101 - both are pipes
+            assert errors is not None  # noqa: S101
+            said = asyncio.create_task(_said(errors))
+            try:
+                while piece := await output.read(_PIECE_BYTES):
+                    began = True
+                    yield piece
+                complaint, code = await said, await process.wait()
+            finally:
+                said.cancel()
+        if code:
+            raise _failure(arguments[0], code, complaint, began=began)
+
+    @asynccontextmanager
+    async def _process(self, arguments: tuple[str, ...]) -> AsyncGenerator[asyncio.subprocess.Process]:
+        if self._running >= MOST:
+            raise TooManyError(
+                f"{self._running} files are being written already.", hint="Wait until one of them is finished."
+            )
+        self._running += 1
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", _MODULE, *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=_environment(self._settings),
+            )
+            try:
+                yield process
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        process.kill()
+                    await asyncio.shield(_ended(process))
+        finally:
+            self._running -= 1
+
+
+def errands_of(request: Request, context: WithContext) -> Errands:
+    """One for each application, made when the first file is asked for."""
+    state = request.app.state
+    if not hasattr(state, "errands"):
+        state.errands = Errands(context.settings)
+    return state.errands
+
+
+WithErrands = Annotated[Errands, Depends(errands_of)]
+
+
+async def _said(errors: asyncio.StreamReader) -> bytes:
+    """The last that a process said on standard error."""
+    said = b""
+    while piece := await errors.read(_PIECE_BYTES):
+        said = (said + piece)[-_MOST_SAID:]
+    return said
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Until a process that was killed is gone; what it still had to say is read away, or its end would not be seen."""
+    for stream in (process.stdout, process.stderr):
+        while stream is not None and await stream.read(_PIECE_BYTES):
+            pass
+    await process.wait()
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    try:
+        if first:
+            yield first
+        async for piece in rest:
+            yield piece
+    finally:
+        await rest.aclose()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """What this process has, without the supervisor's hand on it."""
+    values = settings.model_dump(mode="json", exclude_none=True)
+    own = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
+    return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}
+
+
+def _failure(what: str, code: int, complaint: bytes, *, began: bool) -> Exception:
+    try:
+        told = decode_json(complaint.strip().rpartition(b"\n")[2])
+    except ValueError:
+        told = None
+    log.error("errand failed", extra=fields(what=what, code=code, said=complaint.decode(errors="replace")[-2000:]))
+    if began:
+        return BrokenOffError(f"the {what} subprocess ended with {code} in the middle")
+    if told is not None:
+        return ToldError(told["status"], told["error"])
+    return RuntimeError(f"the {what} subprocess ended with {code}")

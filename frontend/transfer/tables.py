@@ -1,0 +1,300 @@
+"""The rows of every table, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from itertools import islice
+
+from frontend.errors import ConflictError
+from frontend.transfer.source import Collection
+from salmon.export import FIRST_RESPONSES, RESPONSES, Responses, Row, Table
+from salmon.export.other_programs import (
+    CBLEARN,
+    PSIZ,
+    TRIPLETTOOLS_TRIPLETS,
+    Labels,
+    Translator,
+    triplettools_embedding_rows,
+    triplettools_embeddings_table,
+)
+from salmon.export.participants import (
+    PLATFORM_IDS,
+    QUALITY,
+    Conduct,
+    participant_row,
+    participants_table,
+    platform_row,
+    quality_row,
+)
+from salmon.export.targets_models import (
+    EVENTS,
+    MODELS,
+    TARGETS,
+    Generation,
+    embedding_history_rows,
+    embedding_history_table,
+    embedding_rows,
+    embeddings_table,
+    event_row,
+    first_embeddings_table,
+    model_row,
+    target_rows,
+)
+from salmon.records import Answer
+
+Pages = AsyncIterator[list[Row]]
+
+#: Rows of a page, where they do not come from pages of the store.
+_ROWS = 1000
+
+
+async def pages_of(collection: Collection, name: str) -> tuple[Table, Pages]:
+    """A table and its rows; a sentence where it cannot be made."""
+    return await _MAKERS[name](collection)
+
+
+async def table_of(collection: Collection, name: str) -> Table:
+    """The columns of a table, without its rows."""
+    d = await collection.dimensions()
+    made = {
+        "participants": lambda: participants_table(collection.questions),
+        "embeddings": lambda: embeddings_table(d),
+        "salmon_embeddings": lambda: first_embeddings_table(d),
+        "embedding_history": lambda: embedding_history_table(d),
+        "triplettools_embeddings": lambda: triplettools_embeddings_table(d),
+    }
+    return made[name]() if name in made else _FIXED[name]
+
+
+async def _responses(collection: Collection) -> tuple[Table, Pages]:
+    excluded = await collection.excluded()
+    made = Responses(
+        targets=collection.targets,
+        started_ms=collection.experiment.state.opened_ms,
+        puids=await collection.puids(),
+        excluded=excluded,
+        revisions=await collection.revision_names(),
+    )
+    wanted = _wanted(collection, excluded)
+
+    async def pages() -> Pages:
+        async for page in collection.logbook.read_answers(collection.experiment.id, until=collection.until):
+            yield [made.row(stream_id, answer) for stream_id, answer in page if wanted(answer)]
+
+    return RESPONSES, pages()
+
+
+async def _first_responses(collection: Collection) -> tuple[Table, Pages]:
+    return FIRST_RESPONSES, _narrowed(FIRST_RESPONSES, (await _responses(collection))[1])
+
+
+async def _participants(collection: Collection) -> tuple[Table, Pages]:
+    decisions, conduct = await collection.decisions(), await collection.conduct()
+    people, questions = await collection.people(), collection.questions
+    first: dict[tuple[str, str], str] = {}
+    duplicates: dict[str, str] = {}
+    for name, values in people.items():
+        identity = values.get("source", ""), values.get("puid", "")
+        if first.setdefault(identity, name) != name:
+            duplicates[name] = first[identity]
+    rows = (
+        participant_row(
+            name,
+            values,
+            conduct=conduct.get(name, Conduct()),
+            decision=decisions[name],
+            duplicate_of=duplicates.get(name, ""),
+            questions=questions,
+        )
+        for name, values in people.items()
+        if decisions[name].keep or collection.order.excluded == "mark"
+    )
+    return participants_table(questions), _paged(rows)
+
+
+async def _platform_ids(collection: Collection) -> tuple[Table, Pages]:
+    people = await collection.people()
+    return PLATFORM_IDS, _paged(platform_row(name, values) for name, values in people.items())
+
+
+async def _quality(collection: Collection) -> tuple[Table, Pages]:
+    decisions, verdicts = await collection.decisions(), (await collection.judgement()).verdicts
+    rows = (
+        quality_row(name, verdicts[name], decision)
+        for name, decision in decisions.items()
+        if name in verdicts and (decision.keep or collection.order.excluded == "mark")
+    )
+    return QUALITY, _paged(rows)
+
+
+async def _events(collection: Collection) -> tuple[Table, Pages]:
+    async def pages() -> Pages:
+        async for page in collection.logbook.read_events(collection.experiment.id):
+            yield [event_row(stream_id, entry) for stream_id, entry in page]
+
+    return EVENTS, pages()
+
+
+async def _targets(collection: Collection) -> tuple[Table, Pages]:
+    return TARGETS, _paged(target_rows(collection.experiment.targets, await collection.manifest()))
+
+
+async def _models(collection: Collection) -> tuple[Table, Pages]:
+    async def pages() -> Pages:
+        for sampler in collection.samplers:
+            rows: list[Row] = []
+            async for generation in collection.generations(sampler):
+                rows.append(model_row(generation, kept=generation.coordinates is not None))
+                if len(rows) == _ROWS:
+                    yield rows
+                    rows = []
+            yield rows
+
+    return MODELS, pages()
+
+
+async def _embeddings(collection: Collection) -> tuple[Table, Pages]:
+    found = await embeddings_of(collection)
+    d = await collection.dimensions()
+    rows = (row for generation in found for row in embedding_rows(generation, collection.targets, d))
+    return embeddings_table(d), _paged(rows)
+
+
+async def _first_embeddings(collection: Collection) -> tuple[Table, Pages]:
+    table = first_embeddings_table(await collection.dimensions())
+    return table, _narrowed(table, (await _embeddings(collection))[1])
+
+
+async def _embedding_history(collection: Collection) -> tuple[Table, Pages]:
+    d = await collection.dimensions()
+
+    async def pages() -> Pages:
+        for sampler in collection.samplers:
+            async for generation in collection.generations(sampler):
+                yield list(embedding_history_rows(generation, collection.targets, d))
+
+    return embedding_history_table(d), pages()
+
+
+async def _triplettools_triplets(collection: Collection) -> tuple[Table, Pages]:
+    translator = await _translator(collection)
+    return TRIPLETTOOLS_TRIPLETS, _translated(collection, translator, translator.triplettools)
+
+
+async def _triplettools_embeddings(collection: Collection) -> tuple[Table, Pages]:
+    found, labels = await embeddings_of(collection), Labels.of(collection.targets)
+    d = await collection.dimensions()
+    rows = (row for generation in found for row in triplettools_embedding_rows(generation, labels, d))
+    return triplettools_embeddings_table(d), _paged(rows)
+
+
+async def _cblearn(collection: Collection) -> tuple[Table, Pages]:
+    translator = await _translator(collection)
+    return CBLEARN, _translated(collection, translator, translator.cblearn)
+
+
+async def _psiz(collection: Collection) -> tuple[Table, Pages]:
+    translator = await _translator(collection)
+    return PSIZ, _translated(collection, translator, translator.psiz)
+
+
+async def embeddings_of(collection: Collection) -> list[Generation]:
+    """The embedding of each sampler: the newest, or that of the generation asked for."""
+    order = collection.order
+    found = [generation for sampler in collection.samplers if (generation := await collection.newest(sampler))]
+    if order.generation:
+        kept: set[int] = set()
+        chosen: list[Generation] = []
+        for sampler in collection.samplers:
+            async for generation in collection.generations(sampler):
+                if generation.coordinates is not None:
+                    kept.add(generation.number)
+                    if generation.number == order.generation:
+                        chosen.append(generation)
+        if not chosen:
+            numbers = ", ".join(str(number) for number in sorted(kept)) or "none yet"
+            raise ConflictError(
+                f"The coordinates of generation {order.generation} were not kept.",
+                hint=f"Kept are {numbers}.",
+                where="generation",
+            )
+        return chosen
+    if not found and order.name != "bundle":
+        raise ConflictError(
+            "There is no embedding yet.",
+            hint="It appears when a sampler that learns has had answers; random and validation samplers have none.",
+            where=order.sampler or "embeddings",
+        )
+    return found
+
+
+async def _translator(collection: Collection) -> Translator:
+    samplers = collection.experiment.spec.samplers
+    return Translator(
+        labels=Labels.of(collection.targets),
+        puids=await collection.puids(),
+        excluded=await collection.excluded(),
+        tests=frozenset(name for name, sampler in samplers.items() if sampler.test),
+    )
+
+
+async def _translated(
+    collection: Collection, translator: Translator, translate: Callable[[Answer], Row | None]
+) -> Pages:
+    wanted = _wanted(collection, translator.excluded)
+    async for page in collection.logbook.read_answers(collection.experiment.id, until=collection.until):
+        yield [row for _, answer in page if wanted(answer) and (row := translate(answer)) is not None]
+
+
+def _wanted(collection: Collection, excluded: Iterable[str]) -> Callable[[Answer], bool]:
+    """Whether an answer is in a file, by the filters of the order."""
+    sampler = collection.order.sampler
+    without = frozenset(excluded) if collection.order.excluded == "leave_out" else frozenset[str]()
+    return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
+
+
+async def _narrowed(table: Table, pages: Pages) -> Pages:
+    """The rows of a wider table that begins with the columns of this one."""
+    width = len(table.columns)
+    async for page in pages:
+        yield [row[:width] for row in page]
+
+
+async def _paged(rows: Iterable[Row]) -> Pages:
+    left = iter(rows)
+    while page := list(islice(left, _ROWS)):
+        yield page
+
+
+_MAKERS: dict[str, Callable[[Collection], Awaitable[tuple[Table, Pages]]]] = {
+    "responses": _responses,
+    "salmon_responses": _first_responses,
+    "participants": _participants,
+    "platform_ids": _platform_ids,
+    "quality": _quality,
+    "events": _events,
+    "targets": _targets,
+    "models": _models,
+    "embeddings": _embeddings,
+    "salmon_embeddings": _first_embeddings,
+    "embedding_history": _embedding_history,
+    "triplettools_triplets": _triplettools_triplets,
+    "triplettools_embeddings": _triplettools_embeddings,
+    "cblearn": _cblearn,
+    "psiz": _psiz,
+}
+_FIXED: dict[str, Table] = {
+    table.name: table
+    for table in (
+        RESPONSES,
+        FIRST_RESPONSES,
+        PLATFORM_IDS,
+        QUALITY,
+        EVENTS,
+        TARGETS,
+        MODELS,
+        TRIPLETTOOLS_TRIPLETS,
+        CBLEARN,
+        PSIZ,
+    )
+}

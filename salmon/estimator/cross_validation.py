@@ -1,0 +1,306 @@
+"""Answers kept back to judge a fit, and what may be chosen by them.
+
+Answers about the same three targets always stay together: a query asked twice, once fitted and once judged, would be
+judged by its own answer.
+
+Accuracy on answers that were not fitted: from random queries only, whole groups of the same three targets at a time.
+
+An active sampler asks what its model finds hard, so accuracy on its answers says nothing about other queries.
+
+How many dimensions, and which noise model: all candidates are judged on the same folds.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from salmon.errors import TripletError
+from salmon.geometry import Coordinates
+from salmon.learning import Triplets, fit
+from salmon.learning.accuracy import compared_distances
+from salmon.noise import NoiseModel, PowerTSTE, noise_model
+from salmon.parallel import Executor
+
+#: (k, lapse) tried on power t-STE: from the heavy tails that suit people to the light ones of nearly exact answers.
+POWER_CANDIDATES: tuple[tuple[float, float], ...] = (
+    *((1.0, 0.0), (1.0, 0.05), (0.85, 0.07), (0.75, 0.1)),
+    *((1.5, 0.03), (2.0, 0.0), (2.0, 0.05), (3.0, 0.03)),
+)
+#: Lapses tried on every other noise model.
+LAPSE_CANDIDATES = (0.0, 0.02, 0.05, 0.07, 0.1, 0.15)
+#: Folds in which candidates are compared.
+FOLDS = 5
+
+
+def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
+    """(m,) a number for each unordered set of three targets: equal where head, winner and loser are the same targets."""
+    if not len(triplets):
+        return np.zeros(0, dtype=np.int64)
+    low, middle, high = np.sort(triplets, axis=1).astype(np.int64).T
+    # One number a set sorts many times faster than three columns.
+    n = int(high.max()) + 1
+    _, groups = np.unique((low * n + middle) * n + high, return_inverse=True)
+    return groups.astype(np.int64)
+
+
+def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """(m,) True for about `share` of the answers: whole groups, drawn at random, at least one and never all of them."""
+    groups = triple_groups(triplets)
+    count = int(groups.max(initial=-1)) + 1
+    if count < 2:
+        raise TripletError(
+            "All answers are about the same three targets: none can be held out.", hint="Fit without early stopping."
+        )
+    held = rng.permutation(count)[: int(np.clip(round(share * count), 1, count - 1))]
+    return np.isin(groups, held)
+
+
+def grouped_folds(triplets: Triplets, folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """(m,) the fold 0 … folds − 1 in which each answer is held out; a group is never divided.
+
+    There are fewer folds where there are fewer groups.
+    """
+    groups = triple_groups(triplets)
+    count = int(groups.max(initial=-1)) + 1
+    return (rng.permutation(count) % max(1, min(folds, count)))[groups]
+
+
+def noise_candidates(model: NoiseModel) -> tuple[NoiseModel, ...]:
+    """The models among which held-out answers choose, the given one first: (k, lapse) of power t-STE, else the lapse."""
+    if isinstance(model, PowerTSTE):
+        others: tuple[NoiseModel, ...] = tuple(PowerTSTE(k=k, lapse=lapse) for k, lapse in POWER_CANDIDATES)
+    else:
+        others = tuple(noise_model(model, lapse=lapse) for lapse in LAPSE_CANDIDATES)
+    return tuple(dict.fromkeys((model, *others)))
+
+
+def choose_noise(
+    triplets: Triplets,
+    n: int,
+    d: int,
+    candidates: tuple[NoiseModel, ...],
+    *,
+    ridge: float,
+    seed: int,
+    max_iter: int = 500,
+    executor: Executor | None = None,
+) -> tuple[NoiseModel, dict[NoiseModel, float]]:
+    """The candidate under which held-out answers are likeliest, and the log-loss (nats) of every candidate.
+
+    Each answer is held out once. The first candidate is kept unless the best one beats it by more than the standard
+    error of their difference: few answers cannot tell models apart, and guessing between them only adds noise. Each
+    fit starts from the one before it, for the candidates differ little and so do their embeddings.
+    """
+    folds = grouped_folds(triplets, FOLDS, np.random.default_rng(seed))
+    losses = {model: np.zeros(len(triplets)) for model in candidates}
+    for fold in range(int(folds.max()) + 1):
+        held_out, start = folds == fold, None
+        for model in candidates:
+            found = fit(
+                triplets[~held_out], n, d, noise=model, ridge=ridge, start=start, n_starts=2 if start is None else 0,
+                max_iter=max_iter, seed=seed, executor=executor,
+            )  # fmt: skip
+            start = found.coordinates
+            losses[model][held_out] = answer_losses(start, triplets[held_out], model)
+    best = min(losses, key=lambda model: losses[model].mean())
+    gain = losses[candidates[0]] - losses[best]
+    convincing = gain.mean() > gain.std() / np.sqrt(len(gain))
+    return best if convincing else candidates[0], {model: float(each.mean()) for model, each in losses.items()}
+
+
+def answer_losses(coordinates: Coordinates, triplets: Triplets, model: NoiseModel) -> Coordinates:
+    """(m,) −log of the chance that the model gives to each answer, in nats, with chances of at least 1e-12."""
+    chance = model.probability(*compared_distances(coordinates, triplets))
+    return -np.log(np.maximum(chance, 1e-12))
+
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A share with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What cross-validation found, answer by answer.
+
+    `hits` and `losses` (repeats, m): whether each judged answer agreed (a tie ½) and −log of the chance it was given, in
+    nats; `folds` (repeats, m) where it was held out; `groups` (m,) which answers are about the same three targets.
+    `fitted` is the mean number of answers that a fold's fit had.
+    """
+
+    hits: Floats
+    losses: Floats
+    folds: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    fitted: float
+
+    @property
+    def accuracy(self) -> Interval:
+        """The accuracy over all judged answers and repeats."""
+        return grouped_interval(self.hits.mean(axis=0), self.groups)
+
+    @property
+    def log_loss(self) -> float:
+        """Mean −log chance in nats; log 2 = .693 is guessing."""
+        return float(self.losses.mean())
+
+    def by_fold(self, values: Floats) -> Floats:
+        """(repeats · folds,) means of (repeats, m) values over each fold."""
+        means = [
+            np.bincount(where, each) / np.maximum(np.bincount(where), 1)
+            for where, each in zip(self.folds, values, strict=True)
+        ]
+        present = [np.bincount(where) > 0 for where in self.folds]
+        return np.concatenate([mean[there] for mean, there in zip(means, present, strict=True)])
+
+
+def cross_validate(
+    triplets: Triplets,
+    random: Bools,
+    n: int,
+    d: int,
+    noise: NoiseModel,
+    *,
+    ridge: float = 0.03,
+    folds: int = 10,
+    repeats: int = 1,
+    seed: int = 0,
+    executor: Executor | None = None,
+    after_fit: Callable[[], None] = lambda: None,
+) -> HeldOut | None:
+    """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
+
+    The other answers are always fitted, unless they are about three targets that are held out. None where fewer than
+    two groups were asked at random: nothing can be held out then.
+    """
+    judged = np.flatnonzero(random)
+    groups = triple_groups(triplets)
+    if len(np.unique(groups[judged])) < 2:
+        return None
+    hits = np.empty((repeats, len(judged)))
+    losses = np.empty_like(hits)
+    places = np.empty(hits.shape, dtype=np.int64)
+    fitted: list[int] = []
+    for repeat in range(repeats):
+        own = grouped_folds(triplets[judged], folds, np.random.default_rng([seed, repeat]))
+        of_group = np.full(int(groups.max()) + 1, -1, dtype=np.int64)
+        of_group[groups[judged]] = own
+        start = None
+        for fold in range(int(own.max()) + 1):
+            kept = of_group[groups] != fold
+            # The folds share most of their answers: each fit begins where the one before it ended.
+            found = fit(
+                triplets[kept], n, d, noise=noise, ridge=ridge, start=start, n_starts=2 if start is None else 0,
+                seed=seed + repeat, executor=executor,
+            )  # fmt: skip
+            start = found.coordinates
+            rows = triplets[judged[own == fold]]
+            nearer, farther = compared_distances(start, rows)
+            hits[repeat, own == fold] = (nearer < farther) + 0.5 * (nearer == farther)
+            losses[repeat, own == fold] = answer_losses(start, rows, noise)
+            fitted.append(int(kept.sum()))
+            after_fit()
+        places[repeat] = own
+    return HeldOut(hits, losses, places, groups[judged], float(np.mean(fitted)))
+
+
+def grouped_interval(hits: Floats, groups: NDArray[np.int64], confidence: float = 0.95) -> Interval:
+    """A share of hits (m,) in [0, 1] with an interval that knows that answers of one group (m,) resemble each other.
+
+    Standard error over groups, √(Σ_g (Σ_{i∈g} (hit_i − share))²) / m (Liang and Zeger 1986); the interval is Wilson's
+    (1927) with as many answers as would have this standard error, so that it stays within 0 and 1.
+    """
+    m = len(hits)
+    share = float(hits.mean())
+    sums = np.bincount(groups, hits - share)
+    count = len(np.unique(groups))
+    variance = float((sums**2).sum()) / m**2 * count / max(1, count - 1)
+    effective = share * (1 - share) / variance if variance > 0 else float(count)
+    z = float(norm.ppf(0.5 + confidence / 2))
+    centre = (share + z**2 / (2 * effective)) / (1 + z**2 / effective)
+    half = z / (1 + z**2 / effective) * np.sqrt(share * (1 - share) / effective + z**2 / (4 * effective**2))
+    return Interval(share, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
+
+
+Candidate = TypeVar("Candidate", bound=Hashable)
+
+#: Chance of calling a rise real when there is none, over all comparisons together.
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Choice(Generic[Candidate]):
+    """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence."""
+
+    chosen: Candidate
+    accuracy: dict[Candidate, Interval]
+    log_loss: dict[Candidate, float]
+    reason: str
+
+
+def choose_dimension(results: Mapping[int, HeldOut]) -> Choice[int]:
+    """The smallest d whose held-out accuracy no larger d beats significantly."""
+    dimensions = sorted(results)
+    chosen = next(d for d in dimensions if not _beaten(results[d], [results[e] for e in dimensions if e > d]))
+    larger = "no more were tried" if chosen == dimensions[-1] else "more are not significantly better"
+    return Choice(chosen, *_figures(results), f"d = {chosen} is enough: {larger}.")
+
+
+def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Choice[str]:
+    """Among the noise models that none beats significantly in accuracy, the one with the smallest held-out log-loss."""
+    equals = [
+        name for name in results if not _beaten(results[name], [results[other] for other in results if other != name])
+    ]
+    chosen = min(equals, key=lambda name: results[name].log_loss)
+    reason = f"{chosen} has the smallest log-loss of the {len(equals)} that none beats significantly in accuracy."
+    return Choice(chosen, *_figures(results), reason)
+
+
+def corrected_t_test(difference: Floats, fitted: float, judged: float) -> float:
+    """One-sided p-value that a difference over folds (j,) has a mean above 0.
+
+    t = mean / √((1/j + judged/fitted) · variance) with j − 1 degrees of freedom: the folds' fits share most of their
+    answers, which the plain test forgets (Nadeau and Bengio 2003). 1 where nothing differs.
+    """
+    variance = float(difference.var(ddof=1)) if len(difference) > 1 else 0.0
+    if variance == 0:
+        return 0.0 if len(difference) > 1 and difference.mean() > 0 else 1.0
+    scale = np.sqrt((1 / len(difference) + judged / fitted) * variance)
+    return float(student.sf(difference.mean() / scale, len(difference) - 1))
+
+
+def holm(p_values: list[float], level: float = LEVEL) -> list[bool]:
+    """Which of several p-values are significant together (Holm 1979): the k-th smallest against level / (m − k + 1)."""
+    significant = [False] * len(p_values)
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if p_values[place] > level / (len(p_values) - rank):
+            break
+        significant[place] = True
+    return significant
+
+
+def _beaten(one: HeldOut, others: list[HeldOut]) -> bool:
+    own = one.by_fold(one.hits)
+    judged = one.hits.shape[1] / (int(one.folds.max()) + 1)
+    return any(holm([corrected_t_test(other.by_fold(other.hits) - own, one.fitted, judged) for other in others]))
+
+
+def _figures(results: Mapping[Candidate, HeldOut]) -> tuple[dict[Candidate, Interval], dict[Candidate, float]]:
+    accuracy = {candidate: found.accuracy for candidate, found in results.items()}
+    return accuracy, {candidate: found.log_loss for candidate, found in results.items()}

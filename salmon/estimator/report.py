@@ -1,0 +1,286 @@
+"""What a fit has to say about itself, for a reader and for a program.
+
+From a table of answers to an embedding: what is to be chosen is chosen on held-out answers, then all are fitted.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from salmon.answer_files.answers import AnswerTable
+from salmon.errors import TripletError
+from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, triple_groups
+from salmon.estimator.cross_validation import (
+    Choice,
+    HeldOut,
+    Interval,
+    choose_dimension,
+    choose_noise_by_accuracy,
+    cross_validate,
+    grouped_interval,
+)
+from salmon.estimator.noise_ceiling import NoiseCeiling, noise_ceiling
+from salmon.geometry import align, principal_axes
+from salmon.learning import Fit, Triplets, accuracy, fit, laplace
+from salmon.learning.accuracy import compared_distances
+from salmon.noise import NoiseModel, noise_model
+
+Floats = NDArray[np.float64]
+
+#: The name of the recommended noise model where several are compared.
+RECOMMENDED = "PowerTSTE"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the user decided. `dimensions` with several entries and `noise` = "choose" ask for a choice on held-out answers."""
+
+    dimensions: tuple[int, ...] = (2,)
+    noise: str = RECOMMENDED
+    lapse: float | None = None
+    choose_lapse: bool = False
+    ridge: float = 0.03
+    folds: int = 10
+    repeats: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """An embedding with its figures.
+
+    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position with the motions of the
+    whole map projected out. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
+    of a test set; `starts` is the objective reached from each start.
+    """
+
+    coordinates: Floats
+    covariance: Floats
+    noise: NoiseModel
+    options: FitOptions
+    answers: int
+    random_answers: int
+    fitted_accuracy: float
+    fitted_log_loss: float
+    converged: bool
+    starts: dict[str, float]
+    held_out: Interval | None
+    held_out_log_loss: float | None
+    test_accuracy: Interval | None
+    ceiling: NoiseCeiling | None
+    dimension_choice: Choice[int] | None
+    noise_choice: Choice[str] | None
+    lapse_losses: dict[str, float] = field(default_factory=dict[str, float])
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file; coordinates stay in the embedding's own file."""
+        return {
+            "n_targets": len(self.coordinates),
+            "n_components": self.coordinates.shape[1],
+            "noise": {"name": type(self.noise).__name__, **asdict(self.noise)},
+            "options": {**asdict(self.options), "dimensions": list(self.options.dimensions)},
+            "answers": {"fitted": self.answers, "random": self.random_answers},
+            "fitted": {"accuracy": self.fitted_accuracy, "log_loss": self.fitted_log_loss},
+            "starts": self.starts,
+            "converged": self.converged,
+            "held_out": {**_plain(self.held_out), "log_loss": self.held_out_log_loss} if self.held_out else None,
+            "test_set": _plain(self.test_accuracy) if self.test_accuracy else None,
+            "noise_ceiling": self.ceiling and asdict(self.ceiling),
+            "dimension_choice": self.dimension_choice and _choice(self.dimension_choice),
+            "noise_choice": self.noise_choice and _choice(self.noise_choice),
+            "lapse_choice": self.lapse_losses,
+            "uncertainty": {"standard_deviation": np.sqrt(np.trace(self.covariance, axis1=1, axis2=2)).tolist()},
+            "notes": list(self.notes),
+        }
+
+    def as_text(self) -> str:
+        """The same for a reader."""
+        n, d = self.coordinates.shape
+        parameters = ", ".join(f"{name} = {value:g}" for name, value in asdict(self.noise).items())
+        lines = [
+            f"{n} targets in {d} dimension{'s' if d > 1 else ''}, from {self.answers:,} answers.",
+            f"Noise model: {type(self.noise).__name__} ({parameters}); ridge {self.options.ridge:g}.",
+            f"Accuracy on the fitted answers: {self.fitted_accuracy:.3f} (log-loss {self.fitted_log_loss:.3f} nats).",
+        ]
+        if self.held_out is not None:
+            lines += [
+                f"Held-out accuracy: {self.held_out} (95 % interval), log-loss {self.held_out_log_loss:.3f} nats,",
+                f"  on {self.random_answers:,} random answers in {self.options.folds} folds, grouped by their three targets.",
+            ]
+        else:
+            lines.append("Held-out accuracy: none, for too few queries were chosen at random.")
+        if self.test_accuracy is not None:
+            lines.append(f"Accuracy on the test set: {self.test_accuracy} (95 % interval).")
+        if self.ceiling is not None:
+            lines += [
+                f"Noise ceiling: at most {self.ceiling.ceiling} (95 % interval),",
+                f"  from {self.ceiling.answers:,} answers to {self.ceiling.queries:,} repeated queries;",
+                f"  two answers to one query agree with chance {self.ceiling.agreement.value:.3f}.",
+            ]
+        else:
+            lines.append("Noise ceiling: unknown, for no query was answered twice.")
+        spread = max(self.starts.values()) - min(self.starts.values())
+        lines.append(
+            f"Starts: {len(self.starts)}, the best objective {min(self.starts.values()):.4f}, spread {spread:.4f}."
+        )
+        if not self.converged:
+            lines.append("The fit had not converged when its iterations were used up.")
+        lines += _choice_lines("Dimensions", self.dimension_choice) + _choice_lines("Noise models", self.noise_choice)
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join(lines) + "\n"
+
+
+def _plain(interval: Interval) -> dict[str, float]:
+    return {"accuracy": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _choice(choice: Choice[Any]) -> dict[str, Any]:
+    figures = {str(key): {**_plain(choice.accuracy[key]), "log_loss": choice.log_loss[key]} for key in choice.accuracy}
+    return {"chosen": choice.chosen, "reason": choice.reason, "candidates": figures}
+
+
+def _choice_lines(title: str, choice: Choice[Any] | None) -> list[str]:
+    if choice is None:
+        return []
+    rows = [
+        f"  {key!s:>10}  accuracy {choice.accuracy[key]}  log-loss {choice.log_loss[key]:.3f}"
+        + ("  <- chosen" if key == choice.chosen else "")
+        for key in choice.accuracy
+    ]
+    return [f"{title}, judged on the same folds:", *rows, f"  {choice.reason}"]
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+#: Told what is being done, how many steps that takes in all, and how many are done.
+Progress = Callable[[str, int, int], None]
+#: Noise models that are compared with the recommended one where a choice is asked for.
+COMPARED_NOISE = ("TSTE", "STE", "CKL", "SOE", "GNMDS")
+_COMPARED_LAPSE = 0.05
+# Starts of the final fit: spectral and random ones.
+_STARTS = 4
+_SMALLEST_RIDGE = 1e-6
+
+
+def silent(what: str, total: int, done: int) -> None:
+    """Progress that nobody watches."""
+    del what, total, done
+
+
+def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent) -> FitReport:
+    """Choose what is to be chosen, fit all answers but the test set, and judge the embedding."""
+    rows = table.triplets[~table.test]
+    random = table.random[~table.test]
+    if not len(rows):
+        raise TripletError("All answers belong to a test set; none is left to fit.", hint="Name fewer test samplers.")
+    n, notes = table.n, list(table.notes)
+    noises = _noises(options)
+    first = next(iter(noises))
+    judge = _Judge(rows, random, n, options, progress)
+    by_dimension = judge.compare("dimensions", {d: (d, noises[first]) for d in options.dimensions})
+    dimension_choice = choose_dimension(by_dimension) if len(by_dimension) > 1 else None
+    d = dimension_choice.chosen if dimension_choice else options.dimensions[0]
+    if len(options.dimensions) > 1 and dimension_choice is None:
+        notes.append(f"Without random answers dimensions cannot be compared; {d} was taken.")
+    held_out = by_dimension.get(d)
+    noise_choice = None
+    model, losses = noises[first], dict[NoiseModel, float]()
+    if held_out is not None and len(noises) > 1:
+        others = judge.compare("noise models", {name: (d, noises[name]) for name in noises if name != first})
+        noise_choice = choose_noise_by_accuracy({first: held_out, **others})
+        model = noises[noise_choice.chosen]
+        held_out = others.get(noise_choice.chosen, held_out)
+    if options.choose_lapse and random.any():
+        progress("choosing the lapse", 1, 0)
+        chosen, losses = choose_noise(
+            rows[random], n, d, noise_candidates(model), ridge=options.ridge, seed=options.seed
+        )
+        progress("choosing the lapse", 1, 1)
+        if chosen != model:
+            model, held_out = chosen, judge.compare("the chosen model", {d: (d, chosen)}).get(d)
+    progress("fitting all answers", 1, 0)
+    found = fit(rows, n, d, noise=model, ridge=options.ridge, n_starts=_STARTS, seed=options.seed)
+    coordinates, covariance = _upright(found, rows)
+    progress("fitting all answers", 1, 1)
+    return FitReport(
+        coordinates=coordinates,
+        covariance=covariance,
+        noise=model,
+        options=options,
+        answers=len(rows),
+        random_answers=int(random.sum()),
+        fitted_accuracy=accuracy(coordinates, rows),
+        fitted_log_loss=found.loss,
+        converged=found.converged,
+        starts=dict(zip(found.start_names, found.start_losses, strict=True)),
+        held_out=held_out.accuracy if held_out else None,
+        held_out_log_loss=held_out.log_loss if held_out else None,
+        test_accuracy=_test_accuracy(coordinates, table.triplets[table.test]),
+        ceiling=noise_ceiling(table.triplets[table.repeatable]),
+        dimension_choice=dimension_choice,
+        noise_choice=noise_choice,
+        lapse_losses={f"{candidate}": loss for candidate, loss in losses.items()},
+        notes=tuple(notes),
+    )
+
+
+def _noises(options: FitOptions) -> dict[str, NoiseModel]:
+    """The noise models to judge, by name; the first one is the one that chooses the dimension."""
+    recommended = {RECOMMENDED: noise_model(RECOMMENDED_NOISE, lapse=options.lapse)}
+    lapse = _COMPARED_LAPSE if options.lapse is None else options.lapse
+    if options.noise == "choose":
+        return recommended | {name: noise_model(name, lapse=lapse) for name in COMPARED_NOISE}
+    if options.noise == RECOMMENDED:
+        return recommended
+    model = noise_model(options.noise, lapse=lapse)
+    return {type(model).__name__: model}
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Cross-validation of candidates on the same folds."""
+
+    rows: Triplets
+    random: NDArray[np.bool_]
+    n: int
+    options: FitOptions
+    progress: Progress
+
+    def compare(self, what: str, candidates: dict[Key, tuple[int, NoiseModel]]) -> dict[Key, HeldOut]:
+        """What cross-validation says of each candidate's dimension and noise model; empty if nothing can be held out."""
+        options, judged = self.options, dict[Key, HeldOut]()
+        total, done = len(candidates) * options.folds * options.repeats, 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            self.progress(f"judging {what}", total, done)
+
+        for key, (d, noise) in candidates.items():
+            found = cross_validate(
+                self.rows, self.random, self.n, d, noise, ridge=options.ridge, folds=options.folds,
+                repeats=options.repeats, seed=options.seed, after_fit=step,
+            )  # fmt: skip
+            if found is not None:
+                judged[key] = found
+        self.progress(f"judging {what}", total, total)
+        return judged
+
+
+def _upright(found: Fit, rows: Triplets) -> tuple[Floats, Floats]:
+    """The embedding turned to its principal axes, and the covariance of each position turned with it."""
+    posterior = laplace(found.coordinates, rows, found.noise, ridge=max(found.ridge, _SMALLEST_RIDGE))
+    upright = principal_axes(found.coordinates)
+    turn = align(found.coordinates, upright).rotation
+    return upright, turn.T @ posterior.target_covariance() @ turn
+
+
+def _test_accuracy(coordinates: Floats, test: Triplets) -> Interval | None:
+    if not len(test):
+        return None
+    nearer, farther = compared_distances(coordinates, test)
+    return grouped_interval((nearer < farther) + 0.5 * (nearer == farther), triple_groups(test))

@@ -1,0 +1,325 @@
+"""What one participant did on the pages, and whether the experimenter counts them in.
+
+The tables about participants: who they are inside the experiment, their platform's ids apart from it, and quality.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from salmon.export.responses import moment
+from salmon.export.table import Cell, Column, Kind, Row, Table, columns
+from salmon.quality import Figures, Verdict
+
+Values = Mapping[str, str]
+
+
+@dataclass
+class Conduct:
+    """What the events tell of one participant."""
+
+    skipped: int = 0
+    blur_count: int = 0
+    blur_ms: float = 0.0
+    fullscreen_exits: int = 0
+    load_failures: int = 0
+    resumes: int = 0
+    device: str = ""
+    viewport: tuple[int, int] | None = None
+    pixel_ratio: float | None = None
+    _blurred_ms: float | None = None
+
+    def note(self, entry: Values) -> None:
+        """One more event, in order."""
+        detail = entry.get("detail", "")
+        match entry.get("event", ""):
+            case "skip":
+                self.skipped += 1
+            case "blur":
+                self.blur_count += 1
+                self._blurred_ms = float(entry.get("client_ms", -1))
+            case "focus":
+                back_ms = float(entry.get("client_ms", -1))
+                if self._blurred_ms is not None and back_ms >= self._blurred_ms >= 0:
+                    self.blur_ms += back_ms - self._blurred_ms
+                self._blurred_ms = None
+            case "fullscreenexit":
+                self.fullscreen_exits += 1
+            case "load_failed":
+                self.load_failures += 1
+            case "resumed" | "came_back":
+                self.resumes += 1
+            case "device":
+                self.device = detail
+            case "opened":
+                self._note_opening(detail)
+            case _:
+                pass
+
+    def _note_opening(self, detail: str) -> None:
+        """`1280x800 2`: the size of the page and its pixel ratio, as pages write it; anything else is passed over."""
+        size, _, ratio = detail.partition(" ")
+        width, _, height = size.partition("x")
+        if self.viewport is None and width.isdecimal() and height.isdecimal():
+            self.viewport = (int(width[:6]), int(height[:6]))
+            try:
+                self.pixel_ratio = float(ratio)
+            except ValueError:
+                self.pixel_ratio = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whom to keep: the experimenter's word where there is one, otherwise the proposal."""
+
+    verdict: Verdict | None
+    manual: str
+    note: str
+    by: str
+    decided_ms: int
+
+    @staticmethod
+    def of(values: Values, verdict: Verdict | None) -> Decision:
+        """From the fields of a participant."""
+        manual = values.get("keep", "")
+        manual = manual if manual in {"keep", "exclude"} else ""
+        decided_ms = int(values.get("keep_ms", 0))
+        return Decision(verdict, manual, values.get("keep_note", ""), values.get("keep_by", ""), decided_ms)
+
+    @property
+    def keep(self) -> bool:
+        """Whether the participant counts."""
+        return self.manual == "keep" if self.manual else self.verdict is None or self.verdict.keep
+
+    @property
+    def reason(self) -> str:
+        """Why not, in sentences; empty for those who are kept."""
+        if self.keep:
+            return ""
+        if self.manual:
+            return f"Excluded by hand: {self.note}" if self.note else "Excluded by hand."
+        return self.verdict.exclusion if self.verdict else ""
+
+    def cells(self) -> list[Cell]:
+        """The last columns of participants and quality."""
+        flags = self.verdict.flags if self.verdict else ()
+        return [
+            " ".join(flag.name for flag in flags),
+            " ".join(flag.reason for flag in flags),
+            self.verdict is None or self.verdict.keep,
+            self.manual,
+            self.keep,
+            self.note,
+            self.by,
+            moment_of(str(self.decided_ms)),
+        ]
+
+
+def moment_of(milliseconds: str | None) -> str | None:
+    """A moment from a field in Unix milliseconds; None where it is missing or 0."""
+    return moment(int(milliseconds)) if milliseconds and milliseconds.isdecimal() and int(milliseconds) else None
+
+
+#: Statuses of participants who have been shown the way out with everything stored.
+_COMPLETED = frozenset({"completed", "redirected"})
+
+#: Column of the platform's file -> the parameter of the link it came in.
+_COMPANIONS = {
+    "study_id": "STUDY_ID",
+    "session_id": "SESSION_ID",
+    "assignment_id": "assignmentId",
+    "project_id": "projectId",
+    "hit_id": "hitId",
+    "turk_submit_to": "turkSubmitTo",
+}
+
+PLATFORM_IDS = Table(
+    "platform_ids",
+    "a participant: the only file beside the column puid of responses that has ids by which a platform knows them",
+    columns(
+        "text",
+        participant="the id inside this experiment",
+        source="where the link came from: prolific, connect, sona, mturk or link",
+        puid="the platform's id of the participant",
+        **{name: f"the parameter {parameter} of the link" for name, parameter in _COMPANIONS.items()},
+    ),
+)
+
+_ARRIVED = columns(
+    "text",
+    participant="the id inside this experiment",
+    source="where the link came from: prolific, connect, sona, mturk or link",
+    status="how far the participant is: arrived, consented, training, active, completed, redirected, or how it ended",
+)
+_MOMENTS = columns(
+    "moment",
+    first_time="when the link was opened first",
+    consent_time="when the consent was given",
+    last_time="when the last answer came",
+    completed_time="when everything was stored and the way out was shown",
+)
+_PROGRESS = (
+    *columns("text", consent_version="beginning of the SHA-256 of the text that was agreed to"),
+    *columns("truth", code_issued="whether the completion code or redirect has been shown"),
+    *columns(
+        "integer",
+        asked="queries given to the participant",
+        answers="answers stored",
+        skipped="queries skipped with the button",
+        given_unsaved="answers the page says were given, where it could not bring all across",
+        comprehension_attempts="attempts at the comprehension questions",
+    ),
+)
+_CONDUCT = (
+    *columns(
+        "integer",
+        blur_count="how often the page lost the focus",
+    ),
+    *columns("number", blur_s="seconds without the focus, as far as the page saw it come back"),
+    *columns(
+        "integer",
+        fullscreen_exits="how often full screen was left",
+        load_failures="files of targets that did not load",
+        resumes="how often the page was reloaded or the link opened again",
+    ),
+    *columns("text", language="language of the page", device="device named in a refusal of the page, if any"),
+    *columns("integer", viewport_w="width of the page in pixels when it was opened", viewport_h="its height"),
+    *columns("number", pixel_ratio="physical pixels for each pixel of the page"),
+    *columns(
+        "text",
+        duplicate_of="an earlier participant with the same platform id",
+        practice="the practice trials as JSON",
+    ),
+)
+_KEPT = (
+    *columns("text", flags="names of the flags, separated by spaces", reasons="why, a sentence for each flag"),
+    *columns("truth", keep_auto="the proposal: false where a flag of the kind that excludes is set"),
+    *columns("text", keep_manual="keep or exclude where the experimenter has decided; empty otherwise"),
+    *columns("truth", keep="what counts: the experimenter's decision, or the proposal"),
+    *columns("text", note="the experimenter's note", decided_by="who decided"),
+    *columns("moment", decided_time="when"),
+)
+
+#: Figure -> (kind, meaning).
+_FIGURES: Mapping[str, tuple[Kind, str]] = {
+    "answers": ("integer", "answers, practice left out"),
+    "asked": ("integer", "queries that the participant was to answer; those given, where the experiment has no limit"),
+    "completeness": ("number", "answers / asked"),
+    "catch_trials": ("integer", "catch trials: the head itself was one of the feet"),
+    "catch_accuracy": ("number", "share of catch trials in which the head itself was chosen"),
+    "catch_p": ("number", "probability that a guesser does as well (binomial)"),
+    "geometric_mean_rt_ms": ("number", "geometric mean of the response times"),
+    "median_rt_ms": ("number", "median of the response times"),
+    "fast_share": ("number", "share of answers within 300 ms"),
+    "shared_answers": ("integer", "answers to queries that everybody is asked, where the others have a majority"),
+    "agreement": ("number", "share of them that agrees with the majority of the others"),
+    "agreement_by_chance": ("number", "what 95 % of guessers do not exceed with as many answers"),
+    "repeats": ("integer", "answers to queries that the participant had answered before"),
+    "repeats_swapped": ("integer", "those of them with the sides exchanged"),
+    "repeat_consistency": ("number", "share of repeats answered as before"),
+    "left_share": ("number", "share of answers on the left side"),
+    "side_p": ("number", "probability that a fair coin leans to one side as much (exact binomial, two-sided)"),
+    "longest_run": ("integer", "most answers on one side in a row"),
+    "alternation": ("number", "share of answers on the other side than the answer before"),
+    "triads": ("integer", "three feet compared pair by pair under one head"),
+    "cycles": ("integer", "triads that cannot be put in order"),
+    "cycles_by_chance": ("number", "such triads expected of a guesser: a quarter"),
+    "fit_answers": ("integer", "answers compared with the newest embedding of the group"),
+    "fit_accuracy": ("number", "share of them that the embedding predicts; it has seen most of them"),
+}
+
+QUALITY = Table(
+    "quality",
+    "a participant who has answered",
+    (
+        _ARRIVED[0],
+        *(Column(name, kind, meaning) for name, (kind, meaning) in _FIGURES.items()),
+        *_KEPT,
+    ),
+)
+
+
+def participants_table(questions: Sequence[str]) -> Table:
+    """The table of participants; each question of the experiment has a column."""
+    asked = tuple(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions)
+    figures = tuple(column for column in QUALITY.columns if column.name in _SHOWN)
+    return Table(
+        "participants",
+        "a participant who has arrived",
+        (*_ARRIVED, *_MOMENTS, *_PROGRESS, *figures, *_CONDUCT, *_KEPT, *asked),
+    )
+
+
+#: Figures that the table of participants repeats.
+_SHOWN = (
+    "catch_accuracy",
+    "geometric_mean_rt_ms",
+    "median_rt_ms",
+    "agreement",
+    "repeat_consistency",
+    "left_share",
+)
+
+
+def quality_row(participant: str, verdict: Verdict, decision: Decision) -> Row:
+    """One row of quality."""
+    return [participant, *(getattr(verdict.figures, name) for name in _FIGURES), *decision.cells()]
+
+
+def platform_row(participant: str, values: Values) -> Row:
+    """One row of the ids of platforms."""
+    companions = (values.get(f"arrived:{parameter}", "") for parameter in _COMPANIONS.values())
+    return [participant, values.get("source", ""), values.get("puid", ""), *companions]
+
+
+def participant_row(
+    participant: str,
+    values: Values,
+    *,
+    conduct: Conduct,
+    decision: Decision,
+    duplicate_of: str,
+    questions: Sequence[str],
+) -> Row:
+    """One row of participants."""
+    figures = decision.verdict.figures if decision.verdict else Figures(answers=0)
+    width, height = conduct.viewport or (None, None)
+    consents = [json.loads(value) for name, value in values.items() if name.startswith("consent:")]
+    consent = max(consents, key=lambda kept: kept.get("agreed_ms", 0), default={})
+    return [
+        participant,
+        values.get("source", ""),
+        values.get("status", ""),
+        moment_of(values.get("first_ms")),
+        moment_of(str(consent.get("agreed_ms", 0))),
+        moment_of(values.get("last_ms")),
+        moment_of(values.get("completed_ms")),
+        consent.get("version", ""),
+        values.get("status") in _COMPLETED,
+        int(values.get("turns", 0)),
+        int(values.get("answers", 0)),
+        conduct.skipped,
+        int(values["save_incomplete"]) if "save_incomplete" in values else None,
+        sum(name.startswith("comprehension:") for name in values),
+        *(getattr(figures, name) for name in _FIGURES if name in _SHOWN),
+        conduct.blur_count,
+        round(conduct.blur_ms / 1000, 3),
+        conduct.fullscreen_exits,
+        conduct.load_failures,
+        conduct.resumes,
+        values.get("language", ""),
+        conduct.device,
+        width,
+        height,
+        conduct.pixel_ratio,
+        duplicate_of,
+        values.get("practice", ""),
+        *decision.cells(),
+        *(_reply(values.get(f"question:{name}")) for name in questions),
+    ]
+
+
+def _reply(stored: str | None) -> str | None:
+    return None if stored is None else str(json.loads(stored))

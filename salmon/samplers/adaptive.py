@@ -1,0 +1,183 @@
+"""`Adaptive`, the recommended sampler: every turn asks what makes the predictions of all answers surest."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from salmon.errors import SalmonError
+from salmon.geometry import Coordinates
+from salmon.learning import Posterior, check_triplets, fit, laplace
+from salmon.noise import TSTE, NoiseModel, PowerTSTE, noise_model
+from salmon.parallel import Executor
+from salmon.records import TrialType
+from salmon.samplers.state import (
+    Round,
+    State,
+    number_of_queries,
+    random_queries,
+    random_round,
+    round_robin,
+    start_state,
+)
+from salmon.search.design import Linearised, arrange, design_target, linearise
+from salmon.search.wide_design import arrange_wide
+
+# Up to this many coordinates a round scores every query with the full covariance (n = 400 in the plane: about a second).
+# Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried
+# (n = 90 and 300) the cheaper one cost no answers, and a live experiment cannot wait 18 seconds at n = 1,000.
+_LARGEST_FULL_DESIGN = 800
+# From this many targets the design's target is worth spreading over workers.
+_WORTH_SENDING = 300
+# The separate embedding that is reported: a lighter tail, more lapses and next to no ridge (measured to agree best
+# with fresh answers, where the search itself is best with a ridge of 1).
+_REPORT_K, _REPORT_LAPSE, _REPORT_RIDGE = 0.85, 0.07, 0.03
+_REPORT_STARTS = 3
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """I-optimal design on a Laplace posterior: heads in turn, each with the query that lowers tr(MΣ) most.
+
+    `R`: random queries only until R·n answers are in. `random_share`: the chance that a turn is given to a uniformly
+    random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
+    the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
+    embedding that is searched with; `report` fits the one that is shown.
+    """
+
+    noise: str | NoiseModel = "TSTE"
+    d: int = 2
+    R: float = 1
+    random_share: float = 0.15
+    ridge: float = 1.0
+    lapse: float = 0.05
+
+    def __post_init__(self) -> None:
+        noise_model(self.noise, lapse=self.lapse)
+        if not 0 <= self.random_share <= 1:
+            raise SalmonError(
+                f"A random share of {self.random_share} is no share.",
+                hint="Give a number from 0 to 1.",
+                where="random_share",
+            )
+        if self.ridge <= 0:
+            raise SalmonError(f"A ridge of {self.ridge} is no prior.", hint="Give a number above 0.", where="ridge")
+
+    @property
+    def model(self) -> NoiseModel:
+        """The noise model of the search."""
+        return noise_model(self.noise, lapse=self.lapse)
+
+    def start(self, n: int, seed: int) -> State:
+        """Before any answer."""
+        return start_state(n, self.d, seed)
+
+    def refit(
+        self,
+        state: State,
+        triplets: ArrayLike,
+        executor: Executor | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> State:
+        """The state after these answers, all there are; warm from the last embedding."""
+        rows = check_triplets(triplets, state.n)
+        found = fit(
+            rows,
+            state.n,
+            state.d,
+            noise=self.model,
+            ridge=self.ridge,
+            start=state.coordinates,
+            seed=state.seed,
+            executor=executor,
+            stop=stop,
+        )
+        return replace(
+            state,
+            coordinates=found.coordinates,
+            generation=state.generation + 1,
+            absorbed=len(rows),
+            loss=found.loss,
+            converged=found.converged,
+        )
+
+    def search(
+        self,
+        state: State,
+        triplets: ArrayLike,
+        pending: ArrayLike,
+        count: int,
+        executor: Executor | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Round:
+        """`count` queries in the order of asking; heads go round as often as needed.
+
+        `pending` (p, 3) are the queries posted and not answered yet: they count as asked. A random turn has its own
+        head; its probability is random_share divided by the number of all queries, whatever was drawn before.
+        """
+        rows = check_triplets(triplets, state.n)
+        waiting = check_triplets(pending, state.n)
+        if len(rows) < self.R * state.n:
+            return random_round(state, count, len(rows), len(waiting))
+        generator = state.generator(1, len(rows), len(waiting))
+        turns, is_random = self._turns(state.n, count, generator)
+        full = state.n * state.d <= _LARGEST_FULL_DESIGN
+        posterior = laplace(state.coordinates, rows, self.model, ridge=self.ridge, pending=waiting, full=full)
+        if posterior.full:
+            linear = linearise(posterior.coordinates, self.model)
+            target = _spread_target(linear, posterior, executor)
+            arrangement = arrange(linear, posterior.covariance, target, turns, stop=stop)
+        else:
+            arrangement = arrange_wide(posterior, self.model, turns, generator, stop=stop)
+        done = len(arrangement.queries)
+        types: list[TrialType] = ["random" if drawn else "active" for drawn in is_random[:done]]
+        chance = self.random_share / number_of_queries(state.n)
+        return Round(
+            queries=arrangement.queries,
+            scores=arrangement.scores,
+            trial_types=tuple(types),
+            probabilities=np.where(is_random[:done], chance, 0.0),
+            generation=state.generation,
+            exact=posterior.full,
+            complete=arrangement.complete,
+        )
+
+    @property
+    def shown_model(self) -> NoiseModel:
+        """The noise model of the embedding that is shown."""
+        searched = self.model == TSTE(lapse=self.lapse)
+        return PowerTSTE(k=_REPORT_K, lapse=_REPORT_LAPSE) if searched else noise_model(self.model, lapse=_REPORT_LAPSE)
+
+    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
+        """The embedding to be shown and judged, (n, d): fitted apart from the one that is searched with."""
+        return fit(
+            triplets,
+            state.n,
+            state.d,
+            noise=self.shown_model,
+            ridge=_REPORT_RIDGE,
+            start=state.coordinates,
+            n_starts=_REPORT_STARTS,
+            seed=state.seed,
+            executor=executor,
+        ).coordinates
+
+    def _turns(self, n: int, count: int, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """(count, 3) turns, feet −1 where they are to be chosen, and which of them are random."""
+        heads = round_robin(n, count, generator)
+        is_random = generator.random(count) < self.random_share
+        turns = np.stack([heads, np.full(count, -1), np.full(count, -1)], axis=1).astype(np.int32)
+        turns[is_random] = random_queries(n, int(is_random.sum()), generator)
+        return turns, is_random
+
+
+def _spread_target(linear: Linearised, posterior: Posterior, executor: Executor | None) -> Coordinates:
+    if executor is None or executor.workers == 1 or linear.n < _WORTH_SENDING:
+        return design_target(linear, posterior.covariance)
+    parts = np.array_split(np.arange(linear.n), executor.workers)
+    # Scattered: the covariance is too large to be sent along with every piece of work.
+    shared = executor.scatter(linear), executor.scatter(posterior.covariance)
+    targets = executor.map(design_target, *(repeat(handle, len(parts)) for handle in shared), parts)
+    return sum(targets, np.zeros(()))

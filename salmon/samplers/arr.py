@@ -1,0 +1,337 @@
+"""What the samplers that rank all queries by one score have in common: an embedding and a search.
+
+Samplers that rank all queries by one score: `ARR`, `SRR`, `Greedy` and `Uncertainty`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import log
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from salmon.errors import SalmonError
+from salmon.geometry import Coordinates
+from salmon.learning import Triplets, check_triplets, fit, log_loss
+from salmon.learning.adadelta import adadelta
+from salmon.noise import NoiseModel, noise_model
+from salmon.parallel import Executor
+from salmon.samplers.state import Round, State, chosen_round, random_queries, random_round, round_robin, start_state
+from salmon.search import Ranked, exact_search, information_gain, uncertain_search
+from salmon.search.information import log_head_posterior
+
+Scorer = Literal["infogain", "uncertainty"]
+
+
+@dataclass(frozen=True)
+class RankingSampler(ABC):
+    """What the ranking samplers share: the embedding that they search with.
+
+    `R`: random queries only until R·n answers are in. `scorer`: information gain about the head's place, or the
+    uncertainty of the answer. `ridge` is the precision of a prior on every coordinate; with 0 the embedding takes the
+    few epochs of Adadelta that the published sampler took instead of converging. `fresh_posterior`: where a head may
+    sit is judged anew from all of its answers after each refit; otherwise each answer is judged once, under the
+    embedding of its time.
+    """
+
+    noise: str | NoiseModel = "TSTE"
+    d: int = 2
+    R: float = 1
+    scorer: Scorer = "infogain"
+    ridge: float = 1.0
+    lapse: float = 0.0
+    fresh_posterior: bool = True
+
+    def __post_init__(self) -> None:
+        noise_model(self.noise, lapse=self.lapse)
+        one_of("scorer", self.scorer, ("infogain", "uncertainty"))
+
+    @property
+    def model(self) -> NoiseModel:
+        """The noise model of refit and search."""
+        return noise_model(self.noise, lapse=self.lapse)
+
+    def start(self, n: int, seed: int) -> State:
+        """Before any answer."""
+        state = start_state(n, self.d, seed)
+        # Adadelta's published start is a thousandth of ours.
+        return replace(state, coordinates=1e-3 * state.coordinates) if self.ridge == 0 else state
+
+    def refit(
+        self,
+        state: State,
+        triplets: ArrayLike,
+        executor: Executor | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> State:
+        """The state after these answers, all there are; warm from the last embedding."""
+        rows = check_triplets(triplets, state.n)
+        coordinates, loss, converged = self._embedding(state, rows, executor, stop)
+        log_posterior = None
+        if not self.fresh_posterior:
+            judged = 0 if state.log_posterior is None else state.absorbed
+            log_posterior = log_head_posterior(rows[judged:], coordinates, self.model)
+            if state.log_posterior is not None:
+                log_posterior += state.log_posterior
+        return replace(
+            state,
+            coordinates=coordinates,
+            generation=state.generation + 1,
+            absorbed=len(rows),
+            loss=loss,
+            converged=converged,
+            log_posterior=log_posterior,
+        )
+
+    def search(
+        self,
+        state: State,
+        triplets: ArrayLike,
+        pending: ArrayLike,
+        count: int,
+        executor: Executor | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Round:
+        """`count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
+        rows, waiting = check_triplets(triplets, state.n), check_triplets(pending, state.n)
+        if len(rows) < self.R * state.n:
+            return random_round(state, count, len(rows), len(waiting))
+        return self.choose(state, rows, waiting, count, executor, stop)
+
+    @abstractmethod
+    def choose(
+        self,
+        state: State,
+        rows: Triplets,
+        waiting: Triplets,
+        count: int,
+        executor: Executor | None,
+        stop: Callable[[], bool] | None,
+    ) -> Round:
+        """A round by this sampler's scores, once there are answers enough; `waiting` are the pending queries."""
+
+    @property
+    def shown_model(self) -> NoiseModel:
+        """The noise model of the embedding that is shown: that of the search."""
+        return self.model
+
+    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
+        """The embedding to be shown and judged, (n, d): that of the search itself."""
+        del triplets, executor  # the search's embedding has seen them already
+        return state.coordinates
+
+    def ranked(
+        self,
+        state: State,
+        rows: Triplets,
+        keep: int,
+        executor: Executor | None,
+        stop: Callable[[], bool] | None,
+    ) -> Ranked:
+        """The best queries of every head by this sampler's score."""
+        if self.scorer == "uncertainty":
+            return uncertain_search(state.coordinates, self.model, keep)
+        return exact_search(
+            state.coordinates,
+            rows,
+            self.model,
+            keep,
+            executor,
+            stop=stop,
+            seed=state.seed,
+            log_posterior=state.log_posterior,
+        )
+
+    def _embedding(
+        self, state: State, rows: Triplets, executor: Executor | None, stop: Callable[[], bool] | None
+    ) -> tuple[Coordinates, float, bool]:
+        if self.ridge == 0:
+            epochs = _epochs(len(rows), state.n, state.d)
+            batches = state.seed + state.generation
+            coordinates = adadelta(state.coordinates, rows, self.model, epochs=epochs, seed=batches)
+            return coordinates, log_loss(coordinates, rows, noise=self.model), False
+        found = fit(
+            rows,
+            state.n,
+            state.d,
+            noise=self.model,
+            ridge=self.ridge,
+            start=state.coordinates,
+            seed=state.seed,
+            executor=executor,
+            stop=stop,
+        )
+        return found.coordinates, found.loss, found.converged
+
+
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is none of the choices, in a sentence."""
+    if value not in choices:
+        raise SalmonError(f"{name} is {value!r}.", hint=f"Use one of {', '.join(choices)}.", where=name)
+
+
+def _epochs(m: int, n: int, d: int) -> int:
+    """Epochs of a published refit: 200, 120 or 50 as the answers are at most 1, at most 3 or more times n·d·ln n."""
+    ratio = m / (n * d * log(n))
+    return 200 if ratio <= 1 else 120 if ratio <= 3 else 50
+
+
+Priority = Literal["random", "scores", "approx"]
+
+
+@dataclass(frozen=True)
+class ARR(RankingSampler):
+    """Asynchronous round robin: every head in turn, each with one of its `n_top` best queries.
+
+    The published sampler (Sievert, Nowak and Rogers 2023) with its arguments. As published it has no
+    prior and judges each answer once; `ridge=1, fresh_posterior=True` repairs both and needs far fewer answers. `priority`: the order of a round is random, by score, or by score with Gaussian
+    noise of a tenth of the scores' range.
+    """
+
+    ridge: float = 0.0
+    fresh_posterior: bool = False
+    n_top: int = 1
+    priority: Priority = "random"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("priority", self.priority, ("random", "scores", "approx"))
+        if self.n_top < 1:
+            raise SalmonError(f"n_top is {self.n_top}.", hint="Give 1 or more.", where="n_top")
+
+    def choose(
+        self,
+        state: State,
+        rows: Triplets,
+        waiting: Triplets,
+        count: int,
+        executor: Executor | None,
+        stop: Callable[[], bool] | None,
+    ) -> Round:
+        """`count` queries in the order of asking, none of them `waiting`."""
+        return _round_of_heads(self, state, rows, waiting, count, self.n_top, self.priority, executor, stop)
+
+
+@dataclass(frozen=True)
+class Uncertainty(RankingSampler):
+    """Every head in turn, each with the query whose answer the embedding finds hardest to foretell."""
+
+    scorer: Scorer = "uncertainty"
+
+    def choose(
+        self,
+        state: State,
+        rows: Triplets,
+        waiting: Triplets,
+        count: int,
+        executor: Executor | None,
+        stop: Callable[[], bool] | None,
+    ) -> Round:
+        """`count` queries in the order of asking, none of them `waiting`."""
+        return _round_of_heads(self, state, rows, waiting, count, 1, "random", executor, stop)
+
+
+@dataclass(frozen=True)
+class Greedy(RankingSampler):
+    """The best queries of all, whatever their heads."""
+
+    def choose(
+        self,
+        state: State,
+        rows: Triplets,
+        waiting: Triplets,
+        count: int,
+        executor: Executor | None,
+        stop: Callable[[], bool] | None,
+    ) -> Round:
+        """`count` queries, best first, none of them `waiting`."""
+        best = self.ranked(state, rows, count + len(waiting), executor, stop)
+        chosen = np.flatnonzero(~_is_among(best.queries, waiting))[:count]
+        return chosen_round(state, best.queries[chosen], best.scores[chosen], exact=best.exact, complete=best.complete)
+
+
+@dataclass(frozen=True)
+class SRR(RankingSampler):
+    """A random head, and the best of `n_search` random pairs of feet for it."""
+
+    ridge: float = 0.0
+    n_search: int = 400
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_search < 1:
+            raise SalmonError(f"n_search is {self.n_search}.", hint="Give 1 or more.", where="n_search")
+
+    def choose(
+        self,
+        state: State,
+        rows: Triplets,
+        waiting: Triplets,
+        count: int,
+        executor: Executor | None,
+        stop: Callable[[], bool] | None,
+    ) -> Round:
+        """`count` queries; a query that is waiting may be drawn again."""
+        del executor  # one head at a time is too little to send anywhere
+        generator = state.generator(1, len(rows), len(waiting))
+        queries, scores = np.empty((count, 3), dtype=np.int32), np.empty(count)
+        for turn in range(count):
+            if stop is not None and stop():
+                return chosen_round(state, queries[:turn], scores[:turn], exact=False, complete=False)
+            drawn = random_queries(state.n, self.n_search, generator, head=int(generator.integers(state.n)))
+            gains = information_gain(drawn, state.coordinates, rows[rows[:, 0] == drawn[0, 0]], self.model)
+            best = int(gains.argmax())
+            queries[turn], scores[turn] = drawn[best], gains[best]
+        return chosen_round(state, queries, scores, exact=False, complete=True)
+
+
+def _round_of_heads(
+    sampler: RankingSampler,
+    state: State,
+    rows: Triplets,
+    waiting: Triplets,
+    count: int,
+    n_top: int,
+    priority: Priority,
+    executor: Executor | None,
+    stop: Callable[[], bool] | None,
+) -> Round:
+    """Heads in turn; each takes one of its `n_top` best queries that are neither pending nor taken in this round.
+
+    A head of which all queries are taken loses its turn.
+    """
+    generator = state.generator(1, len(rows), len(waiting))
+    heads = round_robin(state.n, count, generator)
+    crowded = int(np.bincount(waiting[:, 0], minlength=state.n).max(initial=0))
+    best = sampler.ranked(state, rows, -(-count // state.n) + n_top - 1 + crowded, executor, stop)
+    free = np.flatnonzero(~_is_among(best.queries, waiting))
+    of_head = [free[best.queries[free, 0] == head].tolist() for head in range(state.n)]
+    chosen: list[int] = []
+    for head in heads:
+        top = of_head[head][:n_top]
+        if top:
+            chosen.append(top[int(generator.integers(len(top)))])
+            of_head[head].remove(chosen[-1])
+    order = np.array(chosen, dtype=int)
+    scores = best.scores[order]
+    if priority == "scores":
+        order = order[np.argsort(-scores, kind="stable")]
+    elif priority == "approx":
+        blurred = scores + 0.1 * np.ptp(scores) * generator.standard_normal(len(scores)) if len(scores) else scores
+        order = order[np.argsort(-blurred, kind="stable")]
+    return chosen_round(state, best.queries[order], best.scores[order], exact=best.exact, complete=best.complete)
+
+
+def _is_among(queries: NDArray[np.int32], others: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which queries (k,) are among the others, whichever way round the feet are."""
+    if not len(others) or not len(queries):
+        return np.zeros(len(queries), dtype=np.bool_)
+    n = int(max(queries.max(), others.max())) + 1
+    return np.isin(_keys(queries, n), _keys(others, n))
+
+
+def _keys(queries: NDArray[np.int32], n: int) -> NDArray[np.int64]:
+    head, first, second = queries.astype(np.int64).T
+    return (head * n + np.minimum(first, second)) * n + np.maximum(first, second)

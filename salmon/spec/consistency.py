@@ -1,0 +1,263 @@
+"""Whether the parts of a file agree with each other: what no value by itself can show.
+
+The texts that the participant page says by itself: their names, which an experiment may give other words under `page.strings`.
+
+The words themselves, in every language, are the page's own; here are the names and the fields that a text may hold, so
+that a file can be checked where no page is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from salmon.errors import Problem, did_you_mean, listed, shown
+from salmon.spec.manifest import Manifest
+from salmon.spec.problems import problem_at
+from salmon.spec.values import Misfit, flag, share, whole
+from salmon.spec.yaml_tree import Node, Scalar
+
+_ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
+_PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
+_FIELD = re.compile(r"\{(\w+)\}")
+_PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
+
+
+def disagreements(
+    root: Node, tree: dict[str, Any], sampler_names: tuple[str, ...], manifest: Manifest | None
+) -> Iterator[Problem]:
+    """Every disagreement between parts of the file, `tree` being its dicts and lists with Scalars as leaves."""
+    yield from _probabilities(root, tree, sampler_names)
+    yield from _samplers_per_user(root, tree, sampler_names)
+    yield from _fixed_queries(root, tree, sampler_names)
+    yield from _targets(root, tree, manifest)
+    yield from _checks(root, tree)
+    yield from _questions(root, tree)
+    yield from _recruitment(root, tree)
+    yield from _comments(root, tree)
+    yield from _page_texts(root, tree)
+    if manifest is not None:
+        yield from _files(root, tree, manifest)
+
+
+def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
+    path = ("sampling", "probs")
+    probs = _part(tree, *path)
+    if not isinstance(probs, dict) or not names:
+        return
+    written: dict[str, Any] = probs
+    for name in written:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"The samplers are {listed(names, 'and')}."
+            yield problem_at(root, (*path, name), f"There is no sampler {shown(name)}.", hint=hint, at_key=True)
+    missing = [name for name in names if name not in written]
+    if missing:
+        message = f"sampling.probs has no probability for {listed(missing, 'and')}."
+        yield problem_at(root, path, message, hint="Give every sampler one; 0 is possible.", at_key=True)
+    amounts = [_PERCENT.fullmatch(value.text) if isinstance(value, Scalar) else None for value in written.values()]
+    read = [int(amount[1]) for amount in amounts if amount]
+    if len(read) == len(amounts) and sum(read) != 100:
+        message = f"The values in sampling.probs should add up to 100; here they add up to {sum(read)}."
+        yield problem_at(root, path, message, hint="Change them so that their sum is 100.")
+
+
+def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
+    path = ("sampling", "samplers_per_user")
+    written = _part(tree, *path)
+    try:
+        number = whole(0)(written) if isinstance(written, Scalar) else 0
+    except Misfit:
+        return  # said where it stands
+    if names and number > len(names):
+        message = (
+            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}."
+        )
+        yield problem_at(root, path, message, hint="Write at most that many, or 0 to draw one for every query.")
+
+
+def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
+    details = _part(tree, "sampling", "details")
+    for place, detail in _items(details):
+        sampler = detail.get("sampler") if isinstance(detail, dict) else None
+        if isinstance(sampler, Scalar) and names and sampler.text not in names:
+            hint = did_you_mean(sampler.text, names) or f"The samplers are {listed(names, 'and')}."
+            path = ("sampling", "details", place, "sampler")
+            yield problem_at(root, path, f"There is no sampler {shown(sampler.text)}.", hint=hint)
+
+
+def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Iterator[Problem]:
+    """What is odd about targets that are text: those of the file, or the rows of the CSV in the ZIP."""
+    if manifest is not None:
+        rows = [entry.html for entry in manifest.entries if not entry.media]
+    else:
+        written: list[Any] = tree["targets"] if isinstance(tree.get("targets"), list) else []
+        rows = [target.text if isinstance(target, Scalar) else "" for target in written]
+    trusted = _is_true(_part(tree, "page", "trusted"))
+    first: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        path = ("targets", place)
+        if first.setdefault(row, place) != place and row:
+            message = f"The target {shown(row)} is written twice: as number {first[row]} and {place}, counted from 0."
+            yield problem_at(root, path, message, hint="Participants cannot tell them apart.", warning=True)
+        if not trusted and _ACTIVE_HTML.search(row):
+            message = f"The target {shown(row)} holds HTML that does something; it is removed."
+            yield problem_at(
+                root, path, message, hint="Write trusted: true under page if it is your own.", warning=True
+            )
+
+
+def _checks(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    parts = [_part(tree, "checks", name) for name in ("catch", "repeat")]
+    try:
+        total = sum(share(part) for part in parts if part is not None)
+    except Misfit:
+        return  # said where it stands
+    if total > 1:
+        message = f"checks.catch and checks.repeat are {total:.0%} of the trials together."
+        yield problem_at(root, ("checks",), message, hint="Together they can be at most 100%.")
+
+
+def _questions(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for place, question in enumerate(tree["questions"] if isinstance(tree.get("questions"), list) else []):
+        name = question.get("name") if isinstance(question, dict) else None
+        if isinstance(name, Scalar):
+            if name.text in seen:
+                path = ("questions", place, "name")
+                yield problem_at(
+                    root,
+                    path,
+                    f"Two questions have the name {shown(name.text)}.",
+                    hint="Each becomes a column: give it its own.",
+                )
+            seen.add(name.text)
+
+
+def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    recruitment = tree.get("recruitment")
+    if not isinstance(recruitment, dict):
+        return
+    written: dict[str, Any] = {key: value for key, value in recruitment.items() if not _is_nothing(value)}  # pyright: ignore[reportUnknownVariableType]
+    platform = written["platform"].text.casefold() if isinstance(written.get("platform"), Scalar) else "link"
+    path = ("recruitment",)
+    ways_back = {"completion_code", "redirect"} & set(written)
+    if platform == "sona" and "sona" not in written:
+        hint = "Add sona: {school: …, experiment_id: …, credit_token: …}."
+        yield problem_at(root, (*path, "platform"), "Recruitment from SONA needs its study's settings.", hint=hint)
+    if platform == "connect" and "connect" not in written and not ways_back:
+        hint = "Add connect: {project: …}, or a completion_code."
+        yield problem_at(root, (*path, "platform"), "Recruitment from Connect needs its project.", hint=hint)
+    if platform == "prolific" and not ways_back:
+        hint = "Add the completion_code that Prolific shows for the study."
+        yield problem_at(
+            root, (*path, "platform"), "Participants from Prolific get no completion code.", hint=hint, warning=True
+        )
+    for key in _PLATFORMS_WITH_SETTINGS:
+        if key in written and key != platform:
+            message = f"recruitment.{key} is not used: the platform is {platform}."
+            hint = f"Write platform: {key}, or remove it."
+            yield problem_at(root, (*path, key), message, hint=hint, warning=True, at_key=True)
+    redirect = written.get("redirect")
+    if isinstance(redirect, Scalar) and "app.prolific.co/" in redirect.text:
+        hint = "Write app.prolific.com."
+        yield problem_at(
+            root, (*path, "redirect"), "Links to app.prolific.co do not work any more.", hint=hint, warning=True
+        )
+
+
+def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:
+    names = dict.fromkeys(entry.name for entry in manifest.entries)
+    if not _is_nothing(tree.get("targets")):
+        message = f"The {len(manifest):,} targets of the ZIP replace the targets written here."
+        yield problem_at(root, ("targets",), message, hint="Remove targets: from the file.", warning=True, at_key=True)
+    for name, _ in _items(_part(tree, "page", "alt")):
+        if name not in names:
+            hint = did_you_mean(name, names) or "Write names as they are in the ZIP."
+            yield problem_at(root, ("page", "alt", name), f"The ZIP has no file {shown(name)}.", hint=hint, at_key=True)
+    for place, instruction in enumerate(tree["instructions"] if isinstance(tree.get("instructions"), list) else []):
+        image = instruction.get("image") if isinstance(instruction, dict) else None
+        if isinstance(image, Scalar) and not image.empty and image.text not in names:
+            hint = did_you_mean(image.text, names) or "Write names as they are in the ZIP."
+            yield problem_at(
+                root, ("instructions", place, "image"), f"The ZIP has no file {shown(image.text)}.", hint=hint
+            )
+
+
+def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    background = tree["page"].get("background") if isinstance(tree.get("page"), dict) else None
+    if isinstance(background, Scalar) and background.empty and not background.text:
+        message = "Nothing is written after background:, so it is white."
+        yield problem_at(
+            root,
+            ("page", "background"),
+            message,
+            hint="A colour with # needs quotes: '#ffcc00'.",
+            warning=True,
+            at_key=True,
+        )
+
+
+def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Texts of the page that get other words: names that the page does not have, and fields that a text does not have."""
+    for name, text in _items(_part(tree, "page", "strings")):
+        path = ("page", "strings", name)
+        if name not in PAGE_TEXTS:
+            hint = did_you_mean(name, PAGE_TEXTS) or "The manual of the participant page lists their names."
+            yield problem_at(root, path, f"The page has no text called {shown(name)}.", hint=hint, at_key=True)
+            continue
+        known = PAGE_TEXTS[name]
+        for field in _FIELD.findall(text.text) if isinstance(text, Scalar) else ():
+            if field not in known:
+                message = (
+                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written."
+                )
+                fields = listed((f"{{{each}}}" for each in known), "and")
+                hint = did_you_mean(field, known) or (f"It may hold {fields}." if known else "It has no fields.")
+                yield problem_at(root, path, message, hint=hint, warning=True)
+
+
+def _part(tree: Any, *path: str) -> Any:
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return None if _is_nothing(tree) else tree
+
+
+def _items(part: Any) -> list[tuple[str, Any]]:
+    return list(part.items()) if isinstance(part, dict) else []
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, Scalar) and value.empty)
+
+
+def _is_true(value: Any) -> bool:
+    try:
+        return value is not None and flag(value)
+    except Misfit:
+        return False
+
+
+_PLAIN = """
+title question thanks loading load_failed try_again begin continue back copy copied welcome welcome_open_end
+welcome_pointer fullscreen resumed review consent agree disagree declined leave instructions practice
+practice_start practice_right practice_wrong practice_done check screened_out ended questions required send
+field_missing field_number head_name left_name right_name play pause listen_first skip finish_here too_fast
+still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
+save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
+server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
+error_conflict error_store error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
+"""
+
+_WITH_FIELDS = {
+    "loading_files": ("done", "all"),
+    "welcome_count": ("count",),
+    "welcome_keys": ("left", "right"),
+    "page_of": ("page", "pages"),
+    "check_again": ("count",),
+    "small_window": ("width", "height"),
+}
+
+#: Name of a text -> the fields in braces that it may hold.
+PAGE_TEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType({**dict.fromkeys(_PLAIN.split(), ()), **_WITH_FIELDS})

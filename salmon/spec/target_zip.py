@@ -1,0 +1,531 @@
+"""A ZIP of targets, read once from end to end: its files checked against their names, numbered, hashed and handed on.
+
+Reading is pure but for the file itself: whoever wants to keep the contents gives a `begin` that returns a Sink for each
+file. Nothing is kept unless everything is right.
+
+What the directory of a ZIP says before anything is unpacked: which members are targets, and which cannot be taken.
+
+Width and height of pictures, read from the first bytes of their files.
+
+Each reader knows one format as its specification lays it out; what it cannot find is (0, 0), which means unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import lzma
+import re
+import stat
+import struct
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+from salmon.errors import MediaError, Problem, listed, shown
+from salmon.spec.manifest import (
+    EXTENSIONS,
+    KIND_OF,
+    Manifest,
+    ManifestEntry,
+    extension_of,
+    fits,
+    text_kind,
+    told_by_content,
+)
+from salmon.spec.svg import SvgReader
+
+MAX_ARCHIVE_BYTES = 4_000_000_000
+_MAX_DIRECTORY_BYTES = 20_000_000  # far more than 20,000 members need; zipfile reads it whole
+_PIECE_BYTES = 1_048_576
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+
+
+class _DamagedError(Exception):
+    """The bytes of a member do not unpack to what the directory says."""
+
+
+class Sink(Protocol):
+    """Takes the bytes of one file; then it is kept under a name, or discarded."""
+
+    def write(self, piece: bytes, /) -> object:
+        """The next bytes."""
+        ...
+
+    def finish(self) -> None:
+        """There are no more bytes."""
+        ...
+
+    def keep(self, name: str) -> None:
+        """Keep what was written, under this name."""
+        ...
+
+    def discard(self) -> None:
+        """Forget what was written; harmless after `keep`."""
+        ...
+
+
+class _NoSink:
+    """For those who only check."""
+
+    def write(self, piece: bytes, /) -> object:
+        return len(piece)
+
+    def finish(self) -> None:
+        pass
+
+    def keep(self, name: str) -> None:
+        del name
+
+    def discard(self) -> None:
+        pass
+
+
+def read_archive(path: Path, *, trusted: bool = False, begin: Callable[[], Sink] = _NoSink) -> Manifest:
+    """The manifest of a ZIP; MediaError lists everything that is wrong with it, and then nothing is kept.
+
+    `trusted` lets SVG pass that runs scripts or refers to other places.
+    """
+    problems: list[Problem] = []
+    sinks: list[tuple[Sink, str]] = []
+    try:
+        entries = tuple(_entries(path, trusted, begin, sinks, problems))
+        if any(not problem.warning for problem in problems):
+            raise MediaError(tuple(problems), name=path.name)
+        for sink, name in sinks:
+            sink.keep(name)
+    finally:
+        for sink, _ in sinks:
+            sink.discard()
+    return Manifest(entries, warnings=tuple(problems))
+
+
+def check_archive(path: Path, *, trusted: bool = False) -> tuple[Manifest | None, tuple[Problem, ...]]:
+    """The manifest, if there can be one, and everything wrong or worth knowing; nothing is kept."""
+    try:
+        manifest = read_archive(path, trusted=trusted)
+    except MediaError as error:
+        return None, error.problems
+    return manifest, manifest.warnings
+
+
+def _entries(
+    path: Path, trusted: bool, begin: Callable[[], Sink], sinks: list[tuple[Sink, str]], problems: list[Problem]
+) -> Iterator[ManifestEntry]:
+    refusal = _refusal(path)
+    if refusal:
+        problems.append(refusal)
+        return
+    try:
+        archive = zipfile.ZipFile(path)
+    except _BROKEN:
+        problems.append(Problem("The file is no ZIP, or it is damaged.", hint="Make it anew and upload it again."))
+        return
+    with archive:
+        for index, member in enumerate(members(archive.infolist(), problems)):
+            if member.extension == "csv":
+                yield from _rows(archive, member, problems)
+                continue
+            sink = begin()
+            sinks.append((sink, ""))
+            entry = _file(archive, member, index, trusted, sink, problems)
+            sink.finish()
+            if entry is not None:
+                sinks[-1] = (sink, entry.media)
+                yield entry
+
+
+def _refusal(path: Path) -> Problem | None:
+    """What can be seen without reading the directory, which is read whole."""
+    size_bytes = path.stat().st_size
+    if size_bytes > MAX_ARCHIVE_BYTES:
+        hint = f"At most {MAX_ARCHIVE_BYTES / 1e9:.0f} GB are possible."
+        return Problem(f"The ZIP has {size_bytes / 1e9:,.1f} GB.", hint=hint)
+    with path.open("rb") as file:
+        file.seek(max(0, size_bytes - 65_557))
+        tail = file.read()
+    end = tail.rfind(b"PK\x05\x06")
+    is_zip64 = end >= 20 and tail[end - 20 : end - 16] == b"PK\x06\x07"
+    directory_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
+    if is_zip64:
+        message = "The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64)."
+        return Problem(message, hint="Make it anew with fewer files; write texts into one CSV file.")
+    if directory_bytes > _MAX_DIRECTORY_BYTES:
+        message = "The ZIP's directory is made for more files than can be targets."
+        return Problem(message, hint="Write texts into one CSV file.")
+    return None
+
+
+def _file(
+    archive: zipfile.ZipFile, member: Member, index: int, trusted: bool, sink: Sink, problems: list[Problem]
+) -> ManifestEntry | None:
+    """One member, copied to its sink; None if it cannot be taken."""
+    digest = hashlib.sha256()
+    svg = SvgReader() if member.extension == "svg" else None
+    head = b""
+    size_bytes = 0
+    try:
+        for piece in _pieces(archive, member):
+            head += piece[: max(0, HEAD_BYTES - len(head))]
+            size_bytes += len(piece)
+            if size_bytes == len(piece) and _wrong_content(member, piece, problems):
+                return None
+            digest.update(piece)
+            sink.write(piece)
+            if svg is not None:
+                svg.feed(piece)
+    except _DamagedError:
+        problems.append(_damaged(member))
+        return None
+    if svg is not None and not trusted:
+        findings = svg.findings()
+        problems.extend(
+            Problem(
+                f"{shown(member.name)} {finding}.",
+                path=member.name,
+                hint="Save it as a plain SVG or as png; or write trusted: true under page.",
+            )
+            for finding in findings
+        )
+        if findings:
+            return None
+    width_px, height_px = svg.size if svg is not None else picture_size(member.extension, head)
+    return ManifestEntry(
+        index,
+        member.name,
+        KIND_OF[member.extension],
+        digest.hexdigest(),
+        size_bytes,
+        member.extension,
+        width_px,
+        height_px,
+    )
+
+
+def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:
+    """The unpacked bytes, never more than the directory says."""
+    try:
+        with archive.open(member.info) as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
+    except _BROKEN as error:
+        raise _DamagedError from error
+
+
+def _damaged(member: Member) -> Problem:
+    hint = "Make the ZIP anew and upload it again."
+    return Problem(f"{shown(member.name)} is damaged in the ZIP.", path=member.name, hint=hint)
+
+
+def _wrong_content(member: Member, head: bytes, problems: list[Problem]) -> bool:
+    """Whether the first bytes contradict the name."""
+    told = told_by_content(head)
+    if fits(member.extension, told):
+        return False
+    holds = (
+        "is a ZIP inside the ZIP"
+        if told == "zip"
+        else f"holds {told}"
+        if told
+        else f"does not begin as {member.extension} files do"
+    )
+    message = f"{shown(member.name)} {holds}, though its name ends in .{member.name.rpartition('.')[2]}."
+    problems.append(Problem(message, path=member.name, hint="Save it again in the format of its name."))
+    return True
+
+
+def _rows(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> Iterator[ManifestEntry]:
+    """Each row of the CSV is one target. Words such as NA and null are targets like any other."""
+    content = b""
+    try:
+        content = b"".join(_pieces(archive, member))
+        text = content.decode("utf-8-sig")
+    except _DamagedError:
+        problems.append(_damaged(member))
+        return
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problems.append(
+            Problem(f"{shown(member.name)} is not UTF-8.", line, path=member.name, hint="Save it as CSV UTF-8.")
+        )
+        return
+    reader = csv.reader(io.StringIO(text, newline=""))
+    index = 0
+    try:
+        for row in reader:
+            if len(row) > 1:
+                message = (
+                    f"{shown(member.name)} has {len(row)} columns in line {reader.line_num}; a list of targets has one."
+                )
+                hint = "Put quotes around text that contains commas."
+                problems.append(Problem(message, reader.line_num, path=member.name, hint=hint))
+            elif row:
+                encoded = row[0].encode()
+                yield ManifestEntry(
+                    index, row[0], text_kind(row[0]), hashlib.sha256(encoded).hexdigest(), len(encoded), html=row[0]
+                )
+                index += 1
+    except csv.Error as error:
+        message = f"{shown(member.name)} cannot be read in line {reader.line_num}: {error}."
+        problems.append(Problem(message, reader.line_num, path=member.name, hint="Save it again as CSV UTF-8."))
+    if not index and not any(problem.path == member.name for problem in problems):
+        problems.append(
+            Problem(f"{shown(member.name)} holds no targets.", path=member.name, hint="Write one in each line.")
+        )
+
+
+MAX_MEMBERS = 20_000
+MAX_MEMBER_BYTES = 500_000_000
+MAX_TOTAL_BYTES = 4_000_000_000
+MAX_CSV_BYTES = 5_000_000
+#: A white picture of 10 MB packs 1,000 to 1, so small files may; large ones that do are made to fill a disk.
+MAX_RATIO = 200
+_RATIO_COUNTS_FROM_BYTES = 20_000_000
+
+_UTF_8_FLAG = 0x800
+_ENCRYPTED_FLAG = 0x1
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA})
+_SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of the ZIP that becomes a target, or the CSV that holds them; `name` is without its folders."""
+
+    info: zipfile.ZipInfo
+    name: str
+    extension: str  # as it is stored; `csv` for the list of targets
+
+
+def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[Member, ...]:
+    """The members that become targets, in the order of their index; what is wrong with any goes to `problems`."""
+    infos = list(infos)
+    if len(infos) > MAX_MEMBERS:
+        problems.append(
+            Problem(
+                f"The ZIP holds {len(infos):,} files; {MAX_MEMBERS:,} are possible.",
+                hint="Write texts into one CSV file.",
+            )
+        )
+        return ()
+    problems += _overlaps(infos)
+    found: list[Member] = []
+    for info in infos:
+        path, refusal = _path(info)
+        if refusal:
+            problems.append(_refused(info.filename, *refusal))
+        elif not _is_skipped(path):
+            refusal = _member_refusal(info, path)
+            if refusal:
+                problems.append(_refused(path, *refusal))
+            else:
+                name = path.rpartition("/")[2]
+                found.append(Member(info, name, extension_of(name) or "csv"))
+    problems += _same_names(found)
+    problems += _mixture(found)
+    total_bytes = sum(member.info.file_size for member in found)
+    if total_bytes > MAX_TOTAL_BYTES:
+        hint = f"Together they may have {MAX_TOTAL_BYTES / 1e9:.0f} GB."
+        problems.append(Problem(f"The files of the ZIP have {total_bytes / 1e9:,.1f} GB.", hint=hint))
+        return ()
+    if not found and not problems:
+        problems.append(
+            Problem(
+                "The ZIP holds no targets.",
+                hint=f"Put pictures, videos or sounds into it ({listed(EXTENSIONS)}), or one CSV.",
+            )
+        )
+    return tuple(sorted(found, key=_order))
+
+
+def _order(member: Member) -> tuple[bool, int, str]:
+    """Numbers first, by value; then names, by code point."""
+    stem = member.name.split(".", 1)[0]
+    is_number = stem.isascii() and stem.isdigit()
+    return not is_number, int(stem) if is_number else 0, member.name
+
+
+def _path(info: zipfile.ZipInfo) -> tuple[str, tuple[str, str] | None]:
+    """The member's path with / between folders, and why it cannot be taken."""
+    name = info.filename
+    if not info.flag_bits & _UTF_8_FLAG and not name.isascii():
+        # Programs that forget the flag write UTF-8 all the same, or the alphabet of some country.
+        try:
+            name = name.encode("cp437").decode("utf-8")
+        except UnicodeError:
+            return name, ("has a name that is not UTF-8", "Rename it with plain letters and digits.")
+    name = unicodedata.normalize("NFC", name.replace("\\", "/"))
+    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
+        return name, ("has a control character in its name", "Rename it.")
+    if name.startswith("/") or re.match(r"[A-Za-z]:", name):
+        return name, ("has an absolute path", "Make the ZIP from inside the folder.")
+    if ".." in name.split("/"):
+        return name, ("leads out of the ZIP by ..", "Make the ZIP from inside the folder.")
+    return name, None
+
+
+def _is_skipped(path: str) -> bool:
+    """Folders and what operating systems leave behind."""
+    hidden = path.startswith((".", "__MACOSX/")) or "/." in path
+    return hidden or path.endswith("/") or path.rpartition("/")[2].lower() in _SYSTEM_FILES
+
+
+def _member_refusal(info: zipfile.ZipInfo, path: str) -> tuple[str, str] | None:
+    """Why a member cannot be taken (what it does, what to do), or None."""
+    name = path.rpartition("/")[2]
+    is_csv = name.lower().endswith(".csv")
+    most_bytes = MAX_CSV_BYTES if is_csv else MAX_MEMBER_BYTES
+    refusals = (
+        (len(name) > 200, "has a name of more than 200 characters", "Give it a shorter one."),
+        (stat.S_ISLNK(info.external_attr >> 16), "is a link to another file", "Put the file itself into the ZIP."),
+        (bool(info.flag_bits & _ENCRYPTED_FLAG), "is encrypted", "Make the ZIP without a password."),
+        (
+            info.compress_type not in _METHODS,
+            "is packed by an unusual method",
+            "Make the ZIP with the usual one (deflate).",
+        ),
+        (name.lower().endswith(".zip"), "is a ZIP inside the ZIP", "Put its files directly into the outer one."),
+        (
+            not is_csv and extension_of(name) is None,
+            "is no kind of file that pages can show",
+            f"Possible are {listed(EXTENSIONS)}, or one csv.",
+        ),
+        (info.file_size == 0, "is empty", "Remove it, or put the right file there."),
+        (
+            info.file_size > most_bytes,
+            f"has {info.file_size / 1e6:,.0f} MB",
+            f"At most {most_bytes / 1e6:,.0f} MB are possible.",
+        ),
+        (
+            _is_bomb(info),
+            "unpacks to more than 200 times its size",
+            "Save it in a format that compresses, such as png or jpg.",
+        ),
+    )
+    return next(((what, todo) for applies, what, todo in refusals if applies), None)
+
+
+def _is_bomb(info: zipfile.ZipInfo) -> bool:
+    return info.file_size > _RATIO_COUNTS_FROM_BYTES and info.file_size > MAX_RATIO * max(info.compress_size, 1)
+
+
+def _overlaps(infos: Iterable[zipfile.ZipInfo]) -> Iterator[Problem]:
+    """Members that share their bytes unpack to far more than the file holds."""
+    ordered = sorted(infos, key=lambda info: info.header_offset)
+    for before, after in pairwise(ordered):
+        if before.header_offset + before.compress_size > after.header_offset:
+            yield _refused(after.filename, "shares its bytes with another member", "Make the ZIP anew.")
+            return
+
+
+def _same_names(found: list[Member]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    folded: dict[str, str] = {}
+    for member in found:
+        path = member.info.filename
+        if member.name in first:
+            yield _refused(
+                path, f"has the same name as {shown(first[member.name])}; folders do not tell them apart", "Rename one."
+            )
+        elif member.name.casefold() in folded:
+            other = shown(folded[member.name.casefold()])
+            yield _refused(
+                path, f"differs from {other} only by capital letters", "Rename one if they are the same.", warning=True
+            )
+        first.setdefault(member.name, path)
+        folded.setdefault(member.name.casefold(), path)
+
+
+def _mixture(found: list[Member]) -> Iterator[Problem]:
+    lists = [member.name for member in found if member.extension == "csv"]
+    if len(lists) > 1:
+        yield Problem(
+            f"The ZIP holds {len(lists)} CSV files: {listed(lists, 'and')}.",
+            path=lists[1],
+            hint="Put all targets into one.",
+        )
+    elif lists and len(found) > 1:
+        message = f"The ZIP holds the list of targets {shown(lists[0])} and {len(found) - 1:,} other files."
+        yield Problem(message, path=lists[0], hint="Keep either the list or the files.")
+
+
+def _refused(path: str, what: str, todo: str, *, warning: bool = False) -> Problem:
+    return Problem(f"{shown(path)} {what}.", path=path, hint=todo, warning=warning)
+
+
+HEAD_BYTES = 262_144  # photographs carry previews and colour profiles in front of their size
+
+
+def picture_size(extension: str, head: bytes) -> tuple[int, int]:
+    """(width, height) in pixels; `head` is the beginning of the file, up to HEAD_BYTES."""
+    readers = {"png": _png, "gif": _gif, "bmp": _bmp, "jpg": _jpeg, "webp": _webp, "avif": _avif}
+    try:
+        return readers[extension](head) if extension in readers else (0, 0)
+    except (struct.error, IndexError):
+        return 0, 0
+
+
+def _png(head: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from(">II", head, 16)
+    return width, height
+
+
+def _gif(head: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from("<HH", head, 6)
+    return width, height
+
+
+def _bmp(head: bytes) -> tuple[int, int]:
+    if struct.unpack_from("<I", head, 14)[0] == 12:  # the header of OS/2 1.x has 16-bit sizes
+        width, height = struct.unpack_from("<HH", head, 18)
+    else:
+        width, height = struct.unpack_from("<ii", head, 18)
+    return abs(width), abs(height)  # a negative height means: rows from the top
+
+
+def _jpeg(head: bytes) -> tuple[int, int]:
+    """Walks from segment to segment to the frame header (SOF0 … SOF15 without DHT, JPG and DAC)."""
+    offset = 2
+    while True:
+        while head[offset] == 0xFF and head[offset + 1] == 0xFF:
+            offset += 1
+        marker = head[offset + 1]
+        if head[offset] != 0xFF:
+            return 0, 0
+        if 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
+            height, width = struct.unpack_from(">HH", head, offset + 5)
+            return width, height
+        stands_alone = marker == 0x01 or 0xD0 <= marker <= 0xD8
+        offset += 2 if stands_alone else 2 + struct.unpack_from(">H", head, offset + 2)[0]
+
+
+def _webp(head: bytes) -> tuple[int, int]:
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
+    if kind == b"VP8L":
+        bits = struct.unpack_from("<I", head, 21)[0]
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    width, height = struct.unpack_from("<HH", head, 26)
+    return width & 0x3FFF, height & 0x3FFF
+
+
+def _avif(head: bytes) -> tuple[int, int]:
+    """The largest `ispe` property: an AVIF may hold a small preview or tiles beside its picture."""
+    sizes = [struct.unpack_from(">II", head, match.end() + 4) for match in re.finditer(b"ispe", head)]
+    return max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))

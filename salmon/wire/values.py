@@ -1,0 +1,113 @@
+"""Values as JSON.
+
+Arrays as bytes: the .npy form, never a pickle.
+
+What the backend says about itself while it lives.
+
+What was found out about the quality of participants, as it is kept until more answers come.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from salmon.quality import Figures, Flag, Verdict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def encode_json(value: Any) -> str:
+    """Compact JSON with sorted keys, so that equal values are equal bytes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def decode_json(value: str | bytes) -> Any:
+    """What `encode_json` wrote."""
+    return json.loads(value)
+
+
+def encode_array(array: NDArray[Any]) -> bytes:
+    """An array as .npy bytes."""
+    import numpy as np
+
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def decode_array(content: bytes) -> NDArray[Any]:
+    """The array of .npy bytes; a pickle inside is refused."""
+    import numpy as np
+
+    return np.load(io.BytesIO(content), allow_pickle=False)
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What the backend says about itself while it lives."""
+
+    started_ms: int
+    beat_ms: int
+    experiments: int = 0
+    learners: int = 0
+    workers: int = 0
+    errors: tuple[str, ...] = ()
+
+    def encode(self) -> str:
+        """The JSON of `salmon:backend`."""
+        return encode_json(asdict(self))
+
+    @staticmethod
+    def decode(value: str | bytes) -> Heartbeat:
+        """The heartbeat of that JSON; fields of newer versions are passed over."""
+        known = {field.name for field in fields(Heartbeat)}
+        content: dict[str, Any] = {name: item for name, item in decode_json(value).items() if name in known}
+        content["errors"] = tuple(content.get("errors", ()))
+        return Heartbeat(**content)
+
+
+#: Changes with what is measured and with the rules: what an earlier version found is found again.
+RULES = 1
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Verdicts by participant, as of the last answer that was seen and of so many decisions of the experimenter."""
+
+    as_of: str
+    decisions: int
+    verdicts: Mapping[str, Verdict]
+
+    def encode(self) -> str:
+        """The JSON of `salmon:{E}:quality`."""
+        found = {
+            participant: {
+                "figures": asdict(verdict.figures),
+                "flags": [[flag.name, flag.reason, flag.excludes] for flag in verdict.flags],
+            }
+            for participant, verdict in self.verdicts.items()
+        }
+        return encode_json({"rules": RULES, "as_of": self.as_of, "decisions": self.decisions, "verdicts": found})
+
+    @staticmethod
+    def decode(text: str | None) -> Judgement | None:
+        """From that JSON; None where there is none or it follows other rules."""
+        content = decode_json(text) if text else {}
+        if content.get("rules") != RULES:
+            return None
+        names = {field.name for field in fields(Figures)}
+        return Judgement(
+            content["as_of"],
+            content["decisions"],
+            {participant: _verdict(found, names) for participant, found in content["verdicts"].items()},
+        )
+
+
+def _verdict(found: Mapping[str, Any], names: set[str]) -> Verdict:
+    figures = {name: value for name, value in found["figures"].items() if name in names}
+    return Verdict(Figures(**figures), tuple(Flag(*flag) for flag in found["flags"]))

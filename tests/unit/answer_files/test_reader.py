@@ -1,0 +1,216 @@
+"""Files of answers in every form that users have."""
+
+import gzip
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from salmon.answer_files.answers import AnswersFileError, read_answers, read_bytes
+from salmon.errors import TripletError
+
+MODERN = """head,left,right,winner,sampler,score,puid,response_time,network_latency,time_received,loser,\
+left_html,right_html,head_html,winner_html,loser_html,\
+left_filename,right_filename,head_filename,winner_filename,loser_filename,\
+time_received_since_start,datetime_received,start_time,puid_num_responses,num_responses
+0,1,2,1,ARR,0.31,p1,1.2,0.01,1700000000.123,2,<b>one</b>,<i>two</i>,zero,<b>one</b>,<i>two</i>,\
+one.png,two.png,zero.png,one.png,two.png,3.2,2023-11-14T22:13:20.123000,1700000000.0,1,1
+1,3,0,0,ARR,-9999,p2,0.9,0.01,1700000001.123,3,three,zero,<b>one</b>,zero,three,\
+three.png,zero.png,one.png,zero.png,three.png,4.2,2023-11-14T22:13:21.123000,1700000000.0,1,2
+2,3,1,3,RandomSampling,-9999,p2,0.9,0.01,1700000002.123,1,three,<b>one</b>,<i>two</i>,three,<b>one</b>,\
+three.png,one.png,two.png,three.png,one.png,5.2,2023-11-14T22:13:22.123000,1700000000.0,2,3
+"""
+ROWS = [[0, 1, 2], [1, 0, 3], [2, 3, 1]]
+
+
+def test_the_responses_of_the_old_program_are_read_with_their_names():
+    table = read_answers(MODERN)
+    assert table.triplets.tolist() == ROWS
+    assert table.triplets.dtype == np.int32
+    assert table.labels == ("zero", "one", "two", "three")
+    assert table.html == ("zero", "<b>one</b>", "<i>two</i>", "three")
+    assert table.participants == ("p1", "p2", "p2")
+
+
+def test_unranked_answers_of_an_active_sampler_count_as_random():
+    assert read_answers(MODERN).random.tolist() == [False, True, True]
+
+
+def test_older_files_with_alg_ident_objects_and_an_index_column_are_the_same():
+    old = MODERN.replace("sampler", "alg_ident", 1).replace("_html", "_object")
+    numbered = "\n".join(
+        f"{'' if line < 0 else line},{row}" for line, row in enumerate(old.strip().split("\n"), start=-1)
+    )
+    for text in (old, numbered):
+        table = read_answers(text)
+        assert table.triplets.tolist() == ROWS
+        assert table.samplers == ("ARR", "ARR", "RandomSampling")
+        assert table.labels == ("zero", "one", "two", "three")
+
+
+def test_a_missing_loser_is_the_foot_that_did_not_win():
+    table = read_answers("head,left,right,winner\n0,1,2,1\n1,3,0,0\n2,3,1,3\n")
+    assert table.triplets.tolist() == ROWS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "head,winner,loser\n0,1,2\n1,0,3\n2,3,1\n",
+        "0,1,2\n1,0,3\n2,3,1\n",
+        "0.0 1.0 2.0\n  1.0 0.0 3.0\n2.0 3.0 1.0",
+        "0\t1\t2\r\n1\t0\t3\r\n2\t3\t1\r\n",
+        "head;winner;loser\n0;1;2\n\n1;0;3\n2;3;1\n",
+        '"head","winner","loser"\n"1",0,1,2\n"2",1,0,3\n"3",2,3,1\n',
+        '[{"head":0,"winner":1,"loser":2},{"head":1,"winner":0,"loser":3},{"head":2,"winner":3,"loser":1}]',
+        '{"head":0,"left":2,"right":1,"winner":1}\n{"head":1,"left":3,"right":0,"winner":0}\n{"head":2,"left":3,"right":1,"winner":3}',
+    ],
+)
+def test_rows_of_head_winner_loser_are_read_in_every_dress(text):
+    table = read_answers(text)
+    assert table.triplets.tolist() == ROWS
+    assert any("taken to be random" in note for note in table.notes)
+
+
+def test_tables_of_labels_are_numbered_in_alphabetical_order():
+    table = read_answers("Center,Left,Right,Answer,puid\nb,a,c,a,7\nc,d,b,b,7\n")
+    assert table.labels == ("a", "b", "c", "d")
+    assert table.triplets.tolist() == [[1, 0, 2], [2, 1, 3]]
+    other = read_answers("Target,Option1,Option2,Answer,session_id\nb,a,c,left,7\nc,d,b,right,7\n")
+    assert other.triplets.tolist() == table.triplets.tolist()
+
+
+def test_an_answer_may_lack_the_extension_that_its_foot_has():
+    table = read_answers("Center,Left,Right,Answer\nx/b.png,x/a.png,x/c.png,c\n")
+    assert table.html[table.triplets[0, 1]] == "x/c.png"
+    assert table.labels == ("a", "b", "c")
+
+
+def test_indices_beside_labels_win_and_checks_are_left_out():
+    table = read_answers(
+        "head,winner,loser,worker_id,rt,Center,Left,Right,Answer,sampleAlg,sampleSet\n"
+        "0,1,2,w1,900,ant,bee,cat,bee,random,train\n"
+        "2,2,1,w1,800,cat,bee,cat,cat,check,\n"
+        "2,0,1,w2,700,cat,bee,ant,ant,validation,train\n"
+        "2,1,0,w2,700,cat,bee,ant,bee,random,test\n"
+    )
+    assert table.triplets.tolist() == [[0, 1, 2], [2, 0, 1], [2, 1, 0]]
+    assert table.labels == ("ant", "bee", "cat")
+    assert table.random.tolist() == [True, False, True]
+    assert table.repeatable.all()
+    assert table.test.tolist() == [False, False, True]
+    assert "Left out: check trials (1)." in table.notes
+
+
+def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
+    kinds = ["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
+    text = "head,winner,loser,sampler,trial_type,excluded\n" + "".join(
+        f"{0 if kind != 'catch' else 1},1,2,Adaptive,{kind},false\n" for kind in kinds
+    )
+    table = read_answers(text + "0,1,2,Adaptive,active,true\n")
+    assert len(table.triplets) == 6
+    assert table.random.tolist() == [False, True, True, False, False, False]
+    assert table.repeatable.tolist() == [False, True, True, True, True, False]
+    assert "Left out: answers marked as excluded (1)." in table.notes
+
+
+def test_targets_without_answers_leave_no_gap_and_the_others_keep_their_index():
+    table = read_answers("head,winner,loser,head_html\n9,4,100,nine\n4,9,100,four\n")
+    assert table.ids == (4, 9, 100)
+    assert table.n == 3
+    assert table.triplets.tolist() == [[1, 0, 2], [0, 1, 2]]
+    assert table.labels == ("four", "nine", "100")
+    assert "Left out: targets without any answer (98 of 101)." in table.notes
+
+
+def test_a_sampler_can_be_named_random_or_held_back():
+    text = "head,winner,loser,sampler\n0,1,2,mine\n1,0,2,ARR\n2,0,1,exam\n"
+    table = read_answers(text).with_samplers(random=("mine",), test=("exam",))
+    assert table.random.tolist() == [True, False, True]
+    assert table.test.tolist() == [False, False, True]
+    with pytest.raises(TripletError, match="ARR, exam, mine"):
+        read_answers(text).with_samplers(random=("min",))
+
+
+def test_compressed_files_and_marks_at_the_beginning_are_read():
+    plain = ("\ufeff" + MODERN).encode()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("responses.csv", plain)
+        written.writestr("__MACOSX/._responses.csv", b"x")
+    for data in (plain, gzip.compress(plain), archive.getvalue()):
+        assert read_bytes(data).triplets.tolist() == ROWS
+
+
+def test_a_target_may_hold_commas_quotes_and_line_ends():
+    text = 'head,winner,loser,head_html,winner_html\n0,1,2,"a, ""b""\nc",x\n0,2,2,d,y\n'
+    with pytest.raises(AnswersFileError) as caught:
+        read_answers(text)
+    assert [problem.line for problem in caught.value.problems] == [4]
+
+
+def test_everything_wrong_with_a_file_is_said_at_once_with_line_and_column():
+    text = "head,left,right,winner\n0,1,2,1\n0,1\n0,x,2,2\n1,1,2,2\n0,1,2,3\n,1,2,1\n0,-4,2,2\n"
+    with pytest.raises(AnswersFileError) as caught:
+        read_answers(text, name="bad.csv")
+    lines = str(caught.value).split("\n")
+    assert [line.split(":")[1] for line in lines] == ["3", "4", "5", "6", "7", "8"]
+    assert "2 cells but the table has 4 columns" in lines[0]
+    assert "bad.csv:6:4: In column 'winner': The winner is '3' but the feet are '1' and '2'." in lines
+    assert "'x', which is not the index of a target" in lines[1]
+    assert "the head itself" in lines[2]
+    assert "The head is missing" in lines[4]
+    assert "-4, below 0" in lines[5]
+
+
+def test_hundreds_of_problems_are_counted_not_written_out():
+    with pytest.raises(AnswersFileError) as caught:
+        read_answers("head,winner,loser\n" + "0,0,1\n" * 500)
+    assert len(caught.value.problems) == 500
+    assert str(caught.value).endswith("and 480 more problems.")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "no answers"),
+        ("head,winner,loser\n", "no answers"),
+        ("a,b,c\nx,y,z\n", "no column head or center or target, winner or answer, loser; the columns are a, b, c"),
+        ("head,left,right\n0,1,2\n", "no column winner or answer"),
+        ('[{"head": 0,]', "not JSON"),
+        ('{"head": 0}\n{"head": \n', "not JSON"),
+        ("[1, 2]", "Record 1 is not an object"),
+        ("{}", "the columns are none"),
+        ("head,winner,loser,trial_type\n0,1,2,catch\n", "all are catch, practice or excluded"),
+        ("head,winner,loser,left,right\n0,1,1,1,2\n", "the foot that did not win is '2'"),
+        ("0,1,99999999999\n", "too large"),
+        ("0,1,1\n", "The winner and the loser are both '1'"),
+        ('head,winner,loser\n0,1,"' + "x" * 200_000 + '"\n', "breaks off"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(text, sentence):
+    with pytest.raises(AnswersFileError, match=sentence):
+        read_answers(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (gzip.compress(b"0,1,2\n" * 99)[:-9], "cut off"),
+        (b"PK\x03\x04 nothing", "damaged"),
+        (b"head,winner,loser\n0,1,\xff\xfe\n", ":2: The file is not UTF-8"),
+    ],
+)
+def test_a_damaged_container_says_so(data, sentence):
+    with pytest.raises(AnswersFileError, match=sentence):
+        read_bytes(data, name="answers")
+
+
+def test_a_zip_with_several_tables_and_no_responses_is_refused():
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("a.csv", "0,1,2")
+        written.writestr("b.csv", "0,1,2")
+    with pytest.raises(AnswersFileError, match="holds 2 files"):
+        read_bytes(archive.getvalue())

@@ -1,0 +1,238 @@
+"""What requests come to: courses carried out step by step in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.jobs.answers import Answered, gather
+from backend.jobs.cross_validation import Candidate, Exam, compare, join_folds, judge_fold
+from backend.jobs.embeddings import as_of, without
+from backend.jobs.rehearsal import RANDOM, advance, measured_at, rehearse
+from backend.jobs.steps import Course, Failure, attempt, plain
+from salmon.errors import SalmonError, TripletError
+from salmon.estimator import triple_groups
+from salmon.estimator.cross_validation import cross_validate
+from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Rehearsal
+from salmon.records import Answer, Served, Timing
+from salmon.simulate import egg_world
+from salmon.spec import parse_spec
+
+N = 30
+SPEC = parse_spec(b"targets: 30\nsamplers: {Adaptive: {}}\nseed: 5\n").spec
+
+
+def carried_out(course: Course) -> dict[str, Any]:
+    """The result as the store will hold it."""
+    outcomes: list[Any] = []
+    for step in course.steps:
+        earlier = () if step.after is None else (outcomes[step.after],)
+        outcomes.append(attempt(step.function, *course.shared, *step.arguments, *earlier))
+        assert not isinstance(outcomes[-1], Failure), outcomes[-1]
+        if step.after is not None:
+            outcomes[step.after] = None
+    result = plain(course.conclude(outcomes))
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    return result
+
+
+@pytest.fixture(scope="module")
+def answered() -> Answered:
+    """900 answers of five people about the eggs; the first one contradicts every other."""
+    rng = np.random.default_rng(3)
+    world = egg_world(N)
+    triplets = world.answer(world.random_queries(900, rng), rng)
+    people = rng.integers(0, 5, 900).astype(np.int32)
+    triplets[people == 0] = triplets[people == 0][:, [0, 2, 1]]
+    random = rng.random(900) < 0.5
+    return Answered(triplets, people, random, np.ones(900, dtype=np.bool_), ("awkward", "b", "c", "d", "e"), "9-9")
+
+
+def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_to_predict(answered: Answered) -> None:
+    result = carried_out(without(FitWithout(("awkward",), "Adaptive", 2, "PowerTSTE", 5), SPEC, N, answered))
+    excluded = int((answered.participants == 0).sum())
+    assert result["answers"] == 900 - excluded
+    assert result["excluded"]["answers"] == excluded
+    assert result["excluded"]["accuracy"] < 0.5
+    held_out = result["held_out"]
+    assert held_out["answers"] == int((answered.random & (answered.participants != 0)).sum())
+    assert held_out["change"]["low"] > 0
+    gain = held_out["without"]["accuracy"] - held_out["with"]["accuracy"]
+    assert held_out["change"]["accuracy"] == pytest.approx(gain)
+    assert held_out["change"]["low"] < gain < held_out["change"]["high"]
+    assert np.array(result["coordinates"]).shape == (N, 2)
+    assert result["notes"] == []
+
+
+def test_with_nobody_left_out_there_is_nothing_to_compare(answered: Answered) -> None:
+    course = without(FitWithout(("nobody",), "", 3, "CKL", 5), SPEC, N, answered)
+    result = carried_out(course)
+    assert len(course.steps) == 1 + 5
+    assert "with" not in result["held_out"]
+    assert result["excluded"]["accuracy"] is None
+    assert result["noise"] == {"name": "CKL", "lapse": 0.05, "mu": 0.05}
+    assert result["notes"] == ["Participant nobody gave no answer that can be fitted."]
+
+
+def test_leaving_out_everybody_is_a_sentence(answered: Answered) -> None:
+    with pytest.raises(TripletError, match=r"No answers are left to fit.*Exclude fewer"):
+        without(FitWithout(answered.names, "", 2, "TSTE", 5), SPEC, N, answered)
+
+
+def test_without_random_answers_an_embedding_comes_without_an_accuracy(answered: Answered) -> None:
+    chosen = Answered(**{**vars(answered), "random": np.zeros(900, dtype=np.bool_)})
+    result = carried_out(without(FitWithout((), "", 2, "TSTE", 5), SPEC, N, chosen))
+    assert result["held_out"] is None
+    assert "Too few queries were asked at random" in result["notes"][0]
+    with pytest.raises(TripletError, match="0 of 900 answers are to random queries"):
+        compare(CrossValidation((1, 2), ("TSTE",), 5, 1), SPEC, N, chosen)
+
+
+def test_an_embedding_as_of_then_depends_on_the_answers_until_then_alone(answered: Answered) -> None:
+    def first(count: int, kept: int) -> Answered:
+        cut = {name: getattr(answered, name)[:kept] for name in ("triplets", "participants", "random", "repeatable")}
+        return Answered(**cut, names=answered.names, cursor=f"{count}-0")
+
+    meaning = EmbeddingAsOf("Adaptive", None, 300)
+    then = carried_out(as_of(meaning, SPEC, N, first(300, 300)))
+    again = carried_out(as_of(meaning, SPEC, N, first(300, 300)))
+    assert then == again
+    assert (then["answers"], then["cursor"]) == (300, "300-0")
+    assert then["coordinates"] != carried_out(as_of(meaning, SPEC, N, first(301, 301)))["coordinates"]
+    with pytest.raises(TripletError, match="There are only 299 answers"):
+        as_of(meaning, SPEC, N, first(299, 299))
+
+
+def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(answered: Answered) -> None:
+    kept = answered.participants > 0
+    exam = Exam(answered.triplets, answered.random & kept, kept, N, folds=4, seed=1)
+    candidate = Candidate(2, "TSTE")
+    outcomes = [[judge_fold(exam, candidate, repeat, fold) for fold in range(4)] for repeat in range(2)]
+    joined = join_folds(exam, outcomes)
+    assert joined.hits.shape == (2, int(exam.judged.sum()))
+    groups = triple_groups(exam.triplets[exam.judged])
+    for repeat in range(2):
+        counts = [len(found.hits[0]) for found in outcomes[repeat]]
+        assert sum(counts) == int(exam.judged.sum())
+        assert all(len(set(joined.folds[repeat][groups == group])) == 1 for group in set(groups))
+    # The library's own cross-validation, folds drawn otherwise, says the same within its interval.
+    whole = cross_validate(exam.triplets[exam.kept], exam.judged[exam.kept], N, 2, candidate.model, folds=4)
+    assert whole is not None
+    assert whole.accuracy.low < joined.accuracy.value < whole.accuracy.high
+
+
+def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: Answered) -> None:
+    meaning = CrossValidation((1, 2), ("TSTE", "STE"), folds=3, repeats=2)
+    course = compare(meaning, SPEC, N, answered)
+    assert len(course.steps) == 2 * 2 * 3 * 2
+    assert course.steps[0].note == "judging d = 1 with TSTE, fold 1 of 3"
+    result = carried_out(course)
+    assert [(one["d"], one["noise"]["name"]) for one in result["candidates"]] == [
+        *((1, "TSTE"), (2, "TSTE"), (1, "STE"), (2, "STE")),
+    ]
+    assert all(one["low"] < one["accuracy"] < one["high"] for one in result["candidates"])
+    assert result["dimension"]["chosen"] in {1, 2}
+    assert result["noise"]["chosen"] in {"TSTE", "STE"}
+    assert 0.5 <= result["ceiling"]["ceiling"]["value"] <= 1
+
+
+def test_a_rehearsal_rises_towards_what_is_possible_and_the_sampler_needs_fewer_answers() -> None:
+    meaning = Rehearsal("Adaptive", answers=360, runs=2, d=2, lapse=0.0)
+    result = carried_out(rehearse(meaning, SPEC, N))
+    assert result["answers"] == list(range(30, 361, 30))
+    for curve in result["curves"].values():
+        assert 0.45 < curve["accuracy"][0] < curve["accuracy"][-1] < result["best_possible"]
+        assert all(
+            low <= mean <= high
+            for low, mean, high in zip(*(curve[k] for k in ("low", "accuracy", "high")), strict=True)
+        )
+    assert result["curves"]["Adaptive"]["accuracy"][-1] > result["curves"][RANDOM]["accuracy"][-1]
+    assert result["random_needs"] > 1
+    assert carried_out(rehearse(meaning, SPEC, N)) == result
+
+
+def test_thoughtless_answers_cost_accuracy_and_a_single_run_has_no_interval() -> None:
+    careful = carried_out(rehearse(Rehearsal("", answers=300, runs=1, d=2, lapse=0.0), SPEC, N))
+    careless = carried_out(rehearse(Rehearsal("", answers=300, runs=1, d=2, lapse=0.5), SPEC, N))
+    assert careless["best_possible"] < careful["best_possible"]
+    assert careless["curves"][RANDOM]["accuracy"][-1] < careful["curves"][RANDOM]["accuracy"][-1]
+    assert careful["curves"][RANDOM]["low"][0] is None
+    assert careful["random_needs"] is None
+
+
+def test_a_long_rehearsal_is_measured_rarely_and_always_at_its_end() -> None:
+    assert measured_at(30, 30) == [30]
+    assert measured_at(30, 75) == [30, 60, 75]
+    points = measured_at(10, 2000)
+    assert len(points) <= 40
+    assert points[-1] == 2000
+
+
+def test_three_targets_are_enough_for_every_kind() -> None:
+    spec = parse_spec(b"targets: 3\nsamplers: {Adaptive: {}, ARR: {}}\n").spec
+    triplets = np.array([[0, 1, 2], [1, 0, 2], [2, 1, 0]] * 4, dtype=np.int32)
+    every = np.ones(12, dtype=np.bool_)
+    answered = Answered(triplets, np.zeros(12, dtype=np.int32), every, every, ("a",), "1-1")
+    fitted = carried_out(without(FitWithout((), "Adaptive", 2, "PowerTSTE", 10), spec, 3, answered))
+    assert (fitted["accuracy"], fitted["held_out"]) == (1.0, None)
+    for sampler in ("Adaptive", "ARR"):
+        assert carried_out(as_of(EmbeddingAsOf(sampler, None, 12), spec, 3, answered))["accuracy"] == 1.0
+        result = carried_out(rehearse(Rehearsal(sampler, answers=9, runs=1, d=1, lapse=0.0), spec, 3))
+        assert result["answers"] == [3, 6, 9]
+
+
+def test_a_stage_goes_on_where_the_one_before_it_ended() -> None:
+    steps = rehearse(Rehearsal("Adaptive", answers=90, runs=1, d=2, lapse=0.0), SPEC, N).steps[-3:]
+    first = advance(*steps[0].arguments)
+    second = advance(*steps[1].arguments, first)
+    assert second.curve[:1] == first.curve
+    np.testing.assert_array_equal(second.triplets[:30], first.triplets)
+    assert len(second.triplets) == 60
+
+
+def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remembered() -> None:
+    def answer(place: int, person: str, kind: Any = "active", sampler: str = "Adaptive") -> tuple[str, Answer]:
+        served = Served(
+            "e", 1, person, "s", 1, sampler, head=place % N, left=(place + 1) % N, right=(place + 2) % N, score=0.0,
+            trial_type=kind, probability=0.0, sampler_probability=1.0, generation=0, published_ms=0, served_ms=0,
+            nonce=str(place),
+        )  # fmt: skip
+        return f"{place}-1", Answer(served, served.right, Timing(), received_ms=0)
+
+    heard: list[int] = []
+    entries = [
+        *(answer(1, "ann"), answer(2, "bob", "random"), answer(3, "ann", "catch"), answer(4, "cat", sampler="Test")),
+        *(answer(5, "ann", "fallback"), answer(6, "dan", "validation"), answer(7, "eve")),
+    ]
+    found = gather(entries, tests=frozenset({"Test"}), n=N, at_most=4, heard=heard.append)
+    assert found.triplets[:, 0].tolist() == [1, 2, 5, 6]
+    assert found.triplets[0].tolist() == [1, 3, 2]
+    assert [found.names[place] for place in found.participants] == ["ann", "bob", "ann", "dan"]
+    assert found.random.tolist() == [False, True, True, False]
+    assert found.repeatable.tolist() == [False, True, True, True]
+    assert found.cursor == "6-1"
+    assert found.given_by(["ann", "zoe"]).tolist() == [True, False, True, False]
+    assert heard == []
+    nothing = gather([], tests=frozenset(), n=N, at_most=None, heard=heard.append)
+    assert (len(nothing), nothing.cursor) == (0, "0")
+
+
+def test_what_goes_wrong_on_a_worker_comes_back_as_a_sentence() -> None:
+    def refuse() -> None:
+        raise SalmonError("There are no targets.", hint="Add some.")
+
+    assert attempt(refuse) == Failure("There are no targets. Add some.")
+    assert attempt(divmod, 1, 0) == Failure(
+        "The computation failed (ZeroDivisionError: integer division or modulo by zero)."
+    )
+    assert attempt(divmod, 7, 2) == (3, 1)
+
+
+def test_results_hold_plain_values_only() -> None:
+    value = {"a": np.array([[1.0, np.nan]]), 2: (np.float64("inf"), np.int32(3), None, "x", True)}
+    assert plain(value) == {"a": [[1.0, None]], "2": [None, 3, None, "x", True]}
+    with pytest.raises(TypeError, match="A set cannot be part of a result"):
+        plain({"a": {1}})

@@ -1,0 +1,302 @@
+"""The rows and files of exports: what each column holds, in every form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import fields, replace
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from salmon.export import FILES, FIRST_COLUMNS, RESPONSES, Responses, RevisionNames, Row, Table, TargetNames
+from salmon.export.notebooks import notebook, r_script
+from salmon.export.other_programs import (
+    CBLEARN,
+    PSIZ,
+    STACKS,
+    TRIPLETTOOLS_TRIPLETS,
+    Labels,
+    Translator,
+    triplettools_embedding_rows,
+    triplettools_embeddings_table,
+)
+from salmon.export.participants import (
+    PLATFORM_IDS,
+    QUALITY,
+    Conduct,
+    Decision,
+    participant_row,
+    participants_table,
+    platform_row,
+    quality_row,
+)
+from salmon.export.readme import readme
+from salmon.export.table import KINDS, Column, NpzFile
+from salmon.export.targets_models import (
+    EVENTS,
+    MODELS,
+    TARGETS,
+    Generation,
+    embedding_history_rows,
+    embedding_history_table,
+    embedding_rows,
+    embeddings_table,
+    event_row,
+    model_row,
+    target_rows,
+)
+from salmon.quality import Figures, Flag, Verdict
+from salmon.records import Answer, Served, Timing
+from salmon.spec import TargetSpec
+
+NAMES = [TargetNames(f"<b>{name}</b>", name) for name in ("z/pear.png", "apple.png", "fig.jpg")]
+SERVED = Served("e", 1, "p", "s", 4, "Random", 0, 1, 2, -9999.0, "random", 0.5, 0.85, 0, 0, 1000, "nonce")
+ANSWER = Answer(SERVED, 2, Timing(rt_ms=812.5, input="key", viewport_w=1280), 61_000)
+VERDICT = Verdict(Figures(answers=3), (Flag("side", "Leans."), Flag("fit", "Differs.", excludes=False)))
+PERSON = {"puid": "P1", "source": "prolific", "status": "completed", "first_ms": "1000", "question:age": "41"}
+PERSON |= {"consent:ab": '{"agreed_ms":2000,"version":"ab"}', "arrived:STUDY_ID": "S9", "last_ms": "61000"}
+GENERATION = Generation(
+    "S", {"generation": "7", "absorbed": "90", "published_ms": "1000"}, np.arange(6.0).reshape(3, 2)
+)
+
+
+def test_the_first_columns_are_those_that_old_scripts_read() -> None:
+    assert ",".join(FIRST_COLUMNS) == (
+        "head,left,right,winner,sampler,score,puid,response_time,network_latency,time_received,loser,left_html,right_html,"
+        "head_html,winner_html,loser_html,left_filename,right_filename,head_filename,winner_filename,loser_filename,"
+        "time_received_since_start,datetime_received,start_time,puid_num_responses,num_responses"
+    )
+
+
+def made(**options: object) -> Responses:
+    return Responses(NAMES, 1000, {"p": "P1"}, revisions={1: RevisionNames(3, "cafe", "2.0")}, **options)  # type: ignore[arg-type]
+
+
+def response(
+    answer: Answer = ANSWER, stream_id: str = "61000-0", responses: Responses | None = None
+) -> dict[str, object]:
+    return dict(zip(RESPONSES.names, (responses or made()).row(stream_id, answer), strict=True))
+
+
+def test_a_response_in_the_old_units_and_in_ours() -> None:
+    row = response()
+    assert (row["response_time"], row["rt_ms"]) == (0.8125, 812.5)
+    assert (row["network_latency"], row["query_wait_ms"]) == (-1, None)
+    assert (row["winner"], row["loser"], row["winner_side"], row["winner_filename"]) == (2, 1, "right", "fig.jpg")
+    assert (row["time_received"], row["start_time"], row["time_received_since_start"]) == (61.0, 1.0, 60.0)
+    assert row["datetime_received"] == "1970-01-01T00:01:01.000"
+    assert (row["rng_seed"], row["config_hash"], row["app_version"], row["phase"]) == (3, "cafe", "2.0", "main")
+    assert (row["puid"], row["participant"], row["viewport_w"], row["viewport_h"]) == ("P1", "p", 1280, None)
+
+
+def test_a_late_answer_and_one_of_somebody_who_is_left_out_are_marked() -> None:
+    late = replace(ANSWER, received_ms=SERVED.served_ms + 600_001)
+    row = response(late, responses=made(excluded={"p": "Excluded by hand."}))
+    assert (row["received_late"], row["excluded"], row["exclusion_reason"]) == (True, True, "Excluded by hand.")
+    assert (response()["received_late"], response()["excluded"], response()["exclusion_reason"]) == (False, False, "")
+
+
+def test_a_repeat_names_the_answer_that_it_repeats_whichever_way_round_it_was_shown() -> None:
+    responses = made()
+    again = replace(ANSWER, served=replace(SERVED, left=2, right=1, trial_type="repeat"))
+    by_chance = replace(ANSWER, served=replace(SERVED, left=2, right=1))
+    somebody_else = replace(again, served=replace(again.served, participant="q"))
+    found = [
+        response(answer, stream_id, responses)["repeat_of"]
+        for answer, stream_id in (
+            (ANSWER, "1760000000000-3"),
+            (by_chance, "5-0"),
+            (again, "6-0"),
+            (somebody_else, "7-0"),
+        )
+    ]
+    assert found == ["", "", "1760000000000-3", ""]
+
+
+def tables() -> list[tuple[Table, list[Row]]]:
+    """Every table with a row or two."""
+    labels = Labels.of(NAMES)
+    translator = Translator(labels, {"p": "P1"}, {"p": "Why."}, frozenset())
+    decision = Decision.of(
+        {"keep": "keep", "keep_by": "ada", "keep_ms": "5000", "keep_note": 'a "fine"\nnote'}, VERDICT
+    )
+    conduct = Conduct()
+    for event, client_ms, detail in (
+        ("opened", 0, "1280x800 2"),
+        ("blur", 10, ""),
+        ("focus", 1510, ""),
+        ("skip", 1, ""),
+    ):
+        conduct.note({"event": event, "client_ms": str(client_ms), "detail": detail})
+    person = participant_row("p", PERSON, conduct=conduct, decision=decision, duplicate_of="", questions=("age", "sex"))
+    targets = [
+        TargetSpec(0, "text", "pear", "pear"),
+        TargetSpec(1, "image", "<img>", "a.png", media="m.png", width_px=3),
+    ]
+    event = event_row(
+        "1-0", {"participant": "p", "event": "blur", "client_ms": "2.5", "received_ms": "9", "trial": "1"}
+    )
+    return [
+        (RESPONSES, [made().row("1-0", ANSWER), made(excluded={"p": "x"}).row("1-0", ANSWER)]),
+        (participants_table(("age", "sex")), [person]),
+        (PLATFORM_IDS, [platform_row("p", PERSON)]),
+        (QUALITY, [quality_row("p", VERDICT, decision)]),
+        (EVENTS, [event]),
+        (TARGETS, list(target_rows(targets, None))),
+        (MODELS, [model_row(GENERATION, kept=True)]),
+        (embeddings_table(3), list(embedding_rows(GENERATION, NAMES, 3))),
+        (embedding_history_table(2), list(embedding_history_rows(GENERATION, NAMES, 2))),
+        (TRIPLETTOOLS_TRIPLETS, [translator.triplettools(ANSWER) or []]),
+        (triplettools_embeddings_table(2), list(triplettools_embedding_rows(GENERATION, labels, 2))),
+        (CBLEARN, [translator.cblearn(ANSWER) or []]),
+        (PSIZ, [translator.psiz(ANSWER) or []]),
+    ]
+
+
+def file_of(form: str, table: Table, rows: list[Row]) -> bytes:
+    file = FILES[form](table)
+    return file.begin() + file.rows(rows) + file.end()
+
+
+def as_text(value: object) -> str:
+    """A value of JSON or Parquet as CSV writes it."""
+    if value is None:
+        return ""
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize(("table", "rows"), tables(), ids=lambda value: getattr(value, "name", ""))
+def test_a_table_holds_the_same_values_in_every_form(table: Table, rows: list[Row]) -> None:
+    assert rows
+    assert all(len(row) == len(table.columns) for row in rows)
+    written = list(csv.DictReader(io.StringIO(file_of("csv", table, rows).decode(), newline="")))
+    lines = [json.loads(line) for line in file_of("jsonl", table, rows).decode().splitlines()]
+    columns = pyarrow.parquet.read_table(io.BytesIO(file_of("parquet", table, rows))).to_pylist()
+    assert lines == columns
+    assert [{column: as_text(value) for column, value in line.items()} for line in lines] == written
+
+
+@pytest.mark.parametrize(("table", "rows"), tables(), ids=lambda value: getattr(value, "name", ""))
+def test_every_cell_is_of_the_kind_that_its_column_says(table: Table, rows: list[Row]) -> None:
+    python = {"integer": int, "number": (int, float), "text": str, "truth": bool, "moment": str}
+    for row in rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            assert cell is None or isinstance(cell, python[column.kind]), (column.name, cell)
+            if column.kind == "moment" and cell is not None:
+                assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(cell))
+
+
+cells = st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), max_size=20))
+
+
+@given(st.lists(st.tuples(cells, st.one_of(st.none(), st.booleans()), st.floats(allow_nan=False)), max_size=20))
+def test_any_text_comes_back_from_csv(rows: list[tuple[str | None, bool | None, float]]) -> None:
+    table = Table("t", "r", (Column("a", "text", ""), Column("b", "truth", ""), Column("c", "number", "")))
+    written = file_of("csv", table, [list(row) for row in rows]).decode()
+    found = list(csv.reader(io.StringIO(written, newline="")))[1:]
+    assert [(a, b, float(c)) for a, b, c in found] == [(a or "", as_text(b), c) for a, b, c in rows]
+
+
+def test_names_are_plain_and_every_column_is_explained() -> None:
+    for table, _ in tables():
+        assert len(set(table.names)) == len(table.names)
+        for column in table.columns:
+            assert column.meaning, (table.name, column.name)
+            if not table.name.startswith(("triplettools", "embeddings")):
+                assert re.fullmatch(r"[a-z][a-z0-9_]*", column.name), (table.name, column.name)
+
+
+def test_the_data_dictionary_has_every_column_of_every_table_and_nothing_else() -> None:
+    every = [(table, ("csv", "parquet")) for table, _ in tables()]
+    text = readme(title="A\ntitle", slug="s", exported="now", tables=every, whole=True)
+    written = dict.fromkeys(re.findall(r"^## (\w+)$", text, re.MULTILINE))
+    assert list(written) == [table.name for table, _ in every]
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        table = next(table for table, _ in every if section.startswith(f"{table.name}\n"))
+        lines = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+        assert lines == [(column.name, KINDS[column.kind], column.meaning) for column in table.columns]
+        assert f"`{table.name}.parquet`" in text
+
+
+def test_quality_shows_every_figure() -> None:
+    assert {field.name for field in fields(Figures)} <= set(QUALITY.names)
+
+
+def test_what_a_participant_did_is_told_by_the_events() -> None:
+    row = dict(zip(tables()[1][0].names, tables()[1][1][0], strict=True))
+    assert (row["blur_count"], row["blur_s"], row["skipped"]) == (1, 1.5, 1)
+    assert (row["viewport_w"], row["viewport_h"], row["pixel_ratio"]) == (1280, 800, 2.0)
+    assert (row["consent_version"], row["consent_time"]) == ("ab", "1970-01-01T00:00:02.000Z")
+    assert (row["question_age"], row["question_sex"]) == ("41", None)
+    assert (row["keep_auto"], row["keep_manual"], row["keep"], row["decided_by"]) == (False, "keep", True, "ada")
+    assert "P1" not in row.values()
+
+
+def test_the_word_of_the_experimenter_counts_more_than_the_proposal() -> None:
+    assert Decision.of({}, VERDICT).reason == "Leans."
+    assert Decision.of({"keep": "auto"}, VERDICT).keep is False
+    assert Decision.of({"keep": "keep"}, VERDICT).reason == ""
+    assert Decision.of({"keep": "exclude", "keep_note": "Slept."}, None).reason == "Excluded by hand: Slept."
+
+
+def test_labels_are_numbered_in_the_order_of_the_alphabet_and_stay_apart() -> None:
+    assert Labels.of(NAMES) == Labels(("pear", "apple", "fig"), (2, 0, 1))
+    assert Labels.of([TargetNames("", "a.png"), TargetNames("", "a.jpg")]).names == ("a.png", "a.jpg")
+    assert Labels.of([TargetNames("", "same"), TargetNames("", "same")]).names == ("same (0)", "same (1)")
+
+
+def test_other_programs_get_their_own_words() -> None:
+    translator = Translator(Labels.of(NAMES), {}, {}, tests=frozenset({"Test"}))
+
+    def word(kind: str, sampler: str = "S") -> tuple[object, object]:
+        served = replace(SERVED, trial_type=kind, sampler=sampler)  # type: ignore[arg-type]
+        row = dict(
+            zip(TRIPLETTOOLS_TRIPLETS.names, translator.triplettools(replace(ANSWER, served=served)) or [], strict=True)
+        )
+        return row["sampleAlg"], row["sampleSet"]
+
+    assert word("active") == ("adaptive", "train")
+    assert word("fallback") == ("random", "train")
+    assert word("validation") == ("validation", "test")
+    assert word("random", "Test") == ("random", "test")
+    assert word("catch") == ("check", "")
+    catch = replace(ANSWER, served=replace(SERVED, trial_type="catch"))
+    assert (translator.cblearn(catch), translator.psiz(catch)) == (None, None)
+
+
+@pytest.mark.parametrize("table", [CBLEARN, PSIZ], ids=lambda table: table.name)
+def test_arrays_hold_the_rows_and_no_pickle(table: Table) -> None:
+    rows = {made.name: row for made, row in tables()}[table.name] * 3
+    file = NpzFile(table, STACKS[table.name], [name.filename for name in NAMES])
+    assert file.begin() + file.rows(rows[:2]) + file.rows(rows[2:]) == b""
+    arrays = np.load(io.BytesIO(file.end()), allow_pickle=False)
+    for place, column in enumerate(table.columns):
+        found = arrays[column.name]
+        if column.kind == "text":
+            found = arrays[f"{column.name}_names"][found]
+        assert found.tolist() == [row[place] for row in rows]
+    for name, parts in STACKS[table.name].items():
+        assert arrays[name].tolist() == [[row[table.names.index(part)] for part in parts] for row in rows]
+    assert arrays["labels"].tolist() == [name.filename for name in NAMES]
+
+
+def test_no_answers_make_empty_files_with_columns() -> None:
+    file = NpzFile(CBLEARN, STACKS["cblearn"], [])
+    assert np.load(io.BytesIO(file.end()), allow_pickle=False)["triplets"].shape == (0, 3)
+    assert file_of("csv", QUALITY, []).decode().strip().split(",") == list(QUALITY.names)
+    assert pyarrow.parquet.read_table(io.BytesIO(file_of("parquet", QUALITY, []))).column_names == list(QUALITY.names)
+
+
+def test_the_notebook_is_one_and_the_r_script_closes_what_it_opens() -> None:
+    content = json.loads(notebook("my-study"))
+    assert (content["nbformat"], {cell["cell_type"] for cell in content["cells"]}) == (4, {"markdown", "code"})
+    assert "my-study" in "".join(content["cells"][0]["source"])
+    script = re.sub(r'"[^"]*"|#.*', "", r_script("my-study"))
+    assert [script.count(one) for one in "([{"] == [script.count(other) for other in ")]}"]
+    assert set(re.findall(r"(\w+)::|library\((\w+)\)", script)) == set()

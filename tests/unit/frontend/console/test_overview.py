@@ -1,0 +1,90 @@
+"""What an experimenter sees at a glance, from plain values."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from frontend.console.overview import SamplerView, Seen, goal_of, overview
+from frontend.store.counters import MINUTE_MS, Counts
+from frontend.store.experiments import ExperimentState
+from salmon.spec import parse_spec
+from salmon.wire import Heartbeat
+
+NOW_MS = 10_000 * MINUTE_MS
+STATE = ExperimentState("e" * 10, "eggs", "open", 1, "ada", 0, NOW_MS - 60 * MINUTE_MS, {"answers": 600})
+BEAT = Heartbeat(started_ms=0, beat_ms=NOW_MS, workers=2)
+
+
+def seen(spec: str = "targets: 30\n", *, counts: dict[str, int] | None = None, **changes: object) -> Seen:
+    known = Seen(
+        state=STATE,
+        spec=parse_spec(spec).spec,
+        n=30,
+        counts=Counts.of({name: str(value) for name, value in (counts or {}).items()}),
+        arrived=7,
+        samplers=(SamplerView("Adaptive", "Adaptive", active=True, listed=300, pending=2, last=None),),
+        heartbeat=BEAT,
+        now_ms=NOW_MS,
+    )
+    return replace(known, **changes)
+
+
+def test_the_expected_finish_follows_from_the_pace_of_the_last_half_hour() -> None:
+    counts = {f"minute:{10_000 - k}": 20 for k in range(30)} | {"minute:9000": 5000}
+    shown = overview(seen("targets: 30\nstopping: {answers: 1200}\n", counts=counts))
+    assert shown["answers"]["a_minute"] == 20
+    assert shown["answers"]["to_go"] == 600
+    assert shown["answers"]["finish_ms"] == NOW_MS + 30 * MINUTE_MS
+
+
+def test_nobody_answering_means_no_expected_finish() -> None:
+    assert overview(seen(counts={"minute:9000": 600}))["answers"]["finish_ms"] is None
+
+
+def test_the_goal_is_the_experimenters_own_where_the_file_names_one() -> None:
+    assert goal_of(seen("targets: 30\nstopping: {answers: 900}\n")).answers == 900
+    assert goal_of(seen("targets: 30\nhtml: {max_queries: 40}\nstopping: {participants: 25}\n")).answers == 1000
+
+
+def test_the_rule_of_thumb_asks_less_of_samplers_that_choose() -> None:
+    random = SamplerView("Random", "Random", active=False, listed=0, pending=0, last=None)
+    assert goal_of(seen()).answers < goal_of(seen("targets: 30\nsamplers: {Random: {}}\n", samplers=(random,))).answers
+
+
+def test_a_backend_that_is_away_is_told_of_only_where_it_is_needed() -> None:
+    assert "not running" in overview(seen(heartbeat=None))["sentences"][0]["what"]
+    random = SamplerView("Random", "Random", active=False, listed=0, pending=0, last=None)
+    passive = seen("targets: 30\nsamplers: {Random: {}}\n", samplers=(random,), heartbeat=None)
+    assert overview(passive)["sentences"] == []
+    assert overview(seen(heartbeat=None, state=replace(STATE, state="closed")))["sentences"] == []
+
+
+def test_errors_of_the_learning_process_are_said_loudly() -> None:
+    shown = overview(seen(heartbeat=replace(BEAT, errors=("Adaptive: the refit failed (MemoryError: )",))))
+    assert shown["sentences"][0]["level"] == "error"
+    assert "the refit failed" in shown["sentences"][0]["what"]
+
+
+def test_fallbacks_late_answers_and_forgotten_targets_are_warned_of() -> None:
+    counters = {"answers": 1000, "fallbacks:Adaptive": 100}
+    counts = {"late": 80} | {f"head:{target}": 33 for target in range(29)}
+    shown = overview(seen(state=replace(STATE, counters=counters), counts=counts))
+    whats = " ".join(sentence["what"] for sentence in shown["sentences"])
+    assert "10.0 % of the queries were random" in whats
+    assert "8.0 % of the answers came more than ten minutes" in whats
+    assert "1 of 30 targets were never the head" in whats
+
+
+def test_a_series_of_any_length_has_few_bins_and_loses_no_answer() -> None:
+    for minutes in (1, 100, 3000, 100_000, 3_000_000):
+        counts = {f"minute:{k}": 2 for k in range(0, minutes, max(1, minutes // 500))} | {f"began:{minutes - 1}": 1}
+        rows = overview(seen(counts=counts))["series"]["rows"]
+        assert len(rows) <= 242
+        assert sum(row[1] for row in rows) == sum(v for k, v in counts.items() if k.startswith("minute"))
+
+
+def test_histograms_run_without_gaps_from_the_first_to_the_last_bin() -> None:
+    bins = overview(seen(counts={"rt:70": 3, "rt:75": 1}))["histograms"]["response"]
+    assert [row[2] for row in bins] == [3, 0, 0, 0, 0, 1]
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(bins))

@@ -1,0 +1,46 @@
+"""What looks odd about targets."""
+
+from __future__ import annotations
+
+from frontend.console.targets import target_rows
+from frontend.store.counters import Counts
+from salmon.spec import Manifest, ManifestEntry
+from salmon.spec.manifest import text_target
+
+NOBODY = Counts.of({})
+
+
+def entry(
+    index: int, *, sha256: str = "", size_bytes: int = 1000, shape: tuple[int, int] = (100, 100)
+) -> ManifestEntry:
+    sha256 = sha256 or f"{index:064x}"
+    return ManifestEntry(index, f"{index}.png", "image", sha256, size_bytes, "png", shape[0], shape[1])
+
+
+def odd(*entries: ManifestEntry) -> list[str]:
+    manifest = Manifest(tuple(entries))
+    return [" ".join(row["odd"]) for row in target_rows(manifest.targets(), manifest, NOBODY)]
+
+
+def test_ordinary_pictures_are_not_odd() -> None:
+    assert odd(*(entry(k) for k in range(5))) == [""] * 5
+
+
+def test_the_second_of_two_equal_pictures_is_told_of() -> None:
+    found = odd(entry(0), entry(1), entry(2, sha256=f"{0:064x}"))
+    assert found[:2] == ["", ""]
+    assert "same as target 0" in found[2]
+
+
+def test_another_shape_size_or_weight_than_most_is_told_of() -> None:
+    usual = [entry(k) for k in range(5)]
+    assert "shape" in odd(*usual, entry(5, shape=(200, 100)))[5]
+    assert "size in pixels" in odd(*usual, entry(5, shape=(900, 900)))[5]
+    assert "much larger" in odd(*usual, entry(5, size_bytes=500_000))[5]
+
+
+def test_texts_that_are_written_twice_are_told_of_once() -> None:
+    targets = [text_target(place, text) for place, text in enumerate(["red", "blue", "red"])]
+    rows = target_rows(targets, None, Counts.of({"head:1": "4", "foot:1": "2", "won:1": "1"}))
+    assert [bool(row["odd"]) for row in rows] == [False, False, True]
+    assert (rows[1]["head"], rows[1]["foot"], rows[1]["won"]) == (4, 2, 1)

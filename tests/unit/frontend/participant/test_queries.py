@@ -1,0 +1,78 @@
+"""Which sampler, which side: by the experimenter's probabilities, and the same again in a replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from frontend.experiments import Plan
+from frontend.participant.queries import choose_sampler, place, turn_of
+from salmon.records import Query
+
+PLAN = Plan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
+
+
+def chosen(plan: Plan, participants: int, trials: int) -> Counter[str]:
+    return Counter(
+        choose_sampler(plan, participant=f"p{p}", trial=trial).sampler
+        for p in range(participants)
+        for trial in range(1, trials + 1)
+    )
+
+
+def test_samplers_come_with_their_probabilities() -> None:
+    counts = chosen(PLAN, 100, 100)
+    for sampler, percentage in zip(PLAN.samplers, PLAN.probabilities, strict=True):
+        assert counts[sampler] == pytest.approx(100 * percentage, abs=5 * (10_000 * 0.25) ** 0.5 / 2)
+
+
+def test_a_sampler_of_probability_zero_never_comes() -> None:
+    assert chosen(replace(PLAN, probabilities=(0, 100, 0)), 20, 50) == {"B": 1000}
+
+
+def test_the_probability_of_the_choice_is_told() -> None:
+    choice = choose_sampler(PLAN, participant="p", trial=1)
+    assert choice.probability == {"A": 0.7, "B": 0.2, "C": 0.1}[choice.sampler]
+
+
+def test_with_one_sampler_per_user_a_participant_meets_one_and_all_meet_all_by_probability() -> None:
+    plan = replace(PLAN, samplers_per_user=1)
+    own = [
+        Counter(choose_sampler(plan, participant=f"p{p}", trial=t).sampler for t in range(1, 9)) for p in range(2000)
+    ]
+    assert all(len(counts) == 1 for counts in own)
+    first = Counter(next(iter(counts)) for counts in own)
+    for sampler, percentage in zip(PLAN.samplers, PLAN.probabilities, strict=True):
+        assert first[sampler] == pytest.approx(20 * percentage, abs=100)
+
+
+def test_with_two_samplers_per_user_a_participant_meets_two_in_their_proportion() -> None:
+    plan = replace(PLAN, samplers_per_user=2)
+    for p in range(50):
+        met = {choose_sampler(plan, participant=f"p{p}", trial=t) for t in range(1, 200)}
+        assert len({choice.sampler for choice in met}) == 2
+        assert sum({choice.sampler: choice.probability for choice in met}.values()) == pytest.approx(1)
+
+
+def test_what_the_experimenter_fixed_for_a_trial_comes_at_that_trial() -> None:
+    plan = replace(PLAN, details=((3, "C", (4, 5, 6)), (5, "B", None)))
+    assert choose_sampler(plan, participant="p", trial=3).query == (4, 5, 6)
+    assert choose_sampler(plan, participant="p", trial=5).sampler == "B"
+
+
+def test_the_turn_of_a_sampler_counts_its_earlier_trials() -> None:
+    chosen_so_far: Counter[str] = Counter()
+    for trial in range(1, 60):
+        sampler = choose_sampler(PLAN, participant="p", trial=trial).sampler
+        assert turn_of(PLAN, participant="p", trial=trial, sampler=sampler) == chosen_so_far[sampler]
+        chosen_so_far[sampler] += 1
+
+
+def test_sides_are_a_fair_coin_and_the_same_in_a_replay() -> None:
+    query = Query(0, (7, 3))
+    sides = [place(query, participant=f"p{p}", trial=t, seed=0) for p in range(50) for t in range(40)]
+    assert set(sides) == {(3, 7), (7, 3)}
+    assert sum(side == (3, 7) for side in sides) == pytest.approx(1000, abs=110)
+    assert sides == [place(query, participant=f"p{p}", trial=t, seed=0) for p in range(50) for t in range(40)]

@@ -1,0 +1,80 @@
+"""Counters that the console's figures are drawn from."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frontend.store.counters import BINS_AN_OCTAVE, LAST_BIN, Counts, bin_of, bin_start_ms, recount
+from salmon.records import TRIAL_TYPES, Answer, Served, Timing
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> Answer:
+    head, left, right = draw(st.permutations(range(6)))[:3]
+    served_ms = draw(st.integers(0, 10**7))
+    served = Served(
+        experiment="e" * 10,
+        revision=1,
+        participant=draw(st.sampled_from(["ada", "ben", "eva"])),
+        session="s",
+        trial=1,
+        sampler="Random",
+        head=head,
+        left=left,
+        right=right,
+        score=0.0,
+        trial_type=draw(st.sampled_from(TRIAL_TYPES)),
+        probability=0.0,
+        sampler_probability=1.0,
+        generation=0,
+        published_ms=0,
+        served_ms=served_ms,
+        nonce="n",
+    )
+    timing = Timing(rt_ms=draw(st.floats(-1, 1e6)), query_wait_ms=draw(st.floats(-1, 1e6)))
+    return Answer(served, draw(st.sampled_from([left, right])), timing, served_ms + draw(st.integers(0, 10**6)))
+
+
+@given(st.floats(1, 8.64e7))
+def test_a_time_lies_in_its_bin(milliseconds: float) -> None:
+    place = bin_of(milliseconds)
+    assert bin_start_ms(place) <= milliseconds * (1 + 1e-12)
+    assert place == LAST_BIN or milliseconds <= bin_start_ms(place + 1) * (1 + 1e-12)
+
+
+@given(st.lists(st.floats(10, 1e6), min_size=1, max_size=50))
+def test_quantiles_are_right_to_the_width_of_a_bin(times: list[float]) -> None:
+    counted: dict[str, int] = {}
+    for time in times:
+        counted[f"rt:{bin_of(time)}"] = counted.get(f"rt:{bin_of(time)}", 0) + 1
+    counts = Counts.of({name: str(value) for name, value in counted.items()})
+    median = counts.quantile_ms("rt", 0.5)
+    exact = sorted(times)[(len(times) + 1) // 2 - 1]
+    assert median == pytest.approx(exact, rel=2 ** (1 / BINS_AN_OCTAVE) - 1)
+
+
+@given(st.lists(answers(), max_size=30))
+def test_every_answer_is_counted_once_by_minute_target_and_type(given_answers: list[Answer]) -> None:
+    counts = Counts.of({name: str(value) for name, value in recount(given_answers).items()})
+    m = len(given_answers)
+    assert sum(counts.get("minute").values()) == m
+    assert sum(counts.get("head").values()) == sum(counts.get("won").values()) == m
+    assert sum(counts.get("foot").values()) == 2 * m
+    assert sum(counts.types.values()) == m
+    assert sum(counts.get("began").values()) == len({answer.served.participant for answer in given_answers})
+
+
+def test_nothing_counted_has_no_quantile() -> None:
+    assert Counts.of({}).quantile_ms("rt", 0.5) is None
+
+
+def test_counters_of_a_later_version_are_passed_over() -> None:
+    assert Counts.of({"minute:5": "2", "mood:happy": "7", "late": "1"}) == Counts({"minute": {5: 2}}, {}, 1)
+
+
+def test_times_that_the_page_could_not_measure_are_not_counted() -> None:
+    served = Served("e" * 10, 1, "p" * 12, "s", 1, "Random", 0, 1, 2, 0.0, "random", 0.0, 1.0, 0, 0, 1000, "nonce")
+    counts = recount([Answer(served, 1, Timing(), 2000)])
+    assert not [name for name in counts if name.startswith(("rt:", "wait:", "net:"))]

@@ -1,0 +1,56 @@
+"""Joining the page's modules changes nothing about what they do, and refuses what it would not understand."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from frontend.page_script import join_modules, read_script
+from tests.program import REPOSITORY
+
+FOLDER = REPOSITORY / "frontend" / "static" / "participant"
+
+
+def test_every_module_of_the_page_is_in_the_one_file_once_and_after_those_it_imports():
+    text = read_script(FOLDER, "main").plain.decode()
+    names = [path.stem for path in FOLDER.glob("*.js")]
+    places = {name: text.index(f"joined.{name} = ") for name in names}
+    assert all(text.count(f"joined.{name} = ") == 1 for name in names)
+    for name in names:
+        for other in names:
+            if f'from "./{other}.js"' in (FOLDER / f"{name}.js").read_text():
+                assert places[other] < places[name]
+
+
+def test_its_name_changes_with_any_module_and_its_compressed_form_is_the_same_text(tmp_path: Path):
+    (tmp_path / "main.js").write_text('import { two } from "./numbers.js";\nconsole.log(two);\n')
+    (tmp_path / "numbers.js").write_text("export const two = 2;\n")
+    before = read_script(tmp_path, "main")
+    (tmp_path / "numbers.js").write_text("export const two = 3;\n")
+    after = read_script(tmp_path, "main")
+    assert before.name != after.name
+    assert read_script(tmp_path, "main") == after
+    assert gzip.decompress(after.compressed) == after.plain
+
+
+@pytest.mark.parametrize(
+    ("main", "sentence"),
+    [
+        ('import * as all from "./a.js";', "cannot be joined"),
+        ('import {\n  a,\n} from "./a.js";', "cannot be joined"),
+        ("export default 1;", "cannot be joined"),
+        ('import { a } from "./nowhere.js";', r"main.js imports nowhere.js, which is not there"),
+        ('import { b } from "./b.js";', "import each other"),
+    ],
+)
+def test_a_line_that_cannot_be_joined_is_refused_with_its_place(main: str, sentence: str):
+    modules = {
+        "main": main,
+        "a": "export const a = 1;",
+        "b": 'import { c } from "./c.js";\nexport const b = 1;',
+        "c": 'import { b } from "./b.js";\nexport const c = 1;',
+    }
+    with pytest.raises(ValueError, match=sentence):
+        join_modules(modules, "main")

@@ -1,0 +1,252 @@
+"""An experiment's file is read as its experimenter meant it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from salmon.errors import SpecError
+from salmon.noise import NOISE_MODELS as NOISE_MODEL_TABLE
+from salmon.samplers.passive import PASSIVE
+from salmon.samplers.registry import ACTIVE, active_sampler
+from salmon.spec import Spec, dump_spec, parse_spec, targets_of
+from salmon.spec.sampler_arguments import ACTIVE_CLASSES, NOISE_MODELS, PASSIVE_CLASSES, argument_names, models_with
+from tests.strategies import EXAMPLES
+
+THREE = "targets: [red, green, blue]\n"
+
+
+def test_a_list_of_targets_is_an_experiment():
+    parsed = parse_spec(THREE)
+    assert parsed.warnings == ()
+    assert parsed.spec.targets == ("red", "green", "blue")
+    assert parsed.spec.title == "Similarity judgements"
+    (sampler,) = parsed.spec.samplers.values()
+    assert (sampler.sampler_class, dict(sampler.arguments)) == (
+        "Adaptive",
+        {"d": 2, "noise": "TSTE", "random_share": 0.15},
+    )
+    assert parsed.spec.probabilities == {"Adaptive": 100}
+
+
+def test_old_scripts_get_the_sampler_that_the_old_program_gave():
+    samplers = parse_spec(THREE, default_sampler="Random").spec.samplers
+    assert [(name, sampler.sampler_class) for name, sampler in samplers.items()] == [("random", "Random")]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
+def test_every_example_is_right_and_survives_being_written_again(path: Path):
+    parsed = parse_spec(path.read_bytes(), zip_follows=path.with_name("targets.zip").exists())
+    assert parsed.warnings == ()
+    again = (
+        parse_spec(dump_spec(parsed.spec), zip_follows=True).spec
+        if not parsed.spec.targets
+        else parse_spec(dump_spec(parsed.spec)).spec
+    )
+    assert again == parsed.spec
+    assert Spec.model_validate_json(parsed.spec.model_dump_json()) == parsed.spec
+    assert pickle.loads(pickle.dumps(parsed.spec)) == parsed.spec
+
+
+def test_the_full_example_uses_every_key_but_those_of_other_platforms():
+    spec = parse_spec(next(path for path in EXAMPLES if path.parent.name == "full").read_bytes()).spec
+    assert set(Spec.model_fields) - spec.model_fields_set == {"security"}
+    assert spec.stopping.at == datetime(2030, 1, 31, 18, tzinfo=UTC)
+    assert spec.practice is not None
+    assert spec.practice.queries == ((0, 1, 4, 1), (4, 5, 2, 5))
+
+
+def test_what_looks_like_a_number_a_date_or_a_no_is_a_target_as_it_is_written():
+    spec = parse_spec("targets: [no, 1.0, 2026-01-01, 0x1F, 1e3, null, ~, 12:30, 'yes', 007]").spec
+    assert spec.targets == ("no", "1.0", "2026-01-01", "0x1F", "1e3", "null", "~", "12:30", "yes", "007")
+
+
+def test_a_number_of_targets_names_them_by_their_numbers():
+    assert parse_spec("targets: 4").spec.targets == ("0", "1", "2", "3")
+
+
+def test_targets_are_text_or_html_by_what_they_hold():
+    targets = targets_of(
+        parse_spec("targets: [a & b, <b>bold</b>, caf&eacute;]\npage: {alt: {<b>bold</b>: thick}}").spec
+    )
+    assert [(target.index, target.kind, target.alt, target.filename) for target in targets] == [
+        (0, "text", "a & b", "a & b"),
+        (1, "html", "thick", "<b>bold</b>"),
+        (2, "html", "", "caf&eacute;"),
+    ]
+
+
+def test_old_files_keep_their_meaning():
+    text = (
+        THREE
+        + """
+html: {instructions: Choose., max_queries: -1, skip_button: yes, arrow_keys: off, own: [1, 2.5, no], query_params: [puid]}
+samplers:
+  ARR: {R: 1, module: CKL, priority: random, optimizer__lr: 0.1, module__mu: 0.05}
+  mine: {class: RoundRobin}
+sampling:
+  common: {d: 3, random_state: 42, initial_batch_size: 128}
+  probs: {ARR: 80, mine: 20}
+  samplers_per_user: 0
+  details: {1: {sampler: mine, query: [0, 1, 2]}, 20: {sampler: ARR}}
+"""
+    )
+    parsed = parse_spec(text)
+    spec = parsed.spec
+    assert [problem.path for problem in parsed.warnings] == ["html.own"]
+    assert spec.html.model_extra == {"own": [1, 2.5, False]}
+    assert (spec.html.max_queries, spec.html.skip_button, spec.html.arrow_keys) == (-1, True, False)
+    assert dict(spec.samplers["ARR"].arguments) == {
+        "d": 3,
+        "random_state": 42,
+        "initial_batch_size": 128,
+        "R": 1,
+        "module": "CKL",
+        "priority": "random",
+        "optimizer__lr": 0.1,
+        "module__mu": 0.05,
+    }
+    assert dict(spec.samplers["mine"].arguments) == {}, "a passive sampler ignores what is common to active ones"
+    assert spec.probabilities == {"ARR": 80, "mine": 20}
+    assert spec.sampling.details[1].query == (0, 1, 2)
+    assert spec.sampling.details[20].query is None
+
+
+def test_samplers_can_be_a_list_and_have_old_names():
+    parsed = parse_spec(THREE + "samplers:\n  - RandomSampling\n  - ARR: {noise: STE}\n")
+    assert [(sampler.name, sampler.sampler_class) for sampler in parsed.spec.samplers.values()] == [
+        ("RandomSampling", "Random"),
+        ("ARR", "ARR"),
+    ]
+    assert parsed.spec.samplers["ARR"].arguments["module"] == "STE"
+    assert [problem.sentence() for problem in parsed.warnings] == [
+        "3:5: warning: RandomSampling is now called Random. It is read as that."
+    ]
+
+
+def test_samplers_without_probabilities_share_equally_and_the_first_takes_the_rest():
+    assert parse_spec(THREE + "samplers: {Random: , ARR: , Validation: }").spec.probabilities == {
+        "Random": 34,
+        "ARR": 33,
+        "Validation": 33,
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "share"),
+    [("15%", 0.15), ("15", 0.15), (".15", 0.15), ("0.15", 0.15), ("0", 0), ("1%", 0.01), ("100%", 1)],
+)
+def test_a_share_can_be_written_in_three_ways(written: str, share: float):
+    assert parse_spec(THREE + f"checks: {{catch: {written}}}").spec.checks.catch == share
+
+
+@pytest.mark.parametrize(
+    ("written", "length"),
+    [
+        ("2h", timedelta(hours=2)),
+        ("30s", timedelta(seconds=30)),
+        ("15 min", timedelta(minutes=15)),
+        ("1h 30min", timedelta(minutes=90)),
+        ("0", timedelta(0)),
+    ],
+)
+def test_a_length_of_time_has_its_unit(written: str, length: timedelta):
+    assert parse_spec(THREE + f"resume: {{max_gap: {written}}}").spec.resume.max_gap == length
+
+
+def test_a_key_with_nothing_after_it_means_its_default():
+    assert (
+        parse_spec(THREE + "html:\nsamplers:\npage: {background: , keys: }\nconsent:\n").spec == parse_spec(THREE).spec
+    )
+
+
+def test_the_title_at_the_top_is_the_title_of_the_page():
+    assert parse_spec(THREE + "title: Eggs").spec == parse_spec(THREE + "html: {title: Eggs}").spec
+
+
+def test_merge_keys_and_aliases_are_read_as_yaml_means_them():
+    spec = parse_spec(THREE + "samplers:\n  a: &a {class: ARR, R: 2}\n  b: {<<: *a, R: 3}\n  c: *a\n").spec
+    assert {name: (sampler.sampler_class, sampler.arguments["R"]) for name, sampler in spec.samplers.items()} == {
+        "a": ("ARR", 2),
+        "b": ("ARR", 3),
+        "c": ("ARR", 2),
+    }
+
+
+def test_a_byte_order_mark_and_windows_lines_do_not_matter():
+    assert parse_spec(b"\xef\xbb\xbf" + THREE.replace("\n", "\r\n").encode()).spec == parse_spec(THREE).spec
+
+
+def test_codes_and_tokens_can_be_left_out_of_what_is_handed_on():
+    sona = "sona: {school: psych, experiment_id: 12, credit_token: a1b2c3d4e5}"
+    spec = parse_spec(
+        THREE
+        + f"recruitment: {{platform: sona, completion_code: SECRET1, redirect: 'https://a.org/?c=SECRET2', {sona}}}"
+    ).spec
+    assert "SECRET1" in dump_spec(spec)
+    shown = dump_spec(spec, secrets=False)
+    assert not any(secret in shown for secret in ("SECRET1", "SECRET2", "a1b2c3d4e5"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "{platform: link, redirect: 'https://x.org/?id={puid}&code={code}'}",
+        "{platform: prolific, completion_code: C1ABC}",
+        "{platform: connect, connect: {project: A1B2C3D4}}",
+        "{platform: sona, sona: {school: psych.sona-systems.com, experiment_id: 12, credit_token: a1b2c3d4e5}}",
+        "{platform: mturk, mturk: {host: live}}",
+    ],
+)
+def test_every_platform_can_be_recruited_from(settings: str):
+    assert parse_spec(THREE + f"recruitment: {settings}").warnings == ()
+
+
+def test_a_spec_cannot_be_changed():
+    spec = parse_spec(THREE).spec
+    with pytest.raises(ValueError, match="frozen"):
+        spec.seed = 1  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(TypeError):
+        spec.samplers["x"] = None  # pyright: ignore[reportIndexIssue]
+
+
+def test_an_error_lists_every_problem_with_the_name_of_the_file():
+    with pytest.raises(SpecError) as caught:
+        parse_spec("titel: x\nseed: -1\n", name="eggs.yaml")
+    assert str(caught.value).splitlines() == [
+        "eggs.yaml:1:1: There is no key 'titel'. Did you mean title?",
+        "eggs.yaml:1:1: There are no targets. Write targets: with a list, or upload a ZIP.",
+        "eggs.yaml:2:7: seed must be a whole number from 0 to 9,007,199,254,740,991, not '-1'.",
+    ]
+
+
+def test_the_spec_names_the_noise_models_and_samplers_that_there_are():
+    assert set(NOISE_MODELS) == set(NOISE_MODEL_TABLE)
+    assert set(PASSIVE_CLASSES) == set(PASSIVE)
+    assert set(ACTIVE_CLASSES) == set(ACTIVE)
+
+
+@pytest.mark.parametrize("sampler_class", ACTIVE_CLASSES)
+@pytest.mark.parametrize("noise", NOISE_MODELS)
+def test_whatever_a_spec_takes_for_a_sampler_the_sampler_takes(sampler_class: str, noise: str):
+    words = {"noise": noise, "module": noise, "scorer": "infogain", "priority": "scores", "optimizer": "Embedding"}
+    words |= {"lapse": "0.1", "random_share": "15%"}
+    for argument in argument_names(sampler_class):
+        common = f"sampling: {{common: {{noise: {noise}, {argument}: {words.get(argument, 1)}}}}}"
+        noise_name = "noise" if "noise" in argument_names(sampler_class) else "module"
+        own = {noise_name: noise} | ({argument: words.get(argument, 1)} if noise in models_with(argument) else {})
+        arguments = ", ".join(f"{key}: {value}" for key, value in own.items())
+        text = f"{THREE}samplers:\n  {sampler_class}:\n  own: {{class: {sampler_class}, {arguments}}}\n"
+        for sampler in parse_spec(text + (common if argument != noise_name else "")).spec.samplers.values():
+            active_sampler(sampler.sampler_class, sampler.arguments)
+
+
+def test_reading_a_spec_loads_no_learning_code():
+    heavy = "{'numpy', 'torch', 'dask', 'scipy', 'sklearn'} & set(sys.modules)"
+    code = f"import sys, salmon.spec, frontend.media; loaded = {heavy}; sys.exit(f'loaded {{loaded}}' if loaded else 0)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True).stderr == ""
