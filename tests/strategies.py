@@ -35,7 +35,7 @@ def written_specs() -> st.SearchStrategy[dict[str, Any]]:
 
 def specs() -> st.SearchStrategy[Spec]:
     """Experiments as the program knows them."""
-    return written_specs().map(lambda tree: parse_spec(as_yaml(tree)).spec)
+    return written_specs().map(lambda tree: parse_spec(as_yaml(tree), stored=True).spec)
 
 
 def as_yaml(tree: Any) -> str:

@@ -16,9 +16,25 @@ from typing import Any
 from salmon.errors import Problem, did_you_mean, listed, shown
 from salmon.spec.manifest import Manifest
 from salmon.spec.problems import problem_at
+from salmon.spec.schema import Spec
 from salmon.spec.values import Misfit, flag, share, whole
-from salmon.spec.yaml_tree import Node, Scalar
+from salmon.spec.yaml_tree import Node, Scalar, node_of
 
+#: Keys that the schema knows and nothing acts on yet -> what an experimenter who writes them would miss.
+UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("checks", "catch"): "no catch trial would be shown",
+        ("checks", "repeat"): "no query would be repeated",
+        ("checks", "shared"): "no query would be shown to everybody",
+        ("checks", "on_failure"): "nothing would happen to participants who fail checks",
+        ("stopping", "answers"): "the experiment would not close by itself",
+        ("stopping", "participants"): "the experiment would not close by itself",
+        ("stopping", "at"): "the experiment would not close by itself",
+        ("stopping", "accuracy_gain_below"): "the experiment would not close by itself",
+        ("recruitment", "repeats"): "nobody could take part a second time",
+        ("html", "query_params"): "parameters of the page's address are not handed on to queries",
+    }
+)
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -40,6 +56,20 @@ def disagreements(
     yield from _page_texts(root, tree)
     if manifest is not None:
         yield from _files(root, tree, manifest)
+
+
+def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:
+    """Every key in the file that nothing acts on yet: refused, unless it has its default or the file is a `stored` one."""
+    for path, consequence in UNBUILT.items():
+        if node_of(root, *path) is None:
+            continue
+        part: Any = getattr(spec, path[0])
+        name = ".".join(path)
+        if getattr(part, path[1]) == type(part).model_fields[path[1]].default:
+            message, warning = f"{name} has its default here, and no other value works yet.", True
+        else:
+            message, warning = f"{name} does not work yet: {consequence}.", stored
+        yield problem_at(root, path, message, hint=f"Remove {name}.", warning=warning, at_key=True)
 
 
 def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:

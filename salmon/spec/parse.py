@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from salmon.errors import Problem, SpecError
-from salmon.spec.consistency import disagreements
+from salmon.spec.consistency import UNBUILT, disagreements, unbuilt_keys
 from salmon.spec.manifest import Manifest, TargetSpec, text_target
 from salmon.spec.problems import misfit_problems, problem_at, schema_problems, unknown_key
 from salmon.spec.sampler_arguments import Argument
@@ -25,6 +25,9 @@ from salmon.spec.values import FrozenMap, Misfit, percent, whole
 from salmon.spec.yaml_tree import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain, read_source
 
 DefaultSampler = Literal["Adaptive", "Random"]
+
+#: The number of targets: it follows from the targets.
+_ADDED_BY_SALMON_1 = frozenset({"n"})
 
 MAX_PROBLEMS = 200  # more than anybody reads; the rest is counted
 
@@ -52,14 +55,16 @@ def parse_spec(
     manifest: Manifest | None = None,
     default_sampler: DefaultSampler = "Adaptive",
     zip_follows: bool = False,
+    stored: bool = False,
 ) -> ParsedSpec:
     """The Spec of a YAML text; SpecError lists everything that is wrong with it.
 
     `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets.
     `default_sampler` is what a file gets that names no samplers. `zip_follows` says that the ZIP has not been read yet: the
-    file need not have targets.
+    file need not have targets. `stored` says that the text was accepted before: keys that are refused in new files since
+    then are warnings, so that existing experiments can still be opened.
     """
-    spec, problems = _examine(text, _Setting(manifest, default_sampler, zip_follows))
+    spec, problems = _examine(text, _Setting(manifest, default_sampler, zip_follows, stored))
     if spec is None or any(not problem.warning for problem in problems):
         raise SpecError(problems, name=name)
     return ParsedSpec(spec, problems)
@@ -78,6 +83,7 @@ class _Setting:
     manifest: Manifest | None
     default_sampler: DefaultSampler = "Adaptive"
     zip_follows: bool = False
+    stored: bool = False
 
     @property
     def has_zip(self) -> bool:
@@ -129,10 +135,12 @@ def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec
     if isinstance(content.get("sampling"), dict):
         content["sampling"] = {**content["sampling"], "common": common}
     try:
-        return Spec.model_validate(content, context={"n_targets": n_targets})
+        spec = Spec.model_validate(content, context={"n_targets": n_targets})
     except ValidationError as error:
         problems += schema_problems(root, error)
         return None
+    problems += unbuilt_keys(root, spec, stored=setting.stored)
+    return spec
 
 
 def _n_targets(root: MappingNode, setting: _Setting) -> int | None:
@@ -154,6 +162,9 @@ def _keys(root: MappingNode) -> Iterator[Problem]:
         if _is_html(key, root):
             message = f"{key} belongs under html: in this file it stands at the top."
             yield problem_at(root, (key,), message, hint=f"Move {key} under html.", at_key=True)
+        elif key in _ADDED_BY_SALMON_1:
+            message = f"{key} is what the first Salmon adds to the files that it gives out; it has no effect."
+            yield problem_at(root, (key,), message, hint=f"Remove {key}.", warning=True, at_key=True)
         elif key not in known:
             yield unknown_key(root, (key,), known)
 
@@ -251,6 +262,10 @@ def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec
 #: What the recruitment platforms trust us with; never shown before completion, never in what is handed on.
 SECRETS = (("recruitment", "completion_code"), ("recruitment", "redirect"), ("recruitment", "sona"))
 
+#: Keys without effect, left out of what is written unless they were set: a new file may not have them. `/config` of the
+#: first Salmon holds `html.query_params`.
+_LEFT_OUT = tuple(path for path in UNBUILT if path != ("html", "query_params"))
+
 _NO_FOLDING = 2**31 - 1  # a folded text is hard to find again
 
 
@@ -261,6 +276,10 @@ def dump_spec(spec: Spec, *, secrets: bool = True) -> str:
     if not secrets:
         for part, key in SECRETS:
             content[part].pop(key)
+    for part, key in _LEFT_OUT:
+        if getattr(getattr(spec, part), key) == type(getattr(spec, part)).model_fields[key].default:
+            content[part].pop(key, None)
+    content = {key: value for key, value in content.items() if key not in {"checks", "stopping"} or value}
     if not spec.targets:
         del content["targets"]  # they are in a ZIP
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

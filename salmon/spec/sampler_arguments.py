@@ -101,6 +101,10 @@ _ACTIVE: dict[str, Reader[Any]] = {
     "optimizer__max_epochs": whole(1),
     "optimizer__random_state": random_state,
 }
+#: Settings of the first Salmon's optimisers: today's refits need no tuning, so they change nothing.
+_IGNORED = frozenset(
+    {"random_state", "initial_batch_size", "max_epochs", *(n for n in _ACTIVE if n.startswith("optimizer"))}
+)
 _NOISE = choice(*NOISE_MODELS)
 _RANKING: dict[str, Reader[Any]] = {**_ACTIVE, "scorer": choice("infogain", "uncertainty"), "fresh_posterior": flag}
 _ROUND: dict[str, Reader[Any]] = {
@@ -160,6 +164,11 @@ def noise_of(sampler_class: SamplerClass, arguments: Mapping[str, Argument]) -> 
     """The noise model of an active sampler: what is written, or what the class is named after, or t-STE."""
     named_after = sampler_class if sampler_class in NOISE_MODELS else "TSTE"
     return str(arguments.get("noise", arguments.get("module", named_after)))
+
+
+def has_effect(sampler_class: SamplerClass, argument: str) -> bool:
+    """Return whether an argument changes what the sampler does; the others are taken from older files and ignored."""
+    return argument not in _IGNORED and not (argument == "n_search" and sampler_class != "SRR")
 
 
 def models_with(argument: str) -> tuple[str, ...]:

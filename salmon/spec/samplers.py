@@ -18,6 +18,7 @@ from salmon.spec.sampler_arguments import (
     SamplerClass,
     argument_name,
     argument_names,
+    has_effect,
     models_with,
     noise_of,
     read_argument,
@@ -174,6 +175,11 @@ def _read_own(
                 arguments[own] = read_argument(sampler_class, own, value, n_targets)
             except Misfit as misfit:
                 problems += misfit_problems(root, (*path, key), misfit)
+            if not has_effect(sampler_class, own):
+                message = f"{label((*path, key))} is read from files of the first Salmon and has no effect."
+                problems.append(
+                    problem_at(root, (*path, key), message, hint=f"Remove {key}.", warning=True, at_key=True)
+                )
     return arguments
 
 

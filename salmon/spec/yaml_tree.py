@@ -14,7 +14,7 @@ From the bytes of a file to its tree of nodes: size, encoding and the form of YA
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,6 +118,9 @@ _TAGS = frozenset(
     {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq")}
 )
 _TEXT_TAG = "tag:yaml.org,2002:str"
+#: JSON writes a character outside the basic plane as two escapes, \\uD83D\\uDE00; YAML knows one long one, \\U0001F600.
+_SURROGATES = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_SHORTER_BY = 2
 
 
 def read_nodes(text: str, problems: list[Problem]) -> Node | None:
@@ -126,7 +129,26 @@ def read_nodes(text: str, problems: list[Problem]) -> Node | None:
         raise UnreadableError(
             Problem("The file has lines that begin with %.", 1, 1, hint="Remove them, or put the text in quotes.")
         )
-    return _Builder(problems).build(_events(text))
+    text, shifts = _join_surrogates(text)
+    return _Builder(problems, shifts).build(_events(text))
+
+
+def _join_surrogates(text: str) -> tuple[str, Mapping[int, Sequence[int]]]:
+    """(the text with YAML's long escapes in place of JSON's pairs, line -> columns behind which it became shorter)."""
+    shifts: dict[int, list[int]] = {}
+    if not _SURROGATES.search(text):
+        return text, shifts
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        pieces: list[str] = []
+        end = 0
+        for pair in _SURROGATES.finditer(line):
+            code = 0x10000 + ((int(pair[2], 16) & 0x3FF) << 10) + (int(pair[3], 16) & 0x3FF)
+            pieces.append(f"{line[end : pair.start()]}{pair[1]}\\U{code:08x}")
+            end = pair.end()
+            shifts.setdefault(number, []).append(sum(map(len, pieces)))
+        lines[number] = "".join(pieces) + line[end:]
+    return "\n".join(lines), shifts
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -155,8 +177,9 @@ class _Anchor:
 
 
 class _Builder:
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], shifts: Mapping[int, Sequence[int]]) -> None:
         self._problems = problems
+        self._shifts = shifts
         self._stack: list[_Frame] = []
         self._anchors: dict[str, _Anchor] = {}
         self._count = 0
@@ -165,7 +188,9 @@ class _Builder:
 
     def build(self, events: Iterator[Any]) -> Node | None:
         for event in events:
-            place = (event.start_mark.line + 1, event.start_mark.column + 1)
+            line, column = event.start_mark.line, event.start_mark.column
+            shifted = sum(column >= start for start in self._shifts.get(line, ()))
+            place = (line + 1, column + 1 + _SHORTER_BY * shifted)
             if isinstance(event, yaml.DocumentStartEvent):
                 self._start_document(place)
             elif isinstance(event, yaml.ScalarEvent):

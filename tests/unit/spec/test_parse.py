@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,14 @@ from salmon.noise import NOISE_MODELS as NOISE_MODEL_TABLE
 from salmon.samplers.passive import PASSIVE
 from salmon.samplers.registry import ACTIVE, active_sampler
 from salmon.spec import Spec, dump_spec, parse_spec, targets_of
-from salmon.spec.sampler_arguments import ACTIVE_CLASSES, NOISE_MODELS, PASSIVE_CLASSES, argument_names, models_with
+from salmon.spec.sampler_arguments import (
+    ACTIVE_CLASSES,
+    NOISE_MODELS,
+    PASSIVE_CLASSES,
+    argument_names,
+    has_effect,
+    models_with,
+)
 from tests.strategies import EXAMPLES
 
 THREE = "targets: [red, green, blue]\n"
@@ -55,8 +63,7 @@ def test_every_example_is_right_and_survives_being_written_again(path: Path):
 
 def test_the_full_example_uses_every_key_but_those_of_other_platforms():
     spec = parse_spec(next(path for path in EXAMPLES if path.parent.name == "full").read_bytes()).spec
-    assert set(Spec.model_fields) - spec.model_fields_set == {"security"}
-    assert spec.stopping.at == datetime(2030, 1, 31, 18, tzinfo=UTC)
+    assert set(Spec.model_fields) - spec.model_fields_set == {"checks", "security", "stopping"}
     assert spec.practice is not None
     assert spec.practice.queries == ((0, 1, 4, 1), (4, 5, 2, 5))
 
@@ -98,7 +105,11 @@ sampling:
     )
     parsed = parse_spec(text)
     spec = parsed.spec
-    assert [problem.path for problem in parsed.warnings] == ["html.own"]
+    assert [problem.path for problem in parsed.warnings] == [
+        "html.own",
+        "html.query_params",
+        "samplers.ARR.optimizer__lr",
+    ]
     assert spec.html.model_extra == {"own": [1, 2.5, False]}
     assert (spec.html.max_queries, spec.html.skip_button, spec.html.arrow_keys) == (-1, True, False)
     assert dict(spec.samplers["ARR"].arguments) == {
@@ -142,7 +153,7 @@ def test_samplers_without_probabilities_share_equally_and_the_first_takes_the_re
     [("15%", 0.15), ("15", 0.15), (".15", 0.15), ("0.15", 0.15), ("0", 0), ("1%", 0.01), ("100%", 1)],
 )
 def test_a_share_can_be_written_in_three_ways(written: str, share: float):
-    assert parse_spec(THREE + f"checks: {{catch: {written}}}").spec.checks.catch == share
+    assert parse_spec(THREE + f"checks: {{catch: {written}}}", stored=True).spec.checks.catch == share
 
 
 @pytest.mark.parametrize(
@@ -250,3 +261,11 @@ def test_reading_a_spec_loads_no_learning_code():
     heavy = "{'numpy', 'torch', 'dask', 'scipy', 'sklearn'} & set(sys.modules)"
     code = f"import sys, salmon.spec, frontend.media; loaded = {heavy}; sys.exit(f'loaded {{loaded}}' if loaded else 0)"
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True).stderr == ""
+
+
+def test_arguments_have_an_effect_exactly_where_the_sampler_has_a_field_for_them():
+    for name, sampler in ACTIVE.items():
+        own = {field.name for field in fields(sampler)} | {"noise", "module"}
+        for argument in argument_names(name):
+            of_the_noise_model = argument.removeprefix("module__") in {"alpha", "mu", "k"}
+            assert has_effect(name, argument) == (argument in own or of_the_noise_model), (name, argument)

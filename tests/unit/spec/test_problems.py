@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from salmon.spec import check
+from salmon.spec import check, parse_spec
 from salmon.spec.parse import MAX_PROBLEMS
 
 THREE = "targets: [red, green, blue]\n"
@@ -196,3 +198,41 @@ def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyP
     fast = check(TEN_MISTAKES)
     monkeypatch.delattr("yaml.CSafeLoader")
     assert check(TEN_MISTAKES) == fast
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("checks: {catch: 5%}", "2:10: checks.catch does not work yet: no catch trial would be shown. Remove checks.catch."),
+        ("stopping: {answers: 500}", "2:12: stopping.answers does not work yet: the experiment would not close by itself. Remove stopping.answers."),
+        ("recruitment: {repeats: 1}", "2:15: recruitment.repeats does not work yet: nobody could take part a second time. Remove recruitment.repeats."),
+        ("html: {query_params: [puid, group]}", "2:8: html.query_params does not work yet: parameters of the page's address are not handed on to queries. Remove html.query_params."),
+        ("checks: {catch: 0%}", "2:10: warning: checks.catch has its default here, and no other value works yet. Remove checks.catch."),
+        ("html: {query_params: [puid]}", "2:8: warning: html.query_params has its default here, and no other value works yet. Remove html.query_params."),
+        ("n: 3", "2:1: warning: n is what the first Salmon adds to the files that it gives out; it has no effect. Remove n."),
+        ("samplers: {ARR: {optimizer__lr: 0.1}}", "2:18: warning: samplers.ARR.optimizer__lr is read from files of the first Salmon and has no effect. Remove optimizer__lr."),
+    ],
+)  # fmt: skip
+def test_a_key_that_nothing_acts_on_is_refused_or_at_least_said(text: str, sentence: str):
+    assert _said(THREE + text) == [sentence]
+
+
+def test_a_stored_file_with_a_key_that_is_refused_today_opens_with_a_warning():
+    parsed = parse_spec(THREE + "checks: {catch: 5%}\nstopping: {answers: 500}\n", stored=True)
+    assert (parsed.spec.checks.catch, parsed.spec.stopping.answers) == (0.05, 500)
+    assert [(problem.path, problem.warning) for problem in parsed.warnings] == [
+        ("checks.catch", True),
+        ("stopping.answers", True),
+    ]
+
+
+def test_what_python_writes_as_ascii_only_json_is_a_spec_and_keeps_its_columns():
+    written = json.dumps({"targets": ["\U0001f600", "\\\U0001f600", "b"], "bogus": 1})
+    assert "\\ud83d\\ude00" in written
+    assert parse_spec(json.dumps({"targets": ["\U0001f600", "\\\U0001f600", "b"]})).spec.targets == (
+        "\U0001f600",
+        "\\\U0001f600",
+        "b",
+    )
+    (problem,) = check(written)
+    assert (problem.path, problem.column) == ("bogus", written.index('"bogus"') + 1)
