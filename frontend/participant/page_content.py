@@ -114,7 +114,8 @@ def target_of(target: TargetSpec, *, trusted: bool) -> Json:
         }
     if target.kind == "text":
         return {"kind": "text", "text": target.html}
-    return {"kind": "html", "html": clean(target.html, trusted=trusted)}
+    said = {"alt": target.alt} if target.alt else {}
+    return {"kind": "html", "html": clean(target.html, trusted=trusted)} | said
 
 
 def sample_of(parsed: Experiment | Parsed) -> tuple[str, str, str]:
