@@ -58,6 +58,6 @@ def lock(output: Path, *arguments: str, source: str = "pyproject.toml") -> None:
 
 
 if __name__ == "__main__":
-    lock(HERE / "serve.txt", "--extra", "build")
+    lock(HERE / "serve.txt", "--extra", "server", "--extra", "build")
     lock(HERE / "test.txt", "--extra", "build", "--extra", "test", "--constraint", str(HERE / "serve.txt"))
     lock(HERE / "frontend.txt", "--constraint", str(HERE / "serve.txt"), source=str(HERE / "frontend.in"))

@@ -5,7 +5,6 @@ The public names are resolved when they are first used: `import salmon.wire` sta
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 #: Public name -> the module that holds it.
@@ -20,6 +19,8 @@ __all__ = ["OrdinalEmbedding", "SalmonError", "__version__", "parse_spec"]  # py
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
         try:
             return version("salmon-triplets")
         except PackageNotFoundError:

@@ -1,6 +1,6 @@
 """`python -m salmon` is the same as `salmon`."""
 
-from salmon.cli import main
+from salmon.cli.main import main
 
 if __name__ == "__main__":
     main()

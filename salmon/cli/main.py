@@ -97,7 +97,7 @@ def load(name: str) -> Runnable:
     return cast("Runnable", typer.main.get_command(app))
 
 
-def run() -> None:
+def main() -> None:
     """Run the command line; any error ends as a sentence on standard error and a non-zero exit code."""
     try:
         build()()

@@ -10,6 +10,7 @@ What a refit makes small: the loss of all answers and a ridge, with its gradient
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -119,10 +120,11 @@ class Tensors:
 @contextmanager
 def arithmetic_for(triplets: int) -> Generator[Arithmetic]:
     """The quicker arithmetic for blocks of so many triplets, on one thread: a caller with more cores has an executor."""
-    if triplets < TENSORS_FROM:
+    found = _tensors() if triplets >= TENSORS_FROM else None
+    if found is None:
         yield Arrays()
         return
-    tensors, torch = _tensors()
+    tensors, torch = found
     threads = torch.get_num_threads()
     try:
         if threads != 1:
@@ -135,10 +137,17 @@ def arithmetic_for(triplets: int) -> Generator[Arithmetic]:
 
 
 @cache
-def _tensors() -> tuple[Tensors, Any]:
+def _tensors() -> tuple[Tensors, Any] | None:
     # Loaded with the first large block: importing torch takes longer than many a fit.
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        warnings.warn(
+            "torch is not installed, so fits of many answers take longer than they need to."
+            ' Install it: pip install "salmon-triplets[training]"',
+            stacklevel=2,
+        )
+        return None
     return Tensors(torch), torch
 
 
