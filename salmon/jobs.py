@@ -1,22 +1,32 @@
 """What an experimenter may ask of the learning process, and with which arguments.
 
-Four kinds: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the comparison of
-dimensions and noise models (`cross_validation`), and the whole experiment with simulated participants (`rehearsal`).
+There are four kinds of job: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
+comparison of dimensions and noise models (`cross_validation`), and the whole experiment with simulated participants
+(`rehearsal`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from salmon.errors import Problem, SpecError, did_you_mean, listed, shown
 from salmon.spec import Spec
 from salmon.spec.sampler_arguments import ACTIVE_CLASSES, NOISE_MODELS, noise_of
-from salmon.spec.values import Misfit, Reader, choice, every, number, whole, word
-
-T = TypeVar("T")
+from salmon.spec.values import Misfit, choice, number, whole, word
 
 #: The recommended noise model; t-STE, too, is best shown by its power form.
 RECOMMENDED = "PowerTSTE"
@@ -31,229 +41,196 @@ MOST_ANSWERS_A_TARGET = 200
 MOST_LISTED = 10_000
 #: The form of a participant's id.
 PARTICIPANT = re.compile(r"[a-z0-9]{1,40}")
-_participant = word(PARTICIPANT.pattern, "the id of a participant, small letters and digits")
+
+_FROZEN = ConfigDict(extra="forbid")
 
 
 class RequestError(SpecError):
-    """A request that cannot be carried out as it is; `problems` lists everything wrong with it."""
+    """A job that cannot be carried out as it was asked for; `problems` lists everything wrong with it."""
 
     code = "bad_request"
 
 
-@dataclass(frozen=True)
+def _as_list(value: Any) -> list[Any]:
+    """Several values, or one alone, which needs no list."""
+    items: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    if len(items) > MOST_LISTED:
+        raise Misfit(sentence=f"{{label}} has {len(items):,} entries; at most {MOST_LISTED:,} are read.")
+    return items
+
+
+def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise Misfit(sentence="{label} names nothing to compare.", hint="Leave it out for the usual choice.")
+    return values
+
+
+def _active_sampler(value: Any, info: ValidationInfo) -> str:
+    """A name exactly as it is written in the experiment's file; empty where the experiment has no active sampler."""
+    names: list[str] | None = (info.context or {}).get("active")
+    if names is not None and not names and value != "":
+        raise Misfit(sentence="This experiment has no active sampler.", hint="Leave sampler out.")
+    if names and value not in names:
+        wanted = f"an active sampler of this experiment ({listed(names)})"
+        raise Misfit(wanted, hint=did_you_mean(str(value), names))
+    return str(value)
+
+
+def _answers_of_a_rehearsal(value: Any, info: ValidationInfo) -> int:
+    n: int | None = (info.context or {}).get("n")
+    return whole(n or 1, MOST_ANSWERS_A_TARGET * n if n else None)(value)
+
+
+Sampler = Annotated[str, BeforeValidator(_active_sampler)]
+Dimensions = Annotated[int, BeforeValidator(whole(1, MOST_DIMENSIONS))]
+Noise = Annotated[str, BeforeValidator(choice(*NOISE_MODELS))]
+Folds = Annotated[int, BeforeValidator(whole(2, 20))]
+Repetitions = Annotated[int, BeforeValidator(whole(1, 20))]
+Place = Annotated[int, BeforeValidator(whole(1))]
+Participant = Annotated[
+    str, BeforeValidator(word(PARTICIPANT.pattern, "the id of a participant, small letters and digits"))
+]
+
+
+@dataclass(frozen=True, config=_FROZEN)
 class FitWithout:
     """An embedding of all answers but those of some participants, judged with and without them."""
 
-    exclude: tuple[str, ...]
-    sampler: str
-    d: int
-    noise: str
-    folds: int
+    exclude: Annotated[tuple[Participant, ...], BeforeValidator(_as_list), AfterValidator(_each_once)]
+    sampler: Sampler
+    d: Dimensions
+    noise: Noise
+    folds: Folds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_FROZEN)
 class EmbeddingAsOf:
     """A sampler's embedding as of a generation, or of so many answers that may be fitted; exactly one of the two."""
 
-    sampler: str
-    generation: int | None
-    answers: int | None
+    sampler: Sampler
+    generation: Place | None
+    answers: Place | None
+
+    @model_validator(mode="after")
+    def _one_moment(self) -> Self:
+        if (self.generation is None) == (self.answers is None):
+            raise Misfit(
+                sentence="An embedding is asked for as of a generation or of a number of answers.",
+                hint="Give one of generation and answers.",
+                at=("generation",),
+            )
+        if self.generation is not None and not self.sampler:
+            raise Misfit(
+                sentence="This experiment has no active sampler, so nothing was refitted during its run.",
+                hint="Give answers instead.",
+                at=("generation",),
+            )
+        return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_FROZEN)
 class CrossValidation:
     """Every dimension with every noise model, judged on the same folds."""
 
-    dimensions: tuple[int, ...]
-    noise: tuple[str, ...]
-    folds: int
-    repeats: int
+    dimensions: Annotated[
+        tuple[Dimensions, ...], BeforeValidator(_as_list), AfterValidator(_each_once), AfterValidator(_at_least_one)
+    ]
+    noise: Annotated[
+        tuple[Noise, ...], BeforeValidator(_as_list), AfterValidator(_each_once), AfterValidator(_at_least_one)
+    ]
+    folds: Folds
+    repeats: Repetitions
+
+    @model_validator(mode="after")
+    def _few_enough_fits(self) -> Self:
+        fits = len(self.dimensions) * len(self.noise) * self.folds * self.repeats
+        if fits > MOST_FITS:
+            raise Misfit(
+                sentence=f"{len(self.dimensions)} dimensions, {len(self.noise)} noise models, {self.folds} folds and"
+                f" {self.repeats} repeats are {fits:,} fits; at most {MOST_FITS:,} are made for one request.",
+                hint="Compare fewer at once.",
+                at=("dimensions",),
+            )
+        return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_FROZEN)
 class Rehearsal:
-    """The experiment with simulated participants in random worlds of d dimensions; `lapse` of the answers are thoughtless."""
+    """The experiment with simulated participants in random worlds of d dimensions; `lapse` of the answers are guesses."""
 
-    sampler: str
-    answers: int
-    runs: int
-    d: int
-    lapse: float
-
-
-Meaning = FitWithout | EmbeddingAsOf | CrossValidation | Rehearsal
+    sampler: Sampler
+    answers: Annotated[int, BeforeValidator(_answers_of_a_rehearsal)]
+    runs: Repetitions
+    d: Dimensions
+    lapse: Annotated[float, BeforeValidator(number(0, 1))]
 
 
-def read_request(kind: str, arguments: Mapping[str, Any], spec: Spec, n: int) -> Meaning:
-    """What a request about an experiment of n targets means, with every default; a RequestError lists all mistakes."""
-    if kind not in _READERS:
-        hint = did_you_mean(kind, _READERS) or f"Ask for {listed(_READERS)}."
-        raise RequestError((Problem(f"There is no request of the kind {shown(kind)}.", path="kind", hint=hint),))
-    given = _Given(kind, arguments)
-    meaning = _READERS[kind](given, spec, n)
-    given.refuse_unknown()
-    if given.problems:
-        raise RequestError(tuple(given.problems))
-    return meaning
+Job = FitWithout | EmbeddingAsOf | CrossValidation | Rehearsal
 
-
-def plain_arguments(meaning: Meaning) -> dict[str, Any]:
-    """The arguments as plain values, which `read_request` reads back."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(meaning).items()}
-
-
-class _Given:
-    """The arguments of one request; what cannot be read is noted and replaced by its default."""
-
-    def __init__(self, kind: str, arguments: Mapping[str, Any]) -> None:
-        self.problems: list[Problem] = []
-        self._kind = kind
-        self._arguments = {name: value for name, value in arguments.items() if value is not None}
-        self._known: list[str] = []
-
-    def read(self, name: str, reader: Reader[T], default: T) -> T:
-        self._known.append(name)
-        if name not in self._arguments:
-            return default
-        value = self._arguments[name]
-        try:
-            return reader(value)
-        except Misfit as misfit:
-            for part in misfit.parts:
-                label = name + "".join(f", item {int(place) + 1}" for place in part.at)
-                wrong = value[int(part.at[0])] if part.at else value
-                sentence = part.sentence or f"{label} must be {part.wanted}, not {shown(str(wrong))}."
-                self.refuse(name, sentence.replace("{label}", label), part.hint)
-            return default
-
-    def has(self, name: str) -> bool:
-        return name in self._arguments
-
-    def refuse(self, name: str, message: str, hint: str = "") -> None:
-        self.problems.append(Problem(message, path=f"arguments.{name}", hint=hint))
-
-    def refuse_unknown(self) -> None:
-        for name in self._arguments:
-            if name not in self._known:
-                hint = did_you_mean(name, self._known) or f"It takes {listed(self._known, 'and')}."
-                self.refuse(name, f"A {self._kind} takes no argument {shown(name)}.", hint)
-
-
-def _fit(given: _Given, spec: Spec, n: int) -> FitWithout:
-    del n
-    sampler = _sampler(given, spec)
-    chosen = noise_of(spec.samplers[sampler].sampler_class, spec.samplers[sampler].arguments) if sampler else "TSTE"
-    return FitWithout(
-        exclude=given.read("exclude", _list_of(_participant), ()),
-        sampler=sampler,
-        d=given.read("d", whole(1, MOST_DIMENSIONS), _dimensions(spec, sampler)),
-        noise=given.read("noise", choice(*NOISE_MODELS), RECOMMENDED if chosen == "TSTE" else chosen),
-        folds=given.read("folds", whole(2, 20), 10),
-    )
-
-
-def _embedding(given: _Given, spec: Spec, n: int) -> EmbeddingAsOf:
-    del n
-    asked = EmbeddingAsOf(
-        sampler=_sampler(given, spec),
-        generation=given.read("generation", _maybe(whole(1)), None),
-        answers=given.read("answers", _maybe(whole(1)), None),
-    )
-    if given.has("generation") == given.has("answers"):
-        given.refuse("generation", "An embedding is asked for as of a generation or of a number of answers.",
-                     "Give one of generation and answers.")  # fmt: skip
-    if given.has("generation") and not asked.sampler:
-        given.refuse("generation", "This experiment has no active sampler, so nothing was refitted during its run.",
-                     "Give answers instead.")  # fmt: skip
-    return asked
-
-
-def _cross_validation(given: _Given, spec: Spec, n: int) -> CrossValidation:
-    del spec, n
-    asked = CrossValidation(
-        dimensions=given.read("dimensions", _list_of(whole(1, MOST_DIMENSIONS)), (1, 2, 3)),
-        noise=given.read("noise", _list_of(choice(*NOISE_MODELS)), COMPARED),
-        folds=given.read("folds", whole(2, 20), 10),
-        repeats=given.read("repeats", whole(1, 20), 1),
-    )
-    for name in ("dimensions", "noise"):
-        if not getattr(asked, name):
-            given.refuse(name, f"{name} names nothing to compare.", "Leave it out for the usual choice.")
-    fits = len(asked.dimensions) * len(asked.noise) * asked.folds * asked.repeats
-    if fits > MOST_FITS:
-        given.refuse(
-            "dimensions",
-            f"{len(asked.dimensions)} dimensions, {len(asked.noise)} noise models, {asked.folds} folds and "
-            f"{asked.repeats} repeats are {fits:,} fits; at most {MOST_FITS:,} are made for one request.",
-            "Compare fewer at once.",
-        )
-    return asked
-
-
-def _rehearsal(given: _Given, spec: Spec, n: int) -> Rehearsal:
-    sampler = _sampler(given, spec)
-    return Rehearsal(
-        sampler=sampler,
-        answers=given.read("answers", whole(n, MOST_ANSWERS_A_TARGET * n), 20 * n),
-        runs=given.read("runs", whole(1, 20), 3),
-        d=given.read("d", whole(1, MOST_DIMENSIONS), _dimensions(spec, sampler)),
-        lapse=given.read("lapse", number(0, 1), 0.0),
-    )
-
-
-_READERS: dict[str, Callable[[_Given, Spec, int], Meaning]] = {
-    "fit": _fit,
-    "embedding": _embedding,
-    "cross_validation": _cross_validation,
-    "rehearsal": _rehearsal,
+_KINDS: dict[str, type[Job]] = {
+    "fit": FitWithout,
+    "embedding": EmbeddingAsOf,
+    "cross_validation": CrossValidation,
+    "rehearsal": Rehearsal,
 }
-#: The kinds of requests.
-KINDS = tuple(_READERS)
+#: The kinds of jobs.
+KINDS = tuple(_KINDS)
 
 
-def _sampler(given: _Given, spec: Spec) -> str:
-    """The active sampler that is meant: the named one or the first; empty where the experiment has none."""
+def read_job(kind: str, arguments: Mapping[str, Any], spec: Spec, n: int) -> Job:
+    """Return a job about an experiment of n targets, with every default; a RequestError lists all mistakes."""
+    if kind not in _KINDS:
+        hint = did_you_mean(kind, KINDS) or f"Ask for {listed(KINDS)}."
+        raise RequestError((Problem(f"There is no request of the kind {shown(kind)}.", path="kind", hint=hint),))
+    given = {name: value for name, value in arguments.items() if value is not None}
     active = [name for name, sampler in spec.samplers.items() if sampler.sampler_class in ACTIVE_CLASSES]
-    return given.read("sampler", _one_of(active), active[0] if active else "")
+    sampler = given.get("sampler")
+    defaults = _defaults(kind, spec, n, sampler if sampler in active else active[0] if active else "")
+    try:
+        return TypeAdapter(_KINDS[kind]).validate_python(defaults | given, context={"active": active, "n": n})
+    except ValidationError as error:
+        problems = [problem for refused in error.errors() for problem in _problems(kind, refused, given, defaults)]
+    order = ["arguments." + name for name in given]
+    problems.sort(key=lambda problem: order.index(problem.path) if problem.path in order else len(order))
+    raise RequestError(tuple(problems))
 
 
-def _dimensions(spec: Spec, sampler: str) -> int:
-    return min(MOST_DIMENSIONS, int(spec.samplers[sampler].arguments.get("d", 2))) if sampler else 2  # pyright: ignore[reportArgumentType]
+def plain_arguments(job: Job) -> dict[str, Any]:
+    """Return the arguments as plain values, which `read_job` reads back."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(job).items()}
 
 
-def _one_of(names: list[str]) -> Reader[str]:
-    """A name exactly as it is written in the experiment's file."""
-
-    def read(value: Any) -> str:
-        if not names and value != "":
-            raise Misfit(sentence="This experiment has no active sampler.", hint="Leave sampler out.")
-        if names and value not in names:
-            wanted = f"an active sampler of this experiment ({listed(names)})"
-            raise Misfit(wanted, hint=did_you_mean(str(value), names))
-        return str(value)
-
-    return read
-
-
-def _list_of(reader: Reader[T]) -> Reader[tuple[T, ...]]:
-    """Several values, each once; one alone needs no list."""
-
-    def item(value: Any, place: int) -> T:
-        try:
-            return reader(value)
-        except Misfit as misfit:
-            raise Misfit(misfit.wanted, sentence=misfit.sentence, hint=misfit.hint, at=(place,)) from misfit
-
-    def read(value: Any) -> tuple[T, ...]:
-        if not isinstance(value, list | tuple):
-            return (reader(value),)
-        if len(value) > MOST_LISTED:  # pyright: ignore[reportUnknownArgumentType]
-            raise Misfit(sentence=f"{{label}} has {len(value):,} entries; at most {MOST_LISTED:,} are read.")  # pyright: ignore[reportUnknownArgumentType]
-        return tuple(dict.fromkeys(every(value, item)))  # pyright: ignore[reportUnknownArgumentType]
-
-    return read
+def _defaults(kind: str, spec: Spec, n: int, sampler: str) -> dict[str, Any]:
+    """What an argument is when it is not given, for a job about one active sampler of the experiment."""
+    own = spec.samplers[sampler] if sampler else None
+    d = min(MOST_DIMENSIONS, int(own.arguments.get("d", 2))) if own else 2  # pyright: ignore[reportArgumentType]
+    chosen = noise_of(own.sampler_class, own.arguments) if own else "TSTE"
+    noise = RECOMMENDED if chosen == "TSTE" else chosen
+    return {
+        "fit": {"exclude": (), "sampler": sampler, "d": d, "noise": noise, "folds": 10},
+        "embedding": {"sampler": sampler, "generation": None, "answers": None},
+        "cross_validation": {"dimensions": (1, 2, 3), "noise": COMPARED, "folds": 10, "repeats": 1},
+        "rehearsal": {"sampler": sampler, "answers": 20 * n, "runs": 3, "d": d, "lapse": 0.0},
+    }[kind]
 
 
-def _maybe(reader: Reader[T]) -> Reader[T | None]:
-    """A value that need not be given."""
-    return reader
+def _problems(kind: str, refused: Any, given: Mapping[str, Any], known: Mapping[str, Any]) -> list[Problem]:
+    """What pydantic refused, as sentences of the program."""
+    name, *places = [str(part) for part in refused["loc"]] or [""]
+    if refused["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+        hint = did_you_mean(name, known) or f"It takes {listed(tuple(known), 'and')}."
+        return [Problem(f"A {kind} takes no argument {shown(name)}.", path=f"arguments.{name}", hint=hint)]
+    misfit: Misfit = refused["ctx"]["error"]
+    problems: list[Problem] = []
+    for part in misfit.parts:
+        argument = name or str(part.at[0])
+        label = argument + (
+            f", item {int(places[0]) + 1}" if places and isinstance(given[argument], list | tuple) else ""
+        )
+        sentence = part.sentence or f"{label} must be {part.wanted}, not {shown(str(refused['input']))}."
+        problems.append(Problem(sentence.replace("{label}", label), path=f"arguments.{argument}", hint=part.hint))
+    return problems

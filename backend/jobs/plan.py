@@ -11,7 +11,7 @@ from backend.jobs.rehearsal import rehearse
 from backend.jobs.steps import Course
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
-from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Meaning, Rehearsal, read_request
+from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, Rehearsal, read_job
 from salmon.spec import Manifest, Spec, parse_spec, targets_of
 from salmon.wire import Request
 
@@ -19,7 +19,7 @@ from salmon.wire import Request
 def course_of(store: Store, asked: Request, heard: Callable[[int], None]) -> Course:
     """The course of a request, from the newest revision of its experiment; `heard(count)` while answers are read."""
     spec, n = read_spec(store, asked.experiment)
-    meaning = read_request(asked.kind, asked.arguments, spec, n)
+    meaning = read_job(asked.kind, asked.arguments, spec, n)
     if isinstance(meaning, Rehearsal):
         return rehearse(meaning, spec, n)
     answered = _answered(store, asked.experiment, meaning, spec, n, heard)
@@ -44,7 +44,7 @@ def read_spec(store: Store, experiment: str) -> tuple[Spec, int]:
 
 
 def _answered(
-    store: Store, experiment: str, meaning: Meaning, spec: Spec, n: int, heard: Callable[[int], None]
+    store: Store, experiment: str, meaning: Job, spec: Spec, n: int, heard: Callable[[int], None]
 ) -> Answered:
     until, at_most = "+", None
     if isinstance(meaning, EmbeddingAsOf):

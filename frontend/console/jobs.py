@@ -13,7 +13,7 @@ from frontend.context import Context, WithContext
 from frontend.experiments import Experiment
 from frontend.schemas import Body, Json
 from salmon.errors import Problem
-from salmon.jobs import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_request
+from salmon.jobs import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_job
 from salmon.wire import Standing
 
 #: Requests shown in a list.
@@ -40,7 +40,7 @@ async def ask(
     """Check what is asked, every mistake at once, and hand it to the learning process; 202 with the request's id."""
     problems = await _unknown_participants(context, experiment, body)
     try:
-        meaning = read_request(body.kind, body.arguments, experiment.spec, len(experiment.targets))
+        meaning = read_job(body.kind, body.arguments, experiment.spec, len(experiment.targets))
     except RequestError as error:
         raise RequestError((*error.problems, *problems)) from None
     if problems:

@@ -16,11 +16,11 @@ from salmon.jobs import (
     CrossValidation,
     EmbeddingAsOf,
     FitWithout,
-    Meaning,
+    Job,
     Rehearsal,
     RequestError,
     plain_arguments,
-    read_request,
+    read_job,
 )
 from salmon.spec import Spec, parse_spec
 from tests.program import REPOSITORY
@@ -32,25 +32,25 @@ PASSIVE: Spec = parse_spec(b"targets: 30\nsamplers: {Random: {}}\n").spec
 
 def refused(kind: str, arguments: dict[str, Any], spec: Spec = SPEC) -> list[str]:
     with pytest.raises(RequestError) as caught:
-        read_request(kind, arguments, spec, 30)
+        read_job(kind, arguments, spec, 30)
     return [problem.sentence() for problem in caught.value.problems]
 
 
 def test_a_request_without_arguments_means_what_the_experiment_says() -> None:
-    assert read_request("fit", {}, SPEC, 30) == FitWithout((), "ARR", d=3, noise="CKL", folds=10)
-    assert read_request("fit", {"sampler": "Adaptive"}, SPEC, 30) == FitWithout((), "Adaptive", 2, "PowerTSTE", 10)
-    assert read_request("rehearsal", {}, SPEC, 30) == Rehearsal("ARR", answers=600, runs=3, d=3, lapse=0.0)
-    assert read_request("rehearsal", {}, PASSIVE, 30) == Rehearsal("", answers=600, runs=3, d=2, lapse=0.0)
-    comparison = read_request("cross_validation", {"dimensions": 2, "noise": ["ckl", "CKL"]}, SPEC, 30)
+    assert read_job("fit", {}, SPEC, 30) == FitWithout((), "ARR", d=3, noise="CKL", folds=10)
+    assert read_job("fit", {"sampler": "Adaptive"}, SPEC, 30) == FitWithout((), "Adaptive", 2, "PowerTSTE", 10)
+    assert read_job("rehearsal", {}, SPEC, 30) == Rehearsal("ARR", answers=600, runs=3, d=3, lapse=0.0)
+    assert read_job("rehearsal", {}, PASSIVE, 30) == Rehearsal("", answers=600, runs=3, d=2, lapse=0.0)
+    comparison = read_job("cross_validation", {"dimensions": 2, "noise": ["ckl", "CKL"]}, SPEC, 30)
     assert comparison == CrossValidation((2,), ("CKL",), folds=10, repeats=1)
-    assert read_request("embedding", {"answers": 40}, PASSIVE, 30) == EmbeddingAsOf("", None, 40)
+    assert read_job("embedding", {"answers": 40}, PASSIVE, 30) == EmbeddingAsOf("", None, 40)
 
 
 def test_every_mistake_of_a_request_comes_back_at_once() -> None:
     arguments = {"exclude": ["abc", "no such!"], "sampler": "Adaptiv", "d": 0, "noise": "CKLL", "fold": 5}
     assert refused("fit", arguments) == [
-        "sampler must be an active sampler of this experiment (ARR or Adaptive), not 'Adaptiv'. Did you mean Adaptive?",
         "exclude, item 2 must be the id of a participant, small letters and digits, not 'no such!'.",
+        "sampler must be an active sampler of this experiment (ARR or Adaptive), not 'Adaptiv'. Did you mean Adaptive?",
         "d must be a whole number from 1 to 10, not '0'.",
         "noise must be TSTE, STE, CKL, GNMDS, SOE, PowerTSTE or Logistic, not 'CKLL'. Did you mean CKL?",
         "A fit takes no argument 'fold'. Did you mean folds?",
@@ -86,7 +86,7 @@ def test_an_experiment_without_active_samplers_has_no_generations() -> None:
 
 def test_every_kind_and_every_argument_is_in_the_manual() -> None:
     manual = (REPOSITORY / "docs" / "requests.md").read_text()
-    for kind, meaning in zip(KINDS, get_args(Meaning), strict=True):
+    for kind, meaning in zip(KINDS, get_args(Job), strict=True):
         assert f"| `{kind}` |" in manual
         missing = [item.name for item in fields(meaning) if f"`{item.name}`" not in manual]
         assert missing == [], f"not in docs/requests.md: {missing} of {kind}"
@@ -109,11 +109,11 @@ def test_whatever_is_asked_is_read_or_refused_with_places(kind: str, arguments: 
         if meaning is not None:
             # What is stored is read back as the same, so that later defaults change nothing of it.
             stored = json.loads(json.dumps(plain_arguments(meaning)))
-            assert read_request(kind, stored, spec, 30) == meaning
+            assert read_job(kind, stored, spec, 30) == meaning
 
 
-def read(kind: str, arguments: dict[str, Any], spec: Spec) -> tuple[Meaning | None, tuple[Problem, ...]]:
+def read(kind: str, arguments: dict[str, Any], spec: Spec) -> tuple[Job | None, tuple[Problem, ...]]:
     try:
-        return read_request(kind, arguments, spec, 30), ()
+        return read_job(kind, arguments, spec, 30), ()
     except RequestError as error:
         return None, error.problems
