@@ -8,8 +8,7 @@ import sys
 
 from pydantic import ValidationError
 
-from backend.heartbeat import Pulse
-from backend.service import Service
+from backend.service import Pulse, Service
 from backend.settings import Settings
 from backend.store import Store
 from backend.workers import opener

@@ -11,8 +11,7 @@ from frontend.transfer.source import Collection
 from frontend.transfer.tables import pages_of, table_of
 from salmon.export import Row, Table, moment
 from salmon.export.notebooks import notebook, r_script
-from salmon.export.provenance import provenance
-from salmon.export.readme import readme
+from salmon.export.readme import provenance, readme
 from salmon.spec import dump_spec
 
 #: Tables of a bundle with the forms in which it holds them; analyses read CSV, large tables come in all forms.

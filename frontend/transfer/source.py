@@ -12,7 +12,7 @@ from frontend.store.models import ARRAYS
 from frontend.transfer.orders import Order
 from salmon.export import RevisionNames, TargetNames
 from salmon.export.participants import Conduct, Decision
-from salmon.export.provenance import RevisionRecord
+from salmon.export.readme import RevisionRecord
 from salmon.export.targets_models import Generation
 from salmon.quality import Evidence, judge
 from salmon.spec import Manifest

@@ -1,6 +1,11 @@
 """Fitting an embedding to answers: full batch, analytic gradients, L-BFGS, several starts.
 
 Where a refit begins: from the answers' own spectrum, or at random.
+
+Adadelta over small batches: how the samplers of published experiments were fitted, kept to reproduce them.
+
+`salmon.learning.fit` reaches a better embedding sooner. What this one does besides, stopping long before it converges,
+keeps the coordinates small where the answers alone would let them grow.
 """
 
 from collections.abc import Callable
@@ -15,7 +20,7 @@ from scipy.sparse.linalg import eigsh
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, centre, principal_axes
-from salmon.learning.objective import Objective, objective_of
+from salmon.learning.objective import Objective, block_of, loss_and_gradient, objective_of
 from salmon.learning.triplets import Triplets, check_triplets
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
@@ -253,3 +258,35 @@ def best_scale(objective: Objective, coordinates: Coordinates) -> Coordinates:
     """The start stretched to whichever of a few sizes makes the objective smallest."""
     losses = [objective(scale * coordinates)[0] for scale in _SCALES]
     return _SCALES[int(np.argmin(losses))] * coordinates
+
+
+# Zeiler (2012): the memory of both running averages, and what keeps the first steps from being 0.
+_AVERAGING, _SMALLEST = 0.9, 1e-6
+
+
+def adadelta(
+    start: Coordinates,
+    triplets: Triplets,
+    model: NoiseModel,
+    *,
+    epochs: int,
+    seed: int,
+    batch: int = 512,
+    rate: float = 1.0,
+) -> Coordinates:
+    """(n, d) coordinates after some epochs from a start (Zeiler 2012, algorithm 1), on the mean loss of each batch.
+
+    A batch is drawn without replacement from all answers, in time that grows with the batch and not with the answers.
+    """
+    generator = np.random.default_rng(seed)
+    coordinates = start.copy()
+    slopes, steps = np.zeros_like(coordinates), np.zeros_like(coordinates)
+    size = min(batch, len(triplets))
+    for _ in range(epochs * -(-len(triplets) // max(1, size))):
+        drawn = triplets[generator.choice(len(triplets), size, replace=False, shuffle=False)]
+        gradient = loss_and_gradient(model, coordinates, (block_of(drawn),))[1] / size
+        slopes = _AVERAGING * slopes + (1 - _AVERAGING) * gradient**2
+        step = np.sqrt((steps + _SMALLEST) / (slopes + _SMALLEST)) * gradient
+        steps = _AVERAGING * steps + (1 - _AVERAGING) * step**2
+        coordinates -= rate * step
+    return coordinates

@@ -1,7 +1,13 @@
-"""Where work is done: one interface for this process and for a cluster."""
+"""Where work is done: one interface for this process and for a cluster.
+
+The executor without a cluster: everything happens in this thread, when its value is asked for.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
+
+from salmon.errors import SalmonError
 
 
 class Task(Protocol):
@@ -64,3 +70,86 @@ def on_executor(given: Any) -> Executor | None:
     from salmon.parallel.dask import executor_on
 
     return executor_on(given)
+
+
+@dataclass
+class SerialTask:
+    """Work that is done when its result is first asked for, and not at all when it was cancelled before."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    priority: float = 0
+    _outcome: tuple[Any, BaseException | None] | None = field(default=None, repr=False)
+    _cancelled: bool = field(default=False, repr=False)
+
+    def result(self) -> Any:
+        """The value, worked out now if it was not yet."""
+        if self._cancelled:
+            raise SalmonError("This work was cancelled before it started.", hint="Hand it in again.")
+        value, error = self.attempt()
+        if error is not None:
+            raise error
+        return value
+
+    def done(self) -> bool:
+        """Whether the value is there, or was given up."""
+        return self._cancelled or self._outcome is not None
+
+    def cancel(self) -> None:
+        """Give up this work unless it is done."""
+        self._cancelled = self._outcome is None
+
+    def attempt(self) -> tuple[Any, BaseException | None]:
+        """Do the work once and keep its value, or what it raised, for whoever asks for the result."""
+        if self._outcome is None:
+            try:
+                # Work may stand on earlier work, as on a cluster: the value takes the place of the task.
+                values = [each.result() if isinstance(each, SerialTask) else each for each in self.arguments]
+                self._outcome = self.function(*values), None
+            except Exception as error:  # noqa: BLE001 - the work may raise anything; `result` raises it again
+                self._outcome = None, error
+        return self._outcome
+
+
+class SerialExecutor:
+    """One worker, this thread. The same calls as on a cluster, with nothing to start and nothing to copy."""
+
+    @property
+    def workers(self) -> int:
+        """Always 1."""
+        return 1
+
+    def map(self, function: Callable[..., Any], *arguments: Iterable[Any], priority: float = 0) -> list[Any]:
+        """The values of the function over the arguments, in their order."""
+        del priority  # a single call has nothing to overtake
+        return [function(*each) for each in zip(*arguments, strict=True)]
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, priority: float = 0, on: int | None = None) -> Task:
+        """Note one piece of work; it is done when its result is asked for."""
+        del on  # there is one worker only
+        return SerialTask(function, arguments, priority)
+
+    def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        """The tasks by falling priority, each worked out when it is its turn."""
+        for task in sorted(tasks, key=lambda task: -getattr(task, "priority", 0)):
+            if isinstance(task, SerialTask) and not task.done():
+                task.attempt()
+            yield task
+
+    def scatter(self, value: Any) -> Any:
+        """The value itself: it is already here."""
+        return value
+
+    def scale(self, workers: int) -> None:
+        """Refuse less than one worker; more than one does not help here."""
+        if workers < 1:
+            raise SalmonError(f"{workers} workers cannot do any work.", hint="Ask for at least 1.")
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets, check_triplets, fit, log_loss
-from salmon.learning.adadelta import adadelta
+from salmon.learning.refit import adadelta
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 from salmon.samplers.state import Round, State, chosen_round, random_queries, random_round, round_robin, start_state

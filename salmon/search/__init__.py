@@ -1,7 +1,6 @@
 """Which query tells most, over all queries: information gain, uncertainty, and I-optimal design."""
 
 from salmon.search.information import information_gain
-from salmon.search.ranking import Ranked, exact_search
-from salmon.search.uncertainty import uncertain_search
+from salmon.search.ranking import Ranked, exact_search, uncertain_search
 
 __all__ = ["Ranked", "exact_search", "information_gain", "uncertain_search"]

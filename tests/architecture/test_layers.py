@@ -27,7 +27,7 @@ BREACHES = {
     "The web process carries no learning code": ("frontend/participant/queries.py", "import torch"),
     "The learning process carries no web code": ("backend/service.py", "import fastapi"),
     "Redis is spoken in two files": ("frontend/participant/queries.py", "import redis"),
-    "Dask is opened in two files": ("salmon/parallel/serial.py", "import distributed"),
+    "Dask is opened in two files": ("salmon/parallel/executor.py", "import distributed"),
 }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from salmon.learning import log_loss
-from salmon.learning.adadelta import adadelta
+from salmon.learning.refit import adadelta
 from salmon.noise import TSTE
 from tests.unit.learning.test_refit import world
 
