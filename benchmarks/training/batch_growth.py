@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thinned
+from benchmarks.training.figure import finish, thin
 from benchmarks.training.problems import Problem, digits, linear_network
-from salmon.distributed import (
+from salmon.training import (
     AdaDamp,
     AdaDampLR,
     GeoDamp,
@@ -122,8 +122,8 @@ def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
         if method in COMPARED:
             passed[method] = {share: passing(histories, problems, share) for share in ON_THE_WAY}
         losses, places = histories[0].measured("test_loss")
-        updates[method] = thinned(histories[0]["step"][places].tolist(), losses.tolist())
-        epochs[method] = thinned(histories[0]["epoch"][places].tolist(), losses.tolist())
+        updates[method] = thin(histories[0]["step"][places].tolist(), losses.tolist())
+        epochs[method] = thin(histories[0]["epoch"][places].tolist(), losses.tolist())
     for share in ON_THE_WAY:
         for method in COMPARED:
             steps, passes = passed[method][share]
@@ -156,7 +156,7 @@ def on_digits(report: Report, seeds: int) -> dict[str, Any]:
                 )
             )
             if seed == 0:
-                curves[method] = thinned(history["step"][places].tolist(), losses.tolist())
+                curves[method] = thin(history["step"][places].tolist(), losses.tolist())
         updates, loss, share, batch = (float(each) for each in np.median(last, axis=0))
         first = first or updates
         report.add(

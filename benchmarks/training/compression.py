@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thinned
-from benchmarks.training.links import over_slow_link
-from benchmarks.training.problems import CROSS_ENTROPY, Problem, digits, started
-from salmon.distributed import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, VirtualGroup, fit
-from salmon.distributed.batch_size import ConstantBatch
-from salmon.distributed.state import Job
+from benchmarks.training.figure import finish, thin
+from benchmarks.training.problems import CROSS_ENTROPY, Problem, build_seeded, digits
+from benchmarks.training.slow_link import train_over_slow_link
 from salmon.errors import SalmonError
 from salmon.parallel.cluster import local_cluster
+from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, VirtualGroup, fit
+from salmon.training.batch_size import ConstantBatch
+from salmon.training.state import TrainingJob
 
 TARGET = 0.15
 #: Mbit/s of the two links; over the slower one only codes that take less than so many seconds over the other.
@@ -59,7 +59,7 @@ def optimizer(rate: float) -> Any:
 def wide(problem: Problem) -> nn.Module:
     """A network whose gradients are matrices worth compressing."""
     del problem
-    return started(
+    return build_seeded(
         lambda: nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)), 0
     )
 
@@ -117,10 +117,12 @@ def best_of(tried: dict[float, list[Any]], rounds: int) -> tuple[float, list[Any
     return rate, tried[rate]
 
 
-def over_link(executor: Any, job: Job, problem: Problem, mbit: float, name: str, rounds: int) -> tuple[float, Any]:
+def over_link(
+    executor: Any, job: TrainingJob, problem: Problem, mbit: float, name: str, rounds: int
+) -> tuple[float, Any]:
     """(median seconds to the target, test loss against seconds of the first run)."""
     found = [
-        over_slow_link(executor, replace(job, seed=seed), problem.train, mbit, f"{name} {seed}")
+        train_over_slow_link(executor, replace(job, seed=seed), problem.train, mbit, f"{name} {seed}")
         for seed in range(rounds)
     ]
     measured = [row for row in found[0] if "test_loss" in row]
@@ -162,9 +164,9 @@ def main() -> None:
         for name, code in CODES.items():
             rate, histories = best_of({rate: tried[name, rate] for rate in RATES}, given.rounds)
             losses, places = histories[0].measured("test_loss")
-            curves[name] = thinned((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
+            curves[name] = thin((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
             last = [history.rows[-1] for history in histories]
-            job = Job(
+            job = TrainingJob(
                 wide(problem), optimizer(rate), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=code, until=there,
                 watch=problem.judge, watch_every=5,
             )  # fmt: skip

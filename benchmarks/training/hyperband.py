@@ -18,10 +18,10 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import answers
+from benchmarks.training.replay import replay_search
 from salmon import OrdinalEmbedding
-from salmon.distributed import HyperbandSearch
-from salmon.distributed.brackets import new_search, rule_of_thumb
-from salmon.distributed.replay import replayed
+from salmon.training import HyperbandSearch
+from salmon.training.hyperband import new_search, rule_of_thumb
 
 LAYERS = [(24,), (12, 12), (6, 6, 6, 6), (4, 4, 4, 4, 4, 4), (12, 6, 3, 3)]
 SPACE = {
@@ -79,7 +79,7 @@ def race(report: Report, problem: str, searches: dict[bool, list[HyperbandSearch
     for workers in (1, 2, 4, 8, 16, 24, 32):
         ends = {}
         for priorities in (True, False):
-            found = replayed(new_search(adaptive.brackets, priorities=priorities), recorded, workers=workers)
+            found = replay_search(new_search(adaptive.brackets, priorities=priorities), recorded, workers=workers)
             goals = [
                 next(each.seconds for each in found if each.score >= quantile * adaptive.best_score_)
                 for quantile in (0.95, 0.99, 1)

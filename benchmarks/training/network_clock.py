@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.report import Report
 from benchmarks.training.figure import finish
-from salmon.distributed import GeoDamp, Network
-from salmon.distributed.network import CENTRALISED, HIGH, MODERATE, planned_batches, replayed_s
+from benchmarks.training.network import CENTRALISED, HIGH, MODERATE, plan_batches, replay_seconds
+from salmon.training import GeoDamp, Network
 
 EXAMPLES, EPOCHS, SHARE, GRADIENT_BYTES = 50_000, 200, 128, 4 * 2_750_000
 SINGLE_MS = 121.7 * 60e3 / 78_200
@@ -33,9 +33,9 @@ def minutes(batches: np.ndarray, network: Network) -> float:
     example_s = SINGLE_MS / 1e3 / SHARE
     return (
         float(
-            replayed_s(batches, network, example_s=example_s, gradient_bytes=GRADIENT_BYTES, examples_per_worker=SHARE)[
-                -1
-            ]
+            replay_seconds(
+                batches, network, example_s=example_s, gradient_bytes=GRADIENT_BYTES, examples_per_worker=SHARE
+            )[-1]
         )
         / 60
     )
@@ -48,7 +48,7 @@ def main() -> None:
     for place, (name, network) in enumerate(NETWORKS.items()):
         rows = []
         for schedule, (initial, maximum, updates, *reported) in TABLE.items():
-            batches = planned_batches(GeoDamp(initial, delay=60, factor=5, maximum=maximum), EXAMPLES, EPOCHS)
+            batches = plan_batches(GeoDamp(initial, delay=60, factor=5, maximum=maximum), EXAMPLES, EPOCHS)
             assert len(batches) == updates
             # A worker alone exchanges nothing: what it spends beside its examples is the overhead's to explain.
             rows.append((schedule, batches, reported[place], minutes(batches, network)))

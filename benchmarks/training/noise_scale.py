@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thinned
+from benchmarks.training.figure import finish, thin
 from benchmarks.training.problems import digits, linear_network
-from salmon.distributed import FollowNoiseScale, GradientVariance, NoiseScale, SmoothedLoss, VirtualGroup, fit
-from salmon.distributed.group import VirtualRanks
-from salmon.distributed.loop import started
-from salmon.distributed.steps import Steps
+from salmon.training import FollowNoiseScale, GradientVariance, NoiseScale, SmoothedLoss, VirtualGroup, fit
+from salmon.training.groups import VirtualRanks
+from salmon.training.loop import initial_state
+from salmon.training.steps import Steps
 
 #: problem -> (how to make it, target, smallest batch, largest batch, optimiser).
 RACES: dict[str, Any] = {
@@ -58,7 +58,7 @@ def cost(problem: Any, optimizer: Any, batch: int, *, every: int | None = None, 
             problem.fresh(), problem.train, optimizer, VirtualGroup(2), loss=problem.loss, epochs=0.01, batch_size=batch,
             monitors=watching if watched else [],
         ).job  # fmt: skip
-        runs[watched] = Steps(job, problem.train, started(job), VirtualRanks(2, 2))
+        runs[watched] = Steps(job, problem.train, initial_state(job), VirtualRanks(2, 2))
     for turn in range(turns):
         for watched in (True, False) if turn % 2 else (False, True):
             steps, before = runs[watched], time.process_time()
@@ -95,7 +95,7 @@ def main() -> None:
                 ends.append((last["seconds"], last["step"], last["epoch"], history["batch_size"].max()))
                 if seed == 0:
                     losses, places = history.measured("test_loss")
-                    curves[method] = thinned(history["seconds"][places].tolist(), losses.tolist())
+                    curves[method] = thin(history["seconds"][places].tolist(), losses.tolist())
             medians[method] = np.median(ends, axis=0)
             seconds, updates, epochs, batch = (float(each) for each in medians[method])
             constants = [found[0] for each, found in medians.items() if each != "noise scale"]

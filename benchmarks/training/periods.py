@@ -19,10 +19,10 @@ import torch
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import NOISE, Problem, answers, digits, scattered_digits
-from salmon.distributed import ADPSGD, CPSGD, QSGD, StepsAt, VirtualGroup, fit
-from salmon.distributed.triplets import TripletLosses
 from salmon.learning import accuracy, log_loss
 from salmon.learning.starts import random_start
+from salmon.training import ADPSGD, CPSGD, QSGD, StepsAt, VirtualGroup, fit
+from salmon.training.embedding import TripletLosses
 
 RANKS = 16
 

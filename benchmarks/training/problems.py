@@ -39,7 +39,7 @@ class Problem:
         return found
 
 
-def started(make: Any, seed: int) -> nn.Module:
+def build_seeded(make: Any, seed: int) -> nn.Module:
     """A module whose parameters are drawn from a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -56,7 +56,7 @@ def linear_network(seed: int, d: int = 100, n: int = 10_000, held_out: int = 2_0
     errors = (labels - inputs @ best) ** 2
     tensors = torch.from_numpy(inputs).float(), torch.from_numpy(labels[:, None]).float()
     layers = partial(
-        started, lambda: nn.Sequential(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False), nn.Linear(d, 1, bias=False)),
+        build_seeded, lambda: nn.Sequential(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False), nn.Linear(d, 1, bias=False)),
         seed,
     )  # fmt: skip
     return Problem(
@@ -82,7 +82,7 @@ def digits(seed: int, *, convolutions: bool = False, held_out: int = 360) -> Pro
 
     cut = len(inputs) - held_out
     return Problem(
-        tuple(each[:cut] for each in tensors), tuple(each[cut:] for each in tensors), partial(started, network, seed),
+        tuple(each[:cut] for each in tensors), tuple(each[cut:] for each in tensors), partial(build_seeded, network, seed),
         CROSS_ENTROPY,
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def scattered_digits(seed: int, *, copies: int = 5, rows: int = 6_400, field: in
             nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, 10),
         )  # fmt: skip
 
-    return Problem(scattered(*plain.train), scattered(*plain.test), partial(started, network, seed), CROSS_ENTROPY)
+    return Problem(scattered(*plain.train), scattered(*plain.test), partial(build_seeded, network, seed), CROSS_ENTROPY)
 
 
 #: The noise of the simulated answers, and that of the embeddings fitted to them.

@@ -1,15 +1,15 @@
-"""A recorded search on a clock: what it would have taken with other workers or other priorities."""
+"""Replay a recorded search on a simulated clock: how long it would have taken with other workers or priorities."""
 
 import heapq
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from salmon.distributed.brackets import Search, Work
+from salmon.training.hyperband import SearchState, WorkItem
 
 
-class Scored(NamedTuple):
-    """A score that came in, the seconds since the start, and the calls of all models until then."""
+class ReplayedScore(NamedTuple):
+    """A score, the seconds since the start at which it was known, and the calls of all models until then."""
 
     seconds: float
     calls: int
@@ -17,24 +17,24 @@ class Scored(NamedTuple):
     score: float
 
 
-def replayed(
-    search: Search,
+def replay_search(
+    search: SearchState,
     recorded: Mapping[tuple[int, int], float],
     *,
     workers: int,
     call_s: float = 1.0,
     score_s: float = 1.5,
-) -> list[Scored]:
-    """Every score in the order in which so many workers would find it, each the one recorded for (model, calls).
+) -> list[ReplayedScore]:
+    """Return all scores in the order in which this many workers would find them; `recorded` maps (model, calls) to scores.
 
-    A free worker takes the work of the highest priority, of equal ones the oldest.
+    A free worker takes the work item with the highest priority, and the oldest one of equal priority.
     """
     search = replace(search, workers=workers)
     queue = [(-work.priority, order, work) for order, work in enumerate(search.begin())]
     heapq.heapify(queue)
     order, now, calls, free = len(queue), 0.0, 0, workers
-    running: list[tuple[float, int, int, Work]] = []
-    found: list[Scored] = []
+    running: list[tuple[float, int, int, WorkItem]] = []
+    scores: list[ReplayedScore] = []
     while queue or running:
         while queue and free:
             _, number, work = heapq.heappop(queue)
@@ -45,9 +45,9 @@ def replayed(
         free += 1
         calls += taken
         score = recorded[done.model, done.calls]
-        found.append(Scored(now, calls, done.model, score))
+        scores.append(ReplayedScore(now, calls, done.model, score))
         search, more = search.absorb(done, score)
         for work in more:
             heapq.heappush(queue, (-work.priority, order, work))
             order += 1
-    return found
+    return scores

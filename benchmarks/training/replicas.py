@@ -14,10 +14,10 @@ import torch
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import digits
-from salmon.distributed import Crossbow, fit
-from salmon.distributed.batch_size import ConstantBatch
-from salmon.distributed.state import Job
-from salmon.distributed.throughput import replicas_that_pay, throughput
+from salmon.training import Crossbow, fit
+from salmon.training.batch_size import ConstantBatch
+from salmon.training.loop import choose_replicas, measure_throughput
+from salmon.training.state import TrainingJob
 
 BATCH, TARGET = 16, 0.97
 COUNTS = (1, 2, 4, 8, 16, 24, 32)
@@ -36,14 +36,14 @@ def main() -> None:
     first = problems[0]
     # Throughput is measured on the data twenty times over: batches of 32 replicas are whole then.
     data = tuple(each.repeat(20, *([1] * (each.ndim - 1))) for each in first.train)
-    job = Job(first.fresh(), optimizer(RATES[0]), first.loss, 1.0, ConstantBatch(BATCH), Crossbow(1))
+    job = TrainingJob(first.fresh(), optimizer(RATES[0]), first.loss, 1.0, ConstantBatch(BATCH), Crossbow(1))
     report = Report(
         "Crossbow on digits", ("rate", "replicas", "examples_s", "times_one", "epochs", "seconds", "times_sooner")
     )
     rates = {count: [] for count in COUNTS}
     for _ in range(5):
         for count, found in rates.items():
-            found.append(throughput(job, data, count))
+            found.append(measure_throughput(job, data, count))
     speeds = {count: float(np.median(found)) for count, found in rates.items()}
     curves = {}
     for step_size in RATES:
@@ -67,9 +67,9 @@ def main() -> None:
         report.add(replicas=count, examples_s=speeds[count], times_one=speeds[count] / speeds[1])
     shares, chosen = [], []
     for _ in range(7):
-        chosen.append(replicas_that_pay(job, data))
+        chosen.append(choose_replicas(job, data))
         # All measured in turn in the same moment: on a machine shared with others, speeds of different minutes differ more.
-        now = {count: throughput(job, data, count) for count in (*COUNTS, chosen[-1])}
+        now = {count: measure_throughput(job, data, count) for count in (*COUNTS, chosen[-1])}
         shares.append(now[chosen[-1]] / max(now.values()))
     report.note(
         f"Chosen by itself in {len(chosen)} tries: {chosen}; their examples per second are {np.median(shares):.0%} (median; from "

@@ -1,4 +1,4 @@
-"""Two real ranks whose exchanges pass a slow link: a token bucket in each, over gloo on loopback."""
+"""Two real ranks that exchange gradients over a simulated slow link: a token bucket in each, over gloo on loopback."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,24 +8,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.distributed import PrefixStore, TCPStore
+from torch.distributed import TCPStore
 
-from salmon.distributed.links import GlooLinks
-from salmon.distributed.loop import started
-from salmon.distributed.rank import Place, ProcessRanks
-from salmon.distributed.state import Job
-from salmon.distributed.steps import Limits, run_steps
+from salmon.training.groups import Meeting, ProcessRanks
+from salmon.training.loop import initial_state
+from salmon.training.state import TrainingJob
+from salmon.training.steps import run_steps
+
+TIMEOUT_S = 120.0
 
 
 class TokenBucket:
-    """Bytes flow in at a constant rate, up to a tenth of a second's worth; whoever sends waits until there are enough."""
+    """Limit the bytes per second; up to a tenth of a second's worth accumulates while nothing is sent."""
 
     def __init__(self, bytes_s: float) -> None:
         self._bytes_s = bytes_s
         self._tokens, self._at = 0.0, time.perf_counter()
 
     def spend(self, amount: float) -> None:
-        """Wait until so many bytes have passed."""
+        """Wait until this many bytes could have been sent."""
         now = time.perf_counter()
         self._tokens = min(self._bytes_s / 10, self._tokens + (now - self._at) * self._bytes_s) - amount
         self._at = now
@@ -34,40 +35,42 @@ class TokenBucket:
 
 
 class SlowRanks(ProcessRanks):
-    """A rank whose every exchange pays for its bytes: a ring sends 2(w − 1)/w of a dense vector, a gather w − 1 payloads."""
+    """A rank that waits for its bytes: an all-reduce sends 2(w − 1)/w times a dense vector, an all-gather w − 1 payloads."""
 
     bucket: TokenBucket
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
-        """All-reduce, after its bytes have passed."""
+        """Wait, then all-reduce."""
         self.bucket.spend(2 * (self.size - 1) / self.size * vectors.element_size() * vectors.shape[1])
         return super().reduce(vectors)
 
     def reduce_coded(self, payloads: Sequence[bytes], expand: Callable[[bytes], Any]) -> np.ndarray:
-        """All-gather, after its bytes have passed."""
+        """Wait, then all-gather."""
         self.bucket.spend((self.size - 1) * len(payloads[0]))
         return super().reduce_coded(payloads, expand)
 
 
-def slow_rank(job: Job, data: Any, place: Place, bytes_s: float) -> list[dict[str, float]]:
-    """The rows of one rank of a run."""
+def train_slow_rank(job: TrainingJob, data: Any, meeting: Meeting, bytes_s: float) -> list[dict[str, float]]:
+    """Return the rows of one rank of a run."""
     torch.set_num_threads(1)
-    timeout = timedelta(seconds=120)
-    store = TCPStore(place.host, place.port, is_master=False, timeout=timeout)
-    links = GlooLinks.meet(PrefixStore(place.name, store), place.rank, place.size, host=place.here, timeout_s=120)
-    ranks = SlowRanks(links, store, place)
+    store, process_group = meeting.join()
+    ranks = SlowRanks(process_group, store, meeting)
     ranks.bucket = TokenBucket(bytes_s)
-    rows = run_steps(job, data, started(job), ranks, Limits()).rows
-    links.close()
+    rows = run_steps(job, data, initial_state(job), ranks).rows
+    process_group.abort()
     return list(rows)
 
 
-def over_slow_link(executor: Any, job: Job, data: Any, mbit_s: float, name: str) -> list[dict[str, float]]:
-    """The rows of the first of two ranks in the workers of a cluster."""
-    store = TCPStore(executor.host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=120))
-    place = partial(Place, executor.host, store.port, name, size=2, largest=2, timeout_s=120.0)
+def train_over_slow_link(
+    executor: Any, job: TrainingJob, data: Any, mbit_s: float, name: str
+) -> list[dict[str, float]]:
+    """Train with two ranks in the workers of a cluster; return the rows of the first."""
+    store = TCPStore(executor.host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT_S))
+    meeting = partial(Meeting, executor.host, store.port, name, size=2, largest=2, timeout_s=TIMEOUT_S)
     tasks = [
-        executor.submit_at(address, slow_rank, job, data, place(rank=rank), mbit_s * 125_000, name=f"slow-{rank}")
+        executor.submit_at(
+            address, train_slow_rank, job, data, meeting(rank=rank), mbit_s * 125_000, name=f"slow-{rank}"
+        )
         for rank, address in enumerate(executor.addresses()[:2])
     ]
     first, _ = (task.result() for task in tasks)

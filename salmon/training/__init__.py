@@ -1,44 +1,37 @@
-"""Training any torch module over many workers: one loop, to which every method is a value.
+"""Train any torch module on one or many workers, with pluggable batch sizes, averaging, compression and policies.
 
-The public names are resolved when they are first used: batch sizes, averaging and compression load no torch.
+Public names are imported on first use, so that importing this package does not load torch.
 """
 
 from importlib import import_module
 from typing import Any
 
-#: Public name -> the module that holds it.
+#: Public names of each module.
 _PUBLIC = {
-    **dict.fromkeys(
-        ("AdaDamp", "AdaDampLR", "BatchSize", "ConstantBatch", "GeoDamp", "GeoDampLR", "PadaDamp", "PadaDampLR"),
-        "salmon.distributed.batch_size",
+    "averaging": ("ADPSGD", "Averaging", "CPSGD", "Crossbow", "FullSync"),
+    "batch_size": (
+        *("AdaDamp", "AdaDampLR", "BatchSize", "BatchSizeInputs", "ConstantBatch", "GeoDamp", "GeoDampLR"),
+        *("PadaDamp", "PadaDampLR", "RadaDamp", "RadaDampLR"),
     ),
-    **dict.fromkeys(("RadaDamp", "RadaDampLR", "Seen"), "salmon.distributed.batch_size"),
-    **dict.fromkeys(("ADPSGD", "CPSGD", "Averaging", "Crossbow", "FullSync"), "salmon.distributed.averaging"),
-    **dict.fromkeys(
-        ("Compression", "EntrywiseAtomo", "QSGD", "SpectralAtomo", "TernGrad"), "salmon.distributed.compression"
-    ),
-    **dict.fromkeys(("GradientVariance", "NoiseScale", "SmoothedLoss"), "salmon.distributed.monitors"),
-    **dict.fromkeys(
-        ("FollowNoiseScale", "InverseStep", "Plan", "StepsAt", "WorkersFollow"), "salmon.distributed.policies"
-    ),
-    **dict.fromkeys(("Fit", "fit"), "salmon.distributed.loop"),
-    "Checkpoint": "salmon.distributed.checkpoint",
-    "DaskClassifier": "salmon.distributed.neural",
-    "DaskRegressor": "salmon.distributed.neural",
-    "History": "salmon.distributed.history",
-    "HyperbandSearch": "salmon.distributed.selection",
-    "Network": "salmon.distributed.network",
-    "TorchGroup": "salmon.distributed.torch_group",
-    "VirtualGroup": "salmon.distributed.group",
-    "compression_hook": "salmon.distributed.hook",
+    "compression": ("Compression", "EntrywiseAtomo", "QSGD", "SpectralAtomo", "TernGrad"),
+    "estimators": ("DaskClassifier", "DaskRegressor"),
+    "groups": ("TorchGroup", "VirtualGroup"),
+    "history": ("TrainingHistory",),
+    "hook": ("compression_hook",),
+    "hyperband": ("HyperbandSearch", "rule_of_thumb"),
+    "loop": ("TrainingResult", "fit"),
+    "monitors": ("GradientVariance", "NoiseScale", "SmoothedLoss"),
+    "policies": ("FollowNoiseScale", "InverseStep", "StepPlan", "StepsAt", "WorkersFollow"),
+    "state": ("Checkpoint",),
 }
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'salmon.distributed' has no attribute {name!r}")
+    if name in _MODULES:
+        return getattr(import_module(f"salmon.training.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'salmon.training' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(_PUBLIC)
+    return sorted(_MODULES)

@@ -1,6 +1,6 @@
-"""When replicas agree, and how: every step, every so many steps, when they have drifted apart, or by correction.
+"""Methods that decide when and how replicas are synchronised: every step, periodically, adaptively, or by corrections.
 
-The decisions are pure functions of a small state; the loop carries out what they say.
+The decisions are pure functions of a small state; `salmon.training.replicas` carries them out.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from salmon.errors import SalmonError
 
 @dataclass(frozen=True)
 class AveragingState:
-    """Where a method stands: its period, steps since replicas agreed, and the running average C2 of variance/rate."""
+    """A method's period, the steps since the last synchronisation, and the running average C2 of variance / rate."""
 
     period: int = 1
     count: int = 0
@@ -21,72 +21,72 @@ class AveragingState:
 
 @dataclass(frozen=True)
 class Averaging:
-    """How replicas agree. `replicas` are trained side by side by each worker."""
+    """How replicas are synchronised."""
 
-    #: Whether replicas have parameters of their own between two agreements.
+    #: Whether replicas have different parameters between two synchronisations.
     differ: ClassVar[bool] = True
 
     @property
     def replicas(self) -> int:
-        """Replicas that each worker trains; 0 asks for as many as pay."""
+        """Replicas that each worker trains side by side; 0 means as many as raise throughput."""
         return 1
 
     def step_batch(self, batch_size: int, replicas: int) -> int:
-        """Examples of a step of so many replicas, all together."""
+        """Return the number of examples in a step of this many replicas together."""
         del replicas
         return batch_size
 
     def start(self) -> AveragingState:
-        """The state before the first step."""
+        """Return the state before the first step."""
         return AveragingState()
 
-    def due(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Whether replicas agree after local step `step` (from 0)."""
+    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
+        """Return the next state, and whether replicas are synchronised after local step `step` (from 0)."""
         raise NotImplementedError
 
     def learn(self, state: AveragingState, step: int, variance: float, rate: float) -> AveragingState:
-        """The state after an agreement at which the replicas' variance was measured."""
+        """Return the state after a synchronisation at which the replicas had this variance."""
         del step, variance, rate
         return state
 
 
 @dataclass(frozen=True)
 class FullSync(Averaging):
-    """Gradients are averaged in every step, so that replicas never differ."""
+    """Average gradients in every step, so that replicas never differ."""
 
     differ: ClassVar[bool] = False
 
-    def due(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Always."""
+    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
+        """Synchronise in every step."""
         del step
         return state, True
 
 
 @dataclass(frozen=True)
 class CPSGD(Averaging):
-    """Parameters are averaged where the period divides the step (Jiang and Agrawal 2020, Algorithm 1)."""
+    """Average parameters in steps that are multiples of a constant period (Jiang and Agrawal 2020, Algorithm 1)."""
 
     period: int = 8
 
     def __post_init__(self) -> None:
-        _at_least_one(period=self.period)
+        _check_at_least_one(period=self.period)
 
     def start(self) -> AveragingState:
-        """The constant period."""
+        """Return a state with the constant period."""
         return AveragingState(period=self.period)
 
-    def due(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Where the period divides the step."""
+    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
+        """Synchronise if the step is a multiple of the period."""
         return state, step % self.period == 0
 
 
 @dataclass(frozen=True)
 class ADPSGD(Averaging):
-    """The period follows the variance of the replicas (Jiang and Agrawal 2020, Algorithm 2).
+    """Average parameters with a period that follows the variance of the replicas (Jiang and Agrawal 2020, Algorithm 2).
 
-    For `warmup_steps` replicas agree in every step. Until step `sampling_steps` (a quarter of all, as the authors have it) the
-    period is `initial_period` and C2 the running average of variance / learning rate. From then on the period rises by one
-    where the variance is below .7 · rate · C2, and falls by one where it is above 1.3 · rate · C2.
+    Replicas are synchronised in every one of the first `warmup_steps`. Until step `sampling_steps` (the authors use a quarter of all
+    steps) the period is `initial_period`, and C2 is the running average of variance / learning rate. From then on the period rises
+    by one if the variance is below 0.7 · rate · C2, and falls by one if it is above 1.3 · rate · C2.
     """
 
     sampling_steps: int = 1000
@@ -94,26 +94,26 @@ class ADPSGD(Averaging):
     warmup_steps: int = 0
 
     def __post_init__(self) -> None:
-        _at_least_one(initial_period=self.initial_period, sampling_steps=self.sampling_steps)
+        _check_at_least_one(initial_period=self.initial_period, sampling_steps=self.sampling_steps)
         if self.warmup_steps >= self.sampling_steps:
             raise SalmonError(
-                f"A warm-up of {self.warmup_steps} steps leaves nothing of {self.sampling_steps} sampling steps.",
+                f"A warm-up of {self.warmup_steps} steps leaves none of the {self.sampling_steps} sampling steps.",
                 hint="Make sampling_steps larger.",
                 where="ADPSGD",
             )
 
     def start(self) -> AveragingState:
-        """The initial period."""
+        """Return a state with the initial period."""
         return AveragingState(period=self.initial_period)
 
-    def due(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Where as many steps as the period have passed since the last agreement."""
+    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
+        """Synchronise if a whole period has passed since the last time."""
         count = state.count + 1
-        agree = step < self.warmup_steps or count >= state.period
-        return replace(state, count=0 if agree else count), agree
+        due = step < self.warmup_steps or count >= state.period
+        return replace(state, count=0 if due else count), due
 
     def learn(self, state: AveragingState, step: int, variance: float, rate: float) -> AveragingState:
-        """Sample C2, and later move the period by at most one."""
+        """Sample C2; after the sampling steps, change the period by at most one."""
         if step < self.warmup_steps or rate <= 0:
             return state
         if step < self.sampling_steps:
@@ -128,11 +128,11 @@ class ADPSGD(Averaging):
 
 @dataclass(frozen=True)
 class Crossbow(Averaging):
-    """m independent replicas a worker, each corrected towards a central average in every step (Mai et al. 2019, 3.1).
+    """Train m independent replicas in each worker, corrected towards a central average in every step (Mai et al. 2019, 3.1).
 
-    cᵢ = α(wᵢ − z);  wᵢ ← wᵢ − γgᵢ − cᵢ;  z ← z + Σcᵢ + μ(z − z_before).  `correction` α is one over the number of all
-    replicas unless given, `momentum` is μ. With `count` 0 replicas are added while the measured examples per second
-    rise by more than 5 % each. The batch size of `fit` is that of each replica.
+    cᵢ = α(wᵢ − z);  wᵢ ← wᵢ − γgᵢ − cᵢ;  z ← z + Σcᵢ + μ(z − z_before).  `correction` is α, by default one over the number of all
+    replicas; `momentum` is μ. If `count` is 0, replicas are added as long as each raises the measured examples per second by more
+    than 5 %. The batch size given to `fit` is that of each replica.
     """
 
     count: int = 0
@@ -146,31 +146,31 @@ class Crossbow(Averaging):
             or (self.correction is not None and not 0 < self.correction <= 1)
         ):
             raise SalmonError(
-                f"Crossbow(count={self.count}, correction={self.correction}, momentum={self.momentum}) cannot run.",
+                f"Crossbow(count={self.count}, correction={self.correction}, momentum={self.momentum}) is impossible.",
                 hint="Give count ≥ 0, 0 < correction ≤ 1 and 0 ≤ momentum < 1.",
                 where="Crossbow",
             )
 
     @property
     def replicas(self) -> int:
-        """Replicas of each worker; 0 until they are chosen."""
+        """Replicas of each worker; 0 until the number has been chosen."""
         return self.count
 
-    def due(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Corrections flow in every step."""
+    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
+        """Exchange corrections in every step."""
         del step
         return state, True
 
     def step_batch(self, batch_size: int, replicas: int) -> int:
-        """Each replica has a batch of its own."""
+        """Return the examples of all replicas: each has a batch of its own."""
         return batch_size * replicas
 
     def strength(self, replicas: int) -> float:
-        """The share α of its distance from the centre by which each of so many replicas is corrected."""
+        """Return α, the share of its distance from the central average by which each replica is corrected."""
         return 1 / replicas if self.correction is None else self.correction
 
 
-def _at_least_one(**values: int) -> None:
+def _check_at_least_one(**values: int) -> None:
     for name, value in values.items():
         if value < 1:
-            raise SalmonError(f"{name} is {value}.", hint="Give a whole number from 1.", where=name)
+            raise SalmonError(f"{name} is {value}.", hint="Give a whole number of at least 1.", where=name)

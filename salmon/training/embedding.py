@@ -1,4 +1,4 @@
-"""An embedding as a torch module: its parameters are the coordinates, its outputs the losses of triplets."""
+"""An embedding as a torch module: its parameters are the coordinates, and its outputs the losses of triplets."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from salmon.distributed.group import Group
-from salmon.distributed.loop import Fit, fit
 from salmon.geometry import Coordinates, centre
 from salmon.learning import Triplets
 from salmon.noise import NoiseModel
+from salmon.training.groups import Group
+from salmon.training.loop import TrainingResult, fit
 
 
 class TripletLosses(torch.nn.Module):
-    """−log p(winner) of triplets (b, 3) under a noise model, in nats, from (n, d) coordinates in float32."""
+    """Compute −log p(winner) of triplets (b, 3) under a noise model, in nats, from (n, d) coordinates in float32."""
 
     def __init__(self, coordinates: Coordinates, noise: NoiseModel) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class TripletLosses(torch.nn.Module):
         self._noise = noise
 
     def forward(self, triplets: torch.Tensor) -> torch.Tensor:
-        """(b,) losses."""
+        """Return the losses (b,)."""
         d = self.coordinates.shape[1]
         placed = self.coordinates.index_select(0, triplets.reshape(-1).long()).view(-1, 3, d)
         differences = placed[:, :1] - placed[:, 1:]
@@ -32,9 +32,9 @@ class TripletLosses(torch.nn.Module):
 
 
 class _ChoiceLoss(torch.autograd.Function):
-    """The loss of a noise model and its slopes, computed on the memory of the tensors: one formula for all fits.
+    """The loss of a noise model and its slopes, by the same NumPy code as in every other fit, without copying the tensors.
 
-    ∂loss/∂d2_loser = loss'(f) · u'(d2_loser), and with the other sign for the winner; f = u(d2_loser) − u(d2_winner).
+    ∂loss/∂d2_loser = loss'(f) · u'(d2_loser), and with the opposite sign for the winner; f = u(d2_loser) − u(d2_winner).
     """
 
     @staticmethod
@@ -43,7 +43,7 @@ class _ChoiceLoss(torch.autograd.Function):
         loss, slope = noise.loss_and_slope(noise.remoteness(loser.copy()) - noise.remoteness(winner.copy()))
         to_winner = -slope * noise.remoteness_slope(winner)
         to_loser = slope * noise.remoteness_slope(loser)
-        return _tensor(loss), _tensor(to_winner), _tensor(to_loser)
+        return _to_tensor(loss), _to_tensor(to_winner), _to_tensor(to_loser)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -58,14 +58,14 @@ class _ChoiceLoss(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> tuple[Any, Any]:
-        # Every entry is by itself, so that a batch of replicas is one larger array.
+        # Entries are independent, so that several replicas are simply one larger array.
         del info
         *squared, noise = args
         winner, loser = (each.movedim(at, 0) for each, at in zip(squared, in_dims, strict=False))
         return _ChoiceLoss.apply(winner, loser, noise), (0, 0, 0)
 
 
-def _tensor(array: Any) -> torch.Tensor:
+def _to_tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
@@ -79,11 +79,11 @@ def fit_embedding(
     group: Group,
     seed: int,
     **options: Any,
-) -> tuple[Coordinates, Fit]:
-    """(n, d) centred coordinates from a start, by Adam on batches of triplets (m, 3), and how they were found.
+) -> tuple[Coordinates, TrainingResult]:
+    """Fit coordinates by Adam on batches of triplets (m, 3); return them centred (n, d), with the training result.
 
     The objective is that of `salmon.learning.fit`: mean loss plus ridge/2 · |coordinates|² / m, so that the ridge is
-    Adam's weight decay. `options` go to `fit`.
+    Adam's weight decay. `options` are passed to `fit`.
     """
     module = TripletLosses(start, noise)
     optimizer: Callable[[list[Any]], Any] = partial(torch.optim.Adam, lr=step_size, weight_decay=ridge / len(triplets))

@@ -1,4 +1,4 @@
-"""A compression as a communication hook of torch's DistributedDataParallel, for groups that stay as they are."""
+"""A communication hook for torch's DistributedDataParallel that compresses gradients, for groups that never change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,17 +8,17 @@ import torch
 import torch.distributed as dist
 from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage] - where torch documents it
 
-from salmon.distributed.compression import Compression
+from salmon.training.compression import Compression
 
 
 def compression_hook(compression: Compression, *, seed: int = 0, group: Any = None) -> Callable[[Any, Any], Any]:
-    """A hook for `model.register_comm_hook(None, hook)`: ranks gather each other's codes and average what they stand for.
+    """Return a hook for `model.register_comm_hook(None, hook)`: ranks gather all compressed gradients and average them.
 
-    `group` is a process group, the default one if None. Each bucket of each step has random numbers of its own.
+    `group` is a process group; None is the default one. Each bucket of each step uses different random numbers.
     """
     calls = 0
 
-    # torch looks at these two annotations and refuses others.
+    # torch checks these two annotations and refuses others.
     def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         nonlocal calls
         del state
@@ -49,13 +49,13 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
 def gather_bytes(
     payload: bytes, size: int, all_gather: Callable[[list[torch.Tensor], torch.Tensor], Any]
 ) -> list[bytes]:
-    """The payloads of all ranks, in their order: first how long they are, then the bytes, filled up to the longest."""
+    """Gather the payloads of all ranks in rank order: first their lengths, then their bytes, padded to the longest."""
     own = torch.tensor([len(payload)])
     lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
     all_gather(lengths, own)
     longest = max(int(each) for each in lengths)
-    filled = torch.zeros(longest, dtype=torch.uint8)
-    filled[: len(payload)] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
+    padded = torch.zeros(longest, dtype=torch.uint8)
+    padded[: len(payload)] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
     parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(size)]
-    all_gather(parts, filled)
+    all_gather(parts, padded)
     return [part[: int(length)].numpy().tobytes() for part, length in zip(parts, lengths, strict=True)]

@@ -1,7 +1,8 @@
-"""What is measured while training, from numbers that the exchange of gradients carries anyway.
+"""Monitors: quantities measured during training from numbers that are exchanged with the gradients anyway.
 
-A monitor is pure: a memory before the first step, a new memory from each measured step, and the value it shows. Those that need norms of
-gradients measure every second step, so that they cost less than a fiftieth of a step also where a step takes less than a millisecond.
+A monitor is pure: it starts with an empty memory, returns a new memory for each measured step, and computes its value from it.
+Monitors that need norms of gradients measure every second step, so that they cost less than 2 % of a step even if a step
+takes less than a millisecond.
 """
 
 from collections.abc import Mapping
@@ -11,14 +12,15 @@ from typing import Protocol
 
 from salmon.errors import SalmonError
 
-Remembered = Mapping[str, float]
+MonitorMemory = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One step: `local_norm2` is the mean of |gradient|² over workers of `local_batch` examples each, `norm2` that of the average.
+class StepMeasurement:
+    """Loss and gradient norms of one step.
 
-    All are NaN where no average gradient was formed.
+    `local_norm2` is the mean of |gradient|² over workers with `local_batch` examples each, `norm2` that of the averaged gradient.
+    Both are NaN if no average gradient was formed.
     """
 
     step: int
@@ -30,9 +32,9 @@ class Measured:
 
     @property
     def signal_and_noise(self) -> tuple[float, float]:
-        """(|G|², S) from the norms at two batch sizes, b a worker and B together.
+        """(|G|², S) from the norms at two batch sizes: b for each worker and B for all together.
 
-        |G|² = (B|g_B|² − b|g_b|²) / (B − b),  S = (|g_b|² − |g_B|²) / (1/b − 1/B);  NaN where b = B.
+        |G|² = (B|g_B|² − b|g_b|²) / (B − b),  S = (|g_b|² − |g_B|²) / (1/b − 1/B);  NaN if b = B.
         """
         b, whole = self.local_batch, self.batch_size
         if not whole > b > 0:
@@ -42,11 +44,11 @@ class Measured:
 
 
 class Monitor(Protocol):
-    """Something worth watching; `name` is its column in the history."""
+    """A quantity that is measured during training; `name` is its column in the history."""
 
     @property
     def name(self) -> str:
-        """The column in the history."""
+        """Return the column in the history."""
         ...
 
     @property
@@ -56,59 +58,60 @@ class Monitor(Protocol):
 
     @property
     def every(self) -> int:
-        """Steps from one measurement to the next; between them the value stays."""
+        """Return the number of steps between two measurements; the value stays the same in between."""
         ...
 
-    def update(self, memory: Remembered, measured: Measured) -> Remembered:
-        """The memory after a step; it is empty before the first."""
+    def update(self, memory: MonitorMemory, measurement: StepMeasurement) -> MonitorMemory:
+        """Return the memory after a step; it is empty before the first."""
         ...
 
-    def value(self, memory: Remembered) -> float:
-        """What the history shows."""
+    def value(self, memory: MonitorMemory) -> float:
+        """Return the value shown in the history."""
         ...
 
 
 @dataclass(frozen=True)
 class SmoothedLoss:
-    """The loss of the batches, as an exponential average."""
+    """Exponential moving average of the loss of the batches."""
 
     smoothing: float = 0.95
     name: str = "smoothed_loss"
     needs_gradients: bool = False
     every: int = 1
 
-    def update(self, memory: Remembered, measured: Measured) -> Remembered:
-        """One more batch."""
-        return _smoothed(memory, self.smoothing, loss=measured.loss)
+    def update(self, memory: MonitorMemory, measurement: StepMeasurement) -> MonitorMemory:
+        """Add the loss of one batch."""
+        return _smooth(memory, self.smoothing, loss=measurement.loss)
 
-    def value(self, memory: Remembered) -> float:
-        """In the units of the loss."""
-        return _unbiased(memory, "loss")
+    def value(self, memory: MonitorMemory) -> float:
+        """Return the average loss."""
+        return _unbias(memory, "loss")
 
 
 @dataclass(frozen=True)
 class GradientVariance:
-    """S = (|g_b|² − |g_B|²) / (1/b − 1/B): the variance of one example's gradient, summed over parameters and smoothed."""
+    """Smoothed variance of one example's gradient, summed over parameters: S = (|g_b|² − |g_B|²) / (1/b − 1/B)."""
 
     smoothing: float = 0.95
     name: str = "gradient_variance"
     needs_gradients: bool = True
     every: int = 2
 
-    def update(self, memory: Remembered, measured: Measured) -> Remembered:
-        """One more step."""
-        return _smoothed(memory, self.smoothing, variance=measured.signal_and_noise[1])
+    def update(self, memory: MonitorMemory, measurement: StepMeasurement) -> MonitorMemory:
+        """Add the estimate of one step."""
+        return _smooth(memory, self.smoothing, variance=measurement.signal_and_noise[1])
 
-    def value(self, memory: Remembered) -> float:
-        """Never below 0, which the estimate of a single step can be."""
-        return max(0.0, _unbiased(memory, "variance"))
+    def value(self, memory: MonitorMemory) -> float:
+        """Return the variance; a negative estimate becomes 0."""
+        return max(0.0, _unbias(memory, "variance"))
 
 
 @dataclass(frozen=True)
 class NoiseScale:
-    """S / |G|²: the batch at which noise and signal of the gradient weigh the same (McCandlish et al. 2018, appendix A).
+    """Gradient noise scale S / |G|²: the batch at which noise equals signal (McCandlish et al. 2018, appendix A).
 
-    Both are unbiased in every step and smoothed before they are divided. Two workers at least have to share the step.
+    Numerator and denominator are unbiased in every step and smoothed before the division. At least two workers must share the
+    step.
     """
 
     smoothing: float = 0.95
@@ -116,24 +119,24 @@ class NoiseScale:
     needs_gradients: bool = True
     every: int = 2
 
-    def update(self, memory: Remembered, measured: Measured) -> Remembered:
-        """One more step."""
-        signal, noise = measured.signal_and_noise
-        return _smoothed(memory, self.smoothing, signal=signal, noise=noise)
+    def update(self, memory: MonitorMemory, measurement: StepMeasurement) -> MonitorMemory:
+        """Add the estimates of one step."""
+        signal, noise = measurement.signal_and_noise
+        return _smooth(memory, self.smoothing, signal=signal, noise=noise)
 
-    def value(self, memory: Remembered) -> float:
-        """In examples; NaN while the smoothed signal is not above 0."""
-        signal = _unbiased(memory, "signal")
-        return max(0.0, _unbiased(memory, "noise")) / signal if signal > 0 else nan
+    def value(self, memory: MonitorMemory) -> float:
+        """Return the noise scale in examples; NaN until the smoothed signal is positive."""
+        signal = _unbias(memory, "signal")
+        return max(0.0, _unbias(memory, "noise")) / signal if signal > 0 else nan
 
 
 def check_monitors(monitors: tuple[Monitor, ...]) -> None:
-    """Refuse two monitors that would write one column, and one that never measures."""
+    """Refuse two monitors with the same column, and a monitor that never measures."""
     for monitor in monitors:
         if monitor.every < 1:
             raise SalmonError(
                 f"The monitor {monitor.name} measures every {monitor.every} steps.",
-                hint="Give a whole number from 1.",
+                hint="Give a whole number of at least 1.",
                 where="every",
             )
     names = [monitor.name for monitor in monitors]
@@ -142,15 +145,16 @@ def check_monitors(monitors: tuple[Monitor, ...]) -> None:
             raise SalmonError(f"Two monitors are called {name!r}.", hint="Give one of them another name.", where=name)
 
 
-def _smoothed(memory: Remembered, smoothing: float, **seen: float) -> Remembered:
-    """Exponential averages from 0, with the weight that they have gathered; a NaN leaves all as it was."""
-    averaged = {"weight": smoothing * memory.get("weight", 0.0) + 1 - smoothing}
-    for name, value in seen.items():
+def _smooth(memory: MonitorMemory, smoothing: float, **values: float) -> MonitorMemory:
+    """Return exponential averages that start at 0, with their accumulated weight; a NaN leaves the memory unchanged."""
+    averages = {"weight": smoothing * memory.get("weight", 0.0) + 1 - smoothing}
+    for name, value in values.items():
         if isnan(value):
             return memory
-        averaged[name] = smoothing * memory.get(name, 0.0) + (1 - smoothing) * value
-    return averaged
+        averages[name] = smoothing * memory.get(name, 0.0) + (1 - smoothing) * value
+    return averages
 
 
-def _unbiased(memory: Remembered, name: str) -> float:
+def _unbias(memory: MonitorMemory, name: str) -> float:
+    """Divide an average by its accumulated weight; NaN before the first measurement."""
     return memory[name] / memory["weight"] if memory else nan

@@ -1,4 +1,4 @@
-"""Small networks on one thread: more would only wait for each other. Modules start alike in every run of a test."""
+"""Small networks train fastest on one thread; modules are initialised alike in every run of a test."""
 
 import logging
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ def same_start() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def shared_cluster() -> Iterator[DaskExecutor]:
-    """Two workers for all tests of the package; where a test kills one, another takes its place."""
-    # A nanny says that it starts a killed worker again; that is what some of these tests are about.
+    """Two workers for all tests of the package; a worker killed by a test is replaced."""
+    # Nannies log that they restart a killed worker, which some of these tests do on purpose.
     logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     logging.getLogger("distributed.scheduler").setLevel(logging.CRITICAL)
     with local_cluster(2) as executor:
@@ -36,6 +36,6 @@ def shared_cluster() -> Iterator[DaskExecutor]:
 
 @pytest.fixture
 def cluster(shared_cluster: DaskExecutor) -> DaskExecutor:
-    """Both workers are there."""
+    """The shared cluster with both workers present."""
     shared_cluster.wait_for(2, timeout_s=60)
     return shared_cluster

@@ -1,9 +1,9 @@
-"""Two ranks of torch's own DistributedDataParallel with a compressing hook, in two processes of their own.
+"""Two ranks of torch's DistributedDataParallel with a compression hook, in two separate processes.
 
-    python -m tests.unit.distributed.ddp STORE_PORT FOLDER
+    python -m tests.unit.training.ddp STORE_PORT FOLDER
 
-torch now and then hangs where it takes a model with a hook of Python's apart. So these ranks leave without taking anything
-apart, and whoever started them ends both if they do not come back.
+torch occasionally hangs while it destroys a model with a Python hook. These ranks therefore exit without destroying anything, and the
+parent process kills both if they do not exit in time.
 """
 
 import os
@@ -18,18 +18,18 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from salmon.distributed import QSGD, compression_hook
+from salmon.training import QSGD, compression_hook
 from tests.program import REPOSITORY
-from tests.unit.distributed.problems import network, regression
+from tests.unit.training.problems import network, regression
 
 _TIMEOUT = timedelta(seconds=60)
 
 
-def trained_with_hook(folder):
-    """The parameters of both ranks, and those of plain gradient descent on all rows."""
+def train_with_hook(folder):
+    """Return the parameters of both ranks, and those of plain gradient descent on all rows."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=_TIMEOUT)
     running = subprocess.Popen(
-        (sys.executable, "-m", "tests.unit.distributed.ddp", str(store.port), str(folder)),
+        (sys.executable, "-m", "tests.unit.training.ddp", str(store.port), str(folder)),
         cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
     )  # fmt: skip
     with running:
@@ -43,7 +43,7 @@ def trained_with_hook(folder):
 
 
 def descend(model, rows):
-    """Ten steps of gradient descent on some rows; the parameters after them."""
+    """Take ten steps of gradient descent on some rows and return the parameters."""
     inputs, labels = regression()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     for _ in range(10):
@@ -54,7 +54,7 @@ def descend(model, rows):
 
 
 def one_rank(port, rank, folder):
-    """The parameters after a few steps of one rank, each on its half of the batch, in a file."""
+    """Train one rank on its half of the batch and save its parameters."""
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=_TIMEOUT)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=_TIMEOUT)
     model = torch.nn.parallel.DistributedDataParallel(network())
@@ -67,7 +67,7 @@ def one_rank(port, rank, folder):
 def main():
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
-    # torch is imported once for both: nothing has started a thread yet.
+    # torch is imported only once; forking is safe because no thread has been started yet.
     other = os.fork()
     if other == 0:
         one_rank(port, 1, folder)

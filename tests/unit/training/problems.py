@@ -1,4 +1,4 @@
-"""Small problems that the tests of distributed training share."""
+"""Small problems shared by the tests of training."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from salmon.distributed import VirtualGroup, fit
+from salmon.training import VirtualGroup, fit
 
 ROWS, FEATURES = 120, 6
 
 
 def regression(seed=0):
-    """(X, y) of a noisy linear function."""
+    """Return (X, y) of a noisy linear function."""
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(ROWS, FEATURES, generator=generator)
     truth = torch.randn(FEATURES, 1, generator=generator)
@@ -22,26 +22,26 @@ def regression(seed=0):
 
 
 def network(seed=1):
-    """A small network, always the same."""
+    """Return a small network, always the same."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return torch.nn.Sequential(torch.nn.Linear(FEATURES, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 
 
 def train(ranks=1, *, module=None, rate=0.02, momentum=0.9, group=None, **options):
-    """A run of a few epochs on the regression."""
+    """Train for a few epochs on the regression."""
     options = {"epochs": 4, "batch_size": 20, "loss": torch.nn.MSELoss(reduction="none"), **options}
     optimizer = partial(torch.optim.SGD, lr=rate, momentum=momentum)
     return fit(module or network(), regression(), optimizer, group or VirtualGroup(ranks), **options)
 
 
 def losses(trained):
-    """The losses of a run's steps."""
+    """Return the loss of each step."""
     return trained.history["loss"]
 
 
 class DieOnce:
-    """A policy that kills the first worker that comes to a step; the file remembers that it happened."""
+    """A policy that kills the first worker that reaches a step; a file records that it happened."""
 
     def __init__(self, path, step):
         self.path, self.step = str(path), step
@@ -57,7 +57,7 @@ class DieOnce:
 
 
 class UntilRejoined:
-    """Ends a run when so many workers share a step again, some steps after one died."""
+    """End a run a few steps after a worker has died, when this many workers take part again."""
 
     def __init__(self, path, workers):
         self.path, self.workers = str(path), workers
@@ -66,13 +66,13 @@ class UntilRejoined:
         return Path(self.path).exists() and row["workers"] == self.workers and row["step"] % 7 == 0
 
 
-def says(module):
-    """Something to watch that is heard outside."""
+def print_step(module):
+    """Write a line to the output at each step."""
     sys.stdout.write("step\n")
     sys.stdout.flush()
     return {}
 
 
 def fails(output, target):
-    """A loss with a fault of its own."""
-    raise ZeroDivisionError("a fault in the loss")
+    """Raise an error."""
+    raise ZeroDivisionError("the loss failed")

@@ -1,4 +1,4 @@
-"""A run that is taken up again is the run that was never stopped."""
+"""A run continued from a checkpoint equals one that was never interrupted."""
 
 import json
 import os
@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from salmon.distributed import ADPSGD, CPSGD, QSGD, AdaDamp, Checkpoint, Crossbow, GeoDamp, NoiseScale, RadaDamp
 from salmon.errors import SalmonError
+from salmon.training import ADPSGD, CPSGD, QSGD, AdaDamp, Checkpoint, Crossbow, GeoDamp, NoiseScale, RadaDamp
 from tests.program import REPOSITORY
-from tests.unit.distributed.problems import losses, train
+from tests.unit.training.problems import losses, train
 
 WAYS = [
     {"batch_size": RadaDamp(8, memory=0.9), "monitors": [NoiseScale()], "compression": QSGD(4)},
@@ -23,7 +23,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_run_in_two_halves_is_the_run_in_one(tmp_path, way):
+def test_a_run_in_two_halves_equals_a_run_in_one_piece(tmp_path, way):
     whole = train(3, epochs=4, **way)
     train(3, epochs=2, checkpoint=tmp_path, **way)
     second = train(3, epochs=4, checkpoint=tmp_path, **way)
@@ -34,20 +34,20 @@ def test_a_run_in_two_halves_is_the_run_in_one(tmp_path, way):
     assert (second.state.weights == whole.state.weights).all()
 
 
-def test_only_the_last_checkpoint_stays_and_it_holds_no_objects(tmp_path):
+def test_only_the_last_checkpoint_is_kept_and_it_holds_no_objects(tmp_path):
     train(1, checkpoint=tmp_path)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".npz"]
     assert json.loads((tmp_path / "training.json").read_text())["progress"]["epoch"] == 4
 
 
-def test_another_run_does_not_take_up_a_checkpoint(tmp_path):
+def test_the_checkpoint_of_another_run_is_refused(tmp_path):
     train(1, checkpoint=tmp_path)
     with pytest.raises(SalmonError, match="another run"):
         train(1, checkpoint=tmp_path, batch_size=10)
 
 
 @pytest.mark.parametrize("damage", ["training.json", "*.npz"])
-def test_a_damaged_checkpoint_is_a_sentence(tmp_path, damage):
+def test_a_damaged_checkpoint_is_reported(tmp_path, damage):
     train(1, checkpoint=tmp_path)
     (path,) = tmp_path.glob(damage)
     path.write_bytes(path.read_bytes()[:40])
@@ -55,15 +55,15 @@ def test_a_damaged_checkpoint_is_a_sentence(tmp_path, damage):
         train(1, checkpoint=tmp_path)
 
 
-def test_there_is_no_checkpoint_before_the_first(tmp_path):
+def test_loading_returns_none_before_the_first_checkpoint(tmp_path):
     assert Checkpoint(tmp_path / "none").load("any") is None
 
 
 def test_a_driver_that_is_killed_loses_at_most_an_epoch(tmp_path):
-    # The run writes a line an epoch and is killed in the middle of its sixth.
+    # The run writes a line in each of its six steps per epoch and is killed in the middle of an epoch.
     code = (
         "import sys\n"
-        "from tests.unit.distributed.problems import train\n"
+        "from tests.unit.training.problems import train\n"
         "watch = lambda module: print('step', flush=True) or {}\n"
         "train(2, epochs=1000, checkpoint=sys.argv[1], watch=watch)\n"
     )

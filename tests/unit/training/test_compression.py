@@ -1,4 +1,4 @@
-"""Codes of gradients: right on average, of the variance that the formula gives, and what travels is what is counted."""
+"""Compression of gradients is unbiased, has the variance of its formula, and as many bytes as it says."""
 
 from math import inf
 
@@ -8,11 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from salmon.distributed import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
-from salmon.distributed.atoms import atomic_probabilities, atomic_variance, atoms_of, matrix_of
-from salmon.distributed.compression import NormQuantization
-from salmon.distributed.packing import Reader, Writer
 from salmon.errors import SalmonError
+from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
+from salmon.training.compression import (
+    NormQuantization,
+    PayloadReader,
+    PayloadWriter,
+    atomic_probabilities,
+    decompose,
+    reshape_to_matrix,
+)
 
 SHAPES = [(6, 9), (9,), (4, 3, 3, 3)]
 SIZE = 6 * 9 + 9 + 4 * 27
@@ -36,6 +41,12 @@ def gradient(seed=0, size=SIZE):
     return (rng.standard_normal(size) * rng.exponential(size=size)).astype(np.float32)
 
 
+def atomic_variance(sizes, probabilities):
+    """E|ĝ − g|² = Σ λ²(1/p − 1) for orthogonal atoms."""
+    sent = probabilities > 0
+    return float((sizes[sent].astype(np.float64) ** 2 * (1 / probabilities[sent] - 1)).sum())
+
+
 def received(scheme, vector, shapes, seeds):
     return np.stack(
         [scheme.expand(scheme.compress(vector, shapes, np.random.default_rng(seed)), shapes) for seed in range(seeds)]
@@ -43,27 +54,27 @@ def received(scheme, vector, shapes, seeds):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
-def test_what_arrives_is_right_on_average(scheme):
-    # No entry so small that it would hardly ever be sent: its error could not be told from few tries.
+def test_compression_is_unbiased(scheme):
+    # No entry is so small that it would hardly ever be sent: its bias could not be told from few tries.
     vector = (np.sign(gradient()) * np.random.default_rng(1).uniform(0.5, 1.5, SIZE)).astype(np.float32)
     got = received(scheme, vector, SHAPES, 3000).astype(np.float64)
     error = np.abs(got.mean(axis=0) - vector)
-    # Six standard errors in any of the entries; QSGD and atoms of certain entries vary by rounding alone.
+    # Six standard errors in any entry; entries that are always sent vary by rounding alone.
     assert (error <= 6 * got.std(axis=0) / np.sqrt(len(got)) + 1e-5).all()
 
 
 @given(sizes=magnitudes, share=st.floats(0.01, 1))
-def test_chances_are_chances_and_spend_the_budget(sizes, share):
+def test_probabilities_spend_the_budget(sizes, share):
     budget = share * len(sizes)
-    chances = atomic_probabilities(sizes, budget)
-    assert ((chances >= 0) & (chances <= 1)).all()
-    assert ((chances > 0) == (sizes > 0)).all()
-    assert chances.sum() == pytest.approx(min(budget, np.count_nonzero(sizes)), rel=1e-6)
+    probabilities = atomic_probabilities(sizes, budget)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    assert ((probabilities > 0) == (sizes > 0)).all()
+    assert probabilities.sum() == pytest.approx(min(budget, np.count_nonzero(sizes)), rel=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), share=st.floats(0.1, 0.9))
-def test_no_other_chances_of_the_same_budget_have_less_variance(seed, share):
+def test_no_other_probabilities_of_the_same_budget_have_less_variance(seed, share):
     sizes = np.random.default_rng(seed).exponential(size=7)
     budget = share * 7
     found = minimize(
@@ -91,16 +102,16 @@ def test_spectral_variance_is_the_formula_and_below_the_entrywise_one_for_a_matr
     measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
     expected = atomic_variance(singular, atomic_probabilities(singular, 1))
     assert measured.mean() == pytest.approx(expected, rel=0.05)
-    # As many numbers as a pair of singular vectors has.
+    # Entry-wise with as many numbers as a pair of singular vectors has.
     assert expected < atomic_variance(matrix.ravel(), atomic_probabilities(matrix.ravel(), 40))
 
 
 @pytest.mark.parametrize("bits", [3, 5, 8])
-def test_rounded_singular_vectors_add_the_variance_of_their_rounding_and_no_more(bits):
+def test_rounded_singular_vectors_add_only_the_variance_of_their_rounding(bits):
     rng = np.random.default_rng(4)
     left, right = rng.standard_normal(30), rng.standard_normal(50)
     matrix = np.outer(left, right).astype(np.float32)
-    # A lone pair is surely sent: what is left is the rounding of both its vectors.
+    # A single pair is always sent: the variance is that of the rounding of both its vectors.
     got = received(SpectralAtomo(1, bits), matrix.ravel(), [(30, 50)], 3000).astype(np.float64)
     measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
     levels = 2 ** (bits - 1) - 1
@@ -129,16 +140,16 @@ def test_singular_vectors_in_eight_bits_are_a_quarter_of_the_bytes_and_hardly_mo
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e30])
-def test_gradients_of_any_size_have_atoms(size):
+def test_gradients_of_any_magnitude_can_be_decomposed(size):
     matrix = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
-    left, right = atoms_of(matrix * np.float32(size))
+    left, right = decompose(matrix * np.float32(size))
     assert left @ right.T / size == pytest.approx(matrix, abs=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(7, 30), (30, 7), (12, 12), (1, 5)])
-def test_atoms_sum_to_the_matrix_and_are_its_singular_vectors(shape):
+def test_a_matrix_is_decomposed_into_its_singular_vectors(shape):
     matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    left, right = atoms_of(matrix)
+    left, right = decompose(matrix)
     assert left @ right.T == pytest.approx(matrix, abs=1e-5)
     singular = np.linalg.svd(matrix, compute_uv=False)
     assert np.sort(np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0))[::-1] == pytest.approx(
@@ -152,10 +163,10 @@ def test_atoms_sum_to_the_matrix_and_are_its_singular_vectors(shape):
 def test_quantisation_by_a_norm_is_entrywise_atomo_at_the_budget_of_that_norm(scheme, q):
     vector = gradient(5, 40)
     one, norm = np.abs(vector).sum(), np.linalg.norm(vector, q)
-    chances = atomic_probabilities(vector, one / norm)
-    assert chances == pytest.approx(np.abs(vector) / norm, rel=1e-5)
+    probabilities = atomic_probabilities(vector, one / norm)
+    assert probabilities == pytest.approx(np.abs(vector) / norm, rel=1e-5)
     got = received(scheme, vector, [(40,)], 8000).astype(np.float64)
-    assert (got != 0).mean(axis=0) == pytest.approx(chances, abs=0.04)
+    assert (got != 0).mean(axis=0) == pytest.approx(probabilities, abs=0.04)
     squared = (got**2).sum(axis=1)
     assert squared.mean() == pytest.approx(one * norm, abs=5 * squared.std() / np.sqrt(len(got)))
 
@@ -164,23 +175,23 @@ def test_eight_bits_take_a_quarter_of_the_bytes_and_one_bit_a_sixteenth():
     vector = gradient(1, 4000)
     rng = np.random.default_rng(0)
     assert len(QSGD(8).compress(vector, [(4000,)], rng)) == pytest.approx(4000, abs=8)
-    # Few entries are sent at one level, so that their places are shorter than two bits for each entry.
+    # With one level few entries are sent, so that a list of their positions is shorter than two bits per entry.
     assert len(QSGD(1).compress(vector, [(4000,)], rng)) <= 1008
 
 
 @given(values=st.lists(st.integers(-7, 7), min_size=1, max_size=300), levels=st.integers(7, 300))
-def test_packed_integers_come_back(values, levels):
-    writer = Writer()
+def test_packed_integers_are_read_back(values, levels):
+    writer = PayloadWriter()
     writer.signed(np.array(values), levels)
-    assert Reader(writer.finish()).signed(len(values), levels).tolist() == values
+    assert PayloadReader(writer.finish()).signed(len(values), levels).tolist() == values
 
 
 @given(size=st.integers(1, 500), data=st.data())
-def test_packed_places_come_back(size, data):
-    places = sorted(data.draw(st.sets(st.integers(0, size - 1))))
-    writer = Writer()
-    writer.places(np.array(places, dtype=np.int64), size)
-    assert Reader(writer.finish()).places(size).tolist() == places
+def test_packed_positions_are_read_back(size, data):
+    positions = sorted(data.draw(st.sets(st.integers(0, size - 1))))
+    writer = PayloadWriter()
+    writer.positions(np.array(positions, dtype=np.int64), size)
+    assert PayloadReader(writer.finish()).positions(size).tolist() == positions
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
@@ -189,13 +200,13 @@ def test_a_gradient_of_zeros_stays_zero(scheme):
     assert (received(scheme, zeros, SHAPES, 2) == 0).all()
 
 
-def test_a_convolution_is_a_matrix_of_half_its_filters():
-    assert matrix_of(np.zeros((4, 6, 3, 3), dtype=np.float32)).shape == (12, 18)
-    assert matrix_of(np.zeros((3, 1, 3, 3), dtype=np.float32)).shape == (3, 9)
-    assert matrix_of(np.zeros(5, dtype=np.float32)) is None
+def test_a_convolution_is_reshaped_to_a_matrix_of_half_its_filters():
+    assert reshape_to_matrix(np.zeros((4, 6, 3, 3), dtype=np.float32)).shape == (12, 18)
+    assert reshape_to_matrix(np.zeros((3, 1, 3, 3), dtype=np.float32)).shape == (3, 9)
+    assert reshape_to_matrix(np.zeros(5, dtype=np.float32)) is None
 
 
-def test_a_gradient_that_is_not_finite_is_refused_with_a_sentence():
+def test_a_gradient_that_is_not_finite_is_refused():
     with pytest.raises(SalmonError, match="learning rate"):
         SpectralAtomo(1).compress(np.full(100, np.nan, dtype=np.float32), [(10, 10)], np.random.default_rng(0))
 
@@ -210,6 +221,6 @@ def test_a_gradient_that_is_not_finite_is_refused_with_a_sentence():
         lambda: SpectralAtomo(2, bits=1),
     ],
 )
-def test_impossible_codes_are_refused(wrong):
+def test_impossible_settings_are_refused(wrong):
     with pytest.raises(SalmonError):
         wrong()

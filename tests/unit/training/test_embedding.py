@@ -1,4 +1,4 @@
-"""Embeddings as torch modules: the losses and slopes of the noise models, and fits that agree with L-BFGS."""
+"""Embeddings as torch modules have the losses and gradients of the noise models, and fits agree with L-BFGS."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ import torch
 from sklearn.base import clone
 
 from salmon import OrdinalEmbedding
-from salmon.distributed import CPSGD, QSGD, Crossbow, GeoDamp, VirtualGroup
-from salmon.distributed.triplets import TripletLosses
 from salmon.errors import SalmonError
 from salmon.geometry import align
 from salmon.learning import log_loss
 from salmon.learning.objective import block_of, loss_and_gradient
 from salmon.noise import CKL, GNMDS, SOE, STE, TSTE, Logistic, PowerTSTE
+from salmon.training import CPSGD, QSGD, Crossbow, GeoDamp, VirtualGroup
+from salmon.training.embedding import TripletLosses
 
 MODELS = [CKL(), GNMDS(), SOE(), STE(), TSTE(), Logistic(slope=2.0), PowerTSTE(k=0.85, lapse=0.07)]
 
@@ -48,7 +48,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_fit_in_batches_finds_the_embedding_that_all_answers_find(way):
+def test_a_fit_in_batches_finds_the_same_embedding_as_a_fit_to_all_answers(way):
     rows, _ = answers()
     whole = OrdinalEmbedding(random_state=0).fit(rows)
     batches = OrdinalEmbedding(random_state=0, epochs=25, **way).fit(rows)
@@ -58,7 +58,7 @@ def test_a_fit_in_batches_finds_the_embedding_that_all_answers_find(way):
     assert batches.n_iter_ == len(batches.history_) > 100
 
 
-def test_the_workers_of_a_cluster_fit_in_batches_and_in_one_piece(cluster):
+def test_a_cluster_fits_in_batches_and_to_all_answers(cluster):
     rows, _ = answers()
     alone = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5).fit(rows)
     estimator = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5, executor=cluster.client)
@@ -69,13 +69,13 @@ def test_the_workers_of_a_cluster_fit_in_batches_and_in_one_piece(cluster):
     assert whole.embedding_ == pytest.approx(OrdinalEmbedding(random_state=0).fit(rows).embedding_)
 
 
-def test_partial_fit_goes_on_in_batches():
+def test_partial_fit_continues_in_batches():
     rows, _ = answers()
     estimator = OrdinalEmbedding(random_state=0, batch_size=100, epochs=5, n_targets=25).fit(rows[:800])
     before = log_loss(estimator.embedding_, rows, noise=estimator.noise_)
     assert log_loss(estimator.partial_fit(rows[800:]).embedding_, rows, noise=estimator.noise_) < before + 0.005
 
 
-def test_batches_do_not_stop_early():
+def test_early_stopping_is_refused_for_batches():
     with pytest.raises(SalmonError, match="early_stopping"):
         OrdinalEmbedding(batch_size=10, early_stopping=True).fit(answers()[0])

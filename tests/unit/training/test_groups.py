@@ -1,4 +1,4 @@
-"""Ranks in Dask workers: the same figures as in one process, and workers that come, go and die."""
+"""Ranks in Dask workers: the same results as in one process, and workers that join, leave and die."""
 
 import os
 import signal
@@ -9,7 +9,10 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from salmon.distributed import (
+from salmon.errors import SalmonError
+from salmon.parallel import SerialExecutor
+from salmon.parallel.cluster import local_cluster
+from salmon.training import (
     ADPSGD,
     CPSGD,
     QSGD,
@@ -22,12 +25,9 @@ from salmon.distributed import (
     VirtualGroup,
     WorkersFollow,
 )
-from salmon.distributed.rank import TOPIC
-from salmon.errors import SalmonError
-from salmon.parallel import SerialExecutor
-from salmon.parallel.cluster import local_cluster
+from salmon.training.groups import TOPIC
 from tests.program import REPOSITORY
-from tests.unit.distributed.problems import DieOnce, UntilRejoined, fails, losses, train
+from tests.unit.training.problems import DieOnce, UntilRejoined, fails, losses, train
 
 WAYS = [
     {},
@@ -48,24 +48,16 @@ def test_processes_compute_what_virtual_ranks_compute(cluster, way):
         assert there.history[column].tolist() == here.history[column].tolist()
 
 
-@pytest.mark.parametrize("way", WAYS[:3], ids=str)
-def test_other_links_change_nothing_but_rounding(cluster, way):
-    there, here = train(group=TorchGroup(cluster, links="gloo"), **way), train(2, **way)
-    assert there.state.weights == pytest.approx(here.state.weights, abs=1e-4)
-    assert there.history["bytes_sent"].tolist() == here.history["bytes_sent"].tolist()
-
-
-def test_a_dask_client_is_as_good_as_an_executor(cluster):
+def test_a_dask_client_can_be_given_instead_of_an_executor(cluster):
     assert losses(train(group=TorchGroup(cluster.client))) == pytest.approx(losses(train(2)), rel=1e-3)
 
 
-@pytest.mark.parametrize("links", ["ring", "gloo"])
-def test_a_killed_worker_costs_the_step_and_its_successor_joins(cluster, tmp_path, links):
+def test_a_killed_worker_costs_one_step_and_its_replacement_joins(cluster, tmp_path):
     died = tmp_path / "died"
-    group = TorchGroup(cluster, links=links)
+    group = TorchGroup(cluster)
     trained = train(group=group, policies=[DieOnce(died, 30)], epochs=1e6, until=UntilRejoined(died, 2))
     history = trained.history
-    # No step is missing, none was taken twice, and all of them are those of a run that nobody disturbed.
+    # No step is missing or repeated, and the losses are those of an undisturbed run.
     assert history["step"].tolist() == list(range(1, len(history) + 1))
     undisturbed = train(2, epochs=len(history) / 6)
     assert losses(trained) == pytest.approx(losses(undisturbed), rel=1e-2)
@@ -75,7 +67,7 @@ def test_a_killed_worker_costs_the_step_and_its_successor_joins(cluster, tmp_pat
     assert workers[-1] == 2
 
 
-def test_the_last_worker_can_die_and_the_run_goes_on_from_its_checkpoint(cluster, tmp_path):
+def test_the_last_worker_can_die_and_the_run_continues_from_its_checkpoint(cluster, tmp_path):
     trained = train(
         group=TorchGroup(cluster, 1), policies=[DieOnce(tmp_path / "died", 9)], epochs=3, checkpoint=tmp_path / "kept"
     )
@@ -85,7 +77,7 @@ def test_the_last_worker_can_die_and_the_run_goes_on_from_its_checkpoint(cluster
     assert Checkpoint(tmp_path / "kept").folder.exists()
 
 
-def test_replicas_of_a_lost_worker_are_left_out_and_the_others_go_on(cluster, tmp_path):
+def test_replicas_of_a_lost_worker_are_dropped_and_the_others_continue(cluster, tmp_path):
     trained = train(group=TorchGroup(cluster), averaging=CPSGD(4), policies=[DieOnce(tmp_path / "died", 20)], epochs=6)
     assert trained.history["step"].tolist() == list(range(1, 37))
     assert losses(trained)[-1] < losses(trained)[0] / 5
@@ -101,19 +93,19 @@ def test_workers_follow_the_batch_where_the_cluster_can_scale(tmp_path):
         assert trained.history["workers"].tolist() == [1] * 24 + [2] * 12
         assert len(executor.addresses()) == 2
         assert losses(trained) == pytest.approx(losses(train(1, batch_size=GeoDamp(10, delay=2, factor=2))), rel=1e-3)
-        # Long enough for a row to be told to whoever looks at the cluster.
-        cluster_told = train(group=TorchGroup(executor), epochs=1e6, until=lambda row: row["seconds"] > 1.5)
-        told = executor.client.get_events(TOPIC)
-        assert told
-        assert 0 < told[-1][1]["step"] <= len(cluster_told.history)
+        # Long enough for a row to be published as an event of the cluster.
+        reported = train(group=TorchGroup(executor), epochs=1e6, until=lambda row: row["seconds"] > 1.5)
+        events = executor.client.get_events(TOPIC)
+        assert events
+        assert 0 < events[-1][1]["step"] <= len(reported.history)
 
 
-def test_a_fault_in_the_loss_is_raised_here(cluster):
-    with pytest.raises(ZeroDivisionError, match="a fault in the loss"):
+def test_an_exception_in_the_loss_is_raised_in_the_driver(cluster):
+    with pytest.raises(ZeroDivisionError, match="the loss failed"):
         train(group=TorchGroup(cluster), loss=fails)
 
 
-def test_divergence_in_the_workers_is_the_same_sentence(cluster):
+def test_divergence_in_the_workers_gives_the_same_message(cluster):
     with pytest.raises(SalmonError, match="Lower the learning rate"):
         train(group=TorchGroup(cluster), rate=1e6, epochs=50)
 
@@ -124,16 +116,16 @@ def test_threads_of_one_process_can_be_ranks_too():
     assert trained.state.weights == pytest.approx(train(2).state.weights, abs=1e-4)
 
 
-def test_the_workers_of_a_killed_driver_end_too():
+def test_workers_exit_when_their_driver_is_killed():
     code = (
-        "from salmon.distributed import TorchGroup\n"
+        "from salmon.training import TorchGroup\n"
         "from salmon.parallel.cluster import local_cluster\n"
-        "from tests.unit.distributed.problems import says, train\n"
+        "from tests.unit.training.problems import print_step, train\n"
         "if __name__ == '__main__':\n"
         "    with local_cluster(2) as executor:\n"
-        "        train(group=TorchGroup(executor), epochs=1e9, watch=says)\n"
+        "        train(group=TorchGroup(executor), epochs=1e9, watch=print_step)\n"
     )
-    # Every process that the driver starts holds its output open: there is an end of it when all of them are gone.
+    # Every process that the driver starts inherits its output, which is closed once all of them have exited.
     running = subprocess.Popen(
         (sys.executable, "-c", code), cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )  # fmt: skip
@@ -147,12 +139,12 @@ def test_the_workers_of_a_killed_driver_end_too():
                 os.killpg(running.pid, signal.SIGKILL)
 
 
-def test_a_ddp_hook_averages_what_the_codes_stand_for(tmp_path):
-    from tests.unit.distributed.ddp import trained_with_hook
+def test_a_ddp_hook_averages_the_compressed_gradients(tmp_path):
+    from tests.unit.training.ddp import train_with_hook
 
-    first, second, alone = trained_with_hook(tmp_path)
+    first, second, alone = train_with_hook(tmp_path)
     assert first.tolist() == second.tolist()
-    # Sixteen bits are nearly exact: the codes of both ranks average to the gradient of the whole batch.
+    # Sixteen bits are nearly exact, so both ranks average to the gradient of the whole batch.
     assert first == pytest.approx(alone, abs=2e-3)
     assert not np.array_equal(first, alone)
 
@@ -160,7 +152,7 @@ def test_a_ddp_hook_averages_what_the_codes_stand_for(tmp_path):
 @pytest.mark.parametrize(
     "wrong", [lambda: TorchGroup(SerialExecutor()), lambda: TorchGroup(3), lambda: VirtualGroup(3, 2)]
 )
-def test_what_is_no_cluster_is_refused(wrong):
+def test_anything_but_a_cluster_is_refused(wrong):
     with pytest.raises(SalmonError):
         wrong()
 
@@ -168,8 +160,3 @@ def test_what_is_no_cluster_is_refused(wrong):
 def test_a_group_without_workers_is_refused(cluster):
     with pytest.raises(SalmonError):
         TorchGroup(cluster, 0)
-
-
-def test_links_that_nobody_knows_are_refused_with_those_that_are_known(cluster):
-    with pytest.raises(SalmonError, match=r"'smoke'.*ring, gloo"):
-        TorchGroup(cluster, links="smoke")

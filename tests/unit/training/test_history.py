@@ -1,14 +1,14 @@
-"""What a run leaves to look at."""
+"""The history of a run, and progress on the terminal."""
 
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from salmon.distributed import History, VirtualGroup
-from salmon.distributed.progress import sentence
 from salmon.errors import SalmonError
-from tests.unit.distributed.problems import train
+from salmon.training import VirtualGroup
+from salmon.training.loop import describe_row
+from tests.unit.training.problems import train
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +16,25 @@ def history():
     return train(2, watch=lambda module: {"seen": 1.0}, watch_every=5).history
 
 
-def test_the_history_has_a_row_a_step_and_the_columns_that_were_promised(history):
+def test_the_history_has_one_row_per_step_and_the_documented_columns(history):
     assert len(history) == 24
-    promised = {"step", "epoch", "examples", "batch_size", "learning_rate", "workers", "loss", "bytes_sent", "seconds"}
-    assert promised <= set(history.columns)
+    documented = {
+        "step",
+        "epoch",
+        "examples",
+        "batch_size",
+        "learning_rate",
+        "workers",
+        "loss",
+        "bytes_sent",
+        "seconds",
+    }
+    assert documented <= set(history.columns)
     assert history["epoch"][[5, 11, 23]].tolist() == [1, 2, 4]
     assert (history["seconds"][1:] > history["seconds"][:-1]).all()
 
 
-def test_a_csv_has_a_line_a_row(history):
+def test_a_csv_has_one_line_per_row(history):
     lines = history.csv().splitlines()
     assert len(lines) == 25
     assert lines[0].startswith("step,epoch,examples,batch_size")
@@ -36,27 +46,21 @@ def test_a_chart_is_svg_and_the_same_every_time(history):
     assert drawn == history.chart(("loss", "seen"))
 
 
-def test_columns_that_are_not_there_are_named(history):
+def test_an_unknown_column_is_refused_with_a_list_of_columns(history):
     with pytest.raises(SalmonError, match="batch_size"):
         history["nothing"]
 
 
-def test_without_pandas_a_frame_is_refused_with_a_sentence(history, monkeypatch):
+def test_a_frame_without_pandas_is_refused(history, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(SalmonError, match="Install pandas"):
         history.frame()
 
 
-def test_with_pandas_a_frame_has_the_rows_and_columns(history, monkeypatch):
+def test_a_frame_has_the_rows_and_columns(history, monkeypatch):
     made = SimpleNamespace(DataFrame=lambda rows, columns: (rows, columns))
     monkeypatch.setitem(sys.modules, "pandas", made)
     assert history.frame() == (list(history.rows), history.columns)
-
-
-def test_the_first_row_below_a_loss_is_found(history):
-    loss = history["loss"]
-    assert history.first("loss", at_most=loss[4])["loss"] <= loss[4]
-    assert History().first("loss", at_most=1) is None
 
 
 def test_progress_is_shown_on_the_terminal(capsys):
@@ -66,5 +70,5 @@ def test_progress_is_shown_on_the_terminal(capsys):
     assert "1 worker" in shown
 
 
-def test_progress_counts_workers_in_words(history):
-    assert "2 workers" in sentence(history.rows[-1])
+def test_progress_uses_the_plural_for_several_workers(history):
+    assert "2 workers" in describe_row(history.rows[-1])

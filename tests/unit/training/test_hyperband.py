@@ -1,4 +1,4 @@
-"""Hyperband: the exact brackets, the work that follows from scores, and searches that find good parameters."""
+"""Hyperband: exact brackets, decisions that follow from scores, and searches that find good parameters."""
 
 import numpy as np
 import pytest
@@ -7,15 +7,14 @@ from hypothesis import strategies as st
 from scipy.stats import loguniform
 from sklearn.linear_model import SGDClassifier
 
-from salmon.distributed import HyperbandSearch
-from salmon.distributed.brackets import hyperband_brackets, new_search, random_search, rule_of_thumb
-from salmon.distributed.replay import replayed
-from salmon.distributed.selection import chunk
+from benchmarks.training.replay import replay_search
 from salmon.errors import SalmonError
+from salmon.training import HyperbandSearch
+from salmon.training.hyperband import hyperband_brackets, new_search, random_search, rule_of_thumb, select_chunk
 
 
 def table(search):
-    """A score for every model at every rung: model k is worth k, and gets a little better with calls."""
+    """Return a score for every model and number of calls: model k scores k, and slightly more with each call."""
     return {
         (number, calls): number + calls / 1000
         for number, model in search.models.items()
@@ -35,7 +34,7 @@ def test_exact_arithmetic_gives_243_six_brackets():
 
 
 @given(max_iter=st.integers(1, 500), aggressiveness=st.integers(2, 6))
-def test_every_bracket_ends_with_models_trained_as_long_as_was_asked(max_iter, aggressiveness):
+def test_every_bracket_ends_with_models_trained_for_max_iter_calls(max_iter, aggressiveness):
     for bracket in hyperband_brackets(max_iter, aggressiveness):
         models, calls = zip(*bracket.rungs, strict=True)
         assert list(models) == sorted(models, reverse=True)
@@ -45,12 +44,12 @@ def test_every_bracket_ends_with_models_trained_as_long_as_was_asked(max_iter, a
 
 
 @given(workers=st.integers(1, 40), priorities=st.booleans(), seed=st.integers(0, 99))
-def test_workers_and_priorities_change_when_scores_come_and_not_which(workers, priorities, seed):
+def test_workers_and_priorities_change_when_scores_arrive_but_not_the_scores(workers, priorities, seed):
     plain = new_search(hyperband_brackets(27), priorities=priorities)
     scores = np.random.default_rng(seed).permutation(len(plain.models))
     recorded = {key: float(scores[key[0]]) + key[1] / 1000 for key in table(plain)}
-    found = replayed(plain, recorded, workers=workers)
-    alone = replayed(plain, recorded, workers=1)
+    found = replay_search(plain, recorded, workers=workers)
+    alone = replay_search(plain, recorded, workers=1)
     assert {(each.model, each.score) for each in found} == {(each.model, each.score) for each in alone}
     assert found[-1].calls == sum(bracket.calls for bracket in plain.brackets)
     assert found[-1].seconds <= alone[-1].seconds
@@ -58,13 +57,13 @@ def test_workers_and_priorities_change_when_scores_come_and_not_which(workers, p
 
 def test_one_worker_takes_the_time_of_all_calls_and_scores():
     search = new_search(hyperband_brackets(9))
-    found = replayed(search, table(search), workers=1, call_s=1, score_s=1.5)
+    found = replay_search(search, table(search), workers=1, call_s=1, score_s=1.5)
     assert found[-1].seconds == found[-1].calls + 1.5 * len(found)
 
 
-def test_only_the_best_third_goes_on():
+def test_only_the_best_third_is_promoted():
     search = new_search(hyperband_brackets(9)[:1])
-    found = replayed(search, table(search), workers=1)
+    found = replay_search(search, table(search), workers=1)
     assert [each.model for each in found[9:]] == [8, 7, 6, 8]
 
 
@@ -76,7 +75,7 @@ def test_the_worst_models_share_the_median_of_their_scores_as_priority():
     assert [search.work(number).priority for number in range(5)] == [0.5, 0.2, 0.9, 0.2, 0.2]
 
 
-def test_a_model_that_no_longer_gains_is_stopped_and_the_others_are_not():
+def test_only_a_model_that_no_longer_improves_is_stopped():
     search = new_search(random_search(2, 30), patience=6, tolerance=0.01)
     scores = {0: lambda calls: 0.5, 1: lambda calls: calls / 30}
     pending = search.begin()
@@ -90,7 +89,7 @@ def test_a_model_that_no_longer_gains_is_stopped_and_the_others_are_not():
     assert search.best() == 1
 
 
-def test_the_rule_of_thumb_and_what_it_refuses():
+def test_the_rule_of_thumb_and_impossible_arguments():
     assert rule_of_thumb(299, 50 * 50_000) == (299, 8361)
     for wrong in (lambda: rule_of_thumb(10, 5), lambda: hyperband_brackets(0, 1)):
         with pytest.raises(SalmonError):
@@ -100,7 +99,7 @@ def test_the_rule_of_thumb_and_what_it_refuses():
 @given(examples=st.integers(1, 50), seed=st.integers(0, 5), data=st.data())
 def test_chunks_of_a_pass_cover_every_example_once(examples, seed, data):
     size = data.draw(st.integers(1, examples))
-    seen = np.concatenate([chunk(examples, size, call, seed) for call in range(2 * examples)])
+    seen = np.concatenate([select_chunk(examples, size, call, seed) for call in range(2 * examples)])
     assert sorted(seen[:examples]) == list(range(examples))
     assert sorted(seen[examples : 2 * examples]) == list(range(examples))
 
@@ -118,7 +117,7 @@ def search(**options):
     return HyperbandSearch(SGDClassifier(), SPACE, **{"max_iter": 9, "chunk_size": 50, "random_state": 3, **options})
 
 
-def test_a_search_finds_parameters_that_work_and_takes_what_its_metadata_say():
+def test_a_search_finds_good_parameters_in_the_number_of_calls_of_its_metadata():
     X, y = problem()
     before = search()
     assert before.metadata["n_models"] == 17
@@ -130,7 +129,7 @@ def test_a_search_finds_parameters_that_work_and_takes_what_its_metadata_say():
     assert found.best_params_["alpha"] < 1
 
 
-def test_the_cluster_finds_what_this_process_finds(cluster):
+def test_a_cluster_finds_the_same_as_this_process(cluster):
     X, y = problem()
     there = search(executor=cluster).fit(X, y)
     here = search().fit(X, y)
@@ -139,24 +138,24 @@ def test_the_cluster_finds_what_this_process_finds(cluster):
     assert there.best_params_ == here.best_params_
 
 
-def test_random_search_spends_as_much_and_stops_nothing():
+def test_random_search_takes_the_same_work_and_stops_no_model():
     passive = search(passive=True)
     assert passive.metadata["n_models"] == 8
     assert passive.metadata["partial_fit_calls"] == 72
     assert {row["partial_fit_calls"] for row in passive.fit(*problem()).history_} == {9}
 
 
-def test_patience_scores_on_the_way():
+def test_patience_scores_models_along_the_way():
     found = search(patience=True).fit(*problem())
     assert len(found.history_) > len(search().fit(*problem()).history_)
 
 
-def test_a_test_set_of_ones_own_is_used():
+def test_a_given_test_set_is_used():
     X, y = problem()
     assert search().fit(X, y, test=(X[:50], 1 - y[:50])).best_score_ < 0.6
 
 
-def test_models_that_cannot_be_trained_score_lowest_and_all_of_them_are_a_sentence():
+def test_models_that_cannot_be_trained_score_lowest_and_a_search_of_only_those_fails():
     X, y = problem()
     found = HyperbandSearch(SGDClassifier(), {"alpha": [-1.0, 1e-4]}, max_iter=3, random_state=0).fit(X, y)
     assert found.best_params_ == {"alpha": 1e-4}

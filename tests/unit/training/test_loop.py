@@ -1,4 +1,4 @@
-"""The loop, in virtual groups: what it computes is what the formulas say, however many ranks share the work."""
+"""The training loop in virtual groups computes what the formulas say, for any number of ranks."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from salmon.distributed import (
+from salmon.errors import SalmonError
+from salmon.training import (
     ADPSGD,
     CPSGD,
     QSGD,
@@ -26,9 +27,8 @@ from salmon.distributed import (
     VirtualGroup,
     WorkersFollow,
 )
-from salmon.distributed.order import ShuffledOrder
-from salmon.errors import SalmonError
-from tests.unit.distributed.problems import ROWS, losses, network, regression, train
+from salmon.training.steps import ShuffledOrder
+from tests.unit.training.problems import ROWS, losses, network, regression, train
 
 
 def parameters(trained):
@@ -53,31 +53,31 @@ def test_one_rank_is_plain_stochastic_gradient_descent():
 @pytest.mark.parametrize(
     "batch_size", [20, GeoDamp(8, delay=1, factor=2, maximum=40), RadaDamp(8, memory=0.5), AdaDamp(8)]
 )
-def test_the_number_of_ranks_changes_nothing_but_rounding(ranks, batch_size):
+def test_the_number_of_ranks_only_changes_rounding(ranks, batch_size):
     alone, shared = train(1, batch_size=batch_size), train(ranks, batch_size=batch_size)
     assert [row["batch_size"] for row in shared.history.rows] == [row["batch_size"] for row in alone.history.rows]
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-3)
 
 
-def test_replicas_that_agree_in_every_step_are_full_synchronisation():
+def test_averaging_parameters_in_every_step_equals_full_synchronisation():
     # Without momentum the mean of the steps is the step along the mean gradient.
     alone, averaged = train(1, momentum=0), train(4, momentum=0, averaging=CPSGD(1))
     assert parameters(averaged) == pytest.approx(parameters(alone), abs=1e-5)
 
 
-def test_a_constant_period_sends_a_share_of_the_bytes():
+def test_a_constant_period_sends_a_fraction_of_the_bytes():
     full, seldom = train(4, epochs=8), train(4, averaging=CPSGD(6), epochs=8)
     assert seldom.history.rows[-1]["synchronisations"] == 8
     assert seldom.history.rows[-1]["bytes_sent"] < full.history.rows[-1]["bytes_sent"] / 5
     assert losses(seldom)[-1] < losses(seldom)[0] / 5
 
 
-def test_the_variance_of_replicas_is_that_of_their_parameters_before_they_agree():
+def test_the_variance_of_replicas_is_measured_before_they_are_averaged():
     trained = train(3, averaging=CPSGD(4), epochs=1)
     variance, places = trained.history.measured("replica_variance")
     assert places.tolist() == [0, 4]
     assert (variance > 0).all()
-    # The first agreement is after one step from a common start: the variance of the three first steps.
+    # The first synchronisation follows one step from a common start: the variance is that of the three first steps.
     inputs, labels = regression()
     chosen = np.split(ShuffledOrder(ROWS, [0, 0]).part(0, 20), [6, 13])
     ends = []
@@ -95,7 +95,7 @@ def test_the_adaptive_period_moves_in_the_loop():
     assert losses(trained)[-1] < losses(trained)[0] / 5
 
 
-def test_crossbow_corrects_as_its_formula_says():
+def test_crossbow_follows_its_formula():
     method = Crossbow(2, correction=0.3, momentum=0.4)
     trained = train(1, averaging=method, batch_size=10, epochs=0.5, momentum=0)
     inputs, labels = regression()
@@ -117,32 +117,32 @@ def test_crossbow_corrects_as_its_formula_says():
     assert parameters(trained) == pytest.approx(centre, abs=1e-5)
 
 
-def test_crossbow_finds_a_number_of_replicas_by_itself():
+def test_crossbow_chooses_the_number_of_replicas():
     trained = train(1, averaging=Crossbow(), batch_size=4, epochs=2)
     assert trained.job.averaging.count >= 1
     assert trained.history.rows[0]["batch_size"] == min(ROWS, 4 * trained.job.averaging.count)
 
 
 @pytest.mark.parametrize("compression", [QSGD(8), SpectralAtomo(3)], ids=str)
-def test_compressed_gradients_still_train_in_fewer_bytes(compression):
+def test_compressed_gradients_train_with_fewer_bytes(compression):
     plain, coded = train(3, epochs=8), train(3, compression=compression, epochs=8)
     assert losses(coded)[-1] < losses(coded)[0] / 5
     assert coded.history.rows[-1]["bytes_sent"] < plain.history.rows[-1]["bytes_sent"]
 
 
-def test_above_its_maximum_the_batch_gives_way_to_the_learning_rate():
+def test_at_the_maximum_batch_the_learning_rate_falls_instead():
     rows = train(2, batch_size=GeoDamp(10, delay=1, factor=2, maximum=20), epochs=4).history.rows
     last = {int(row["epoch"] - 1e-6): (row["batch_size"], row["learning_rate"]) for row in rows}
     assert last == {0: (10, 0.02), 1: (20, 0.02), 2: (20, 0.01), 3: (20, 0.005)}
 
 
-def test_the_twin_keeps_the_batch_and_lowers_the_rate():
+def test_an_lr_variant_keeps_the_batch_and_lowers_the_rate():
     rows = train(1, batch_size=GeoDampLR(20, delay=2, factor=4), epochs=4).history.rows
     assert {(row["batch_size"], row["learning_rate"]) for row in rows} == {(20, 0.02), (20, 0.005)}
 
 
 def test_the_noise_scale_is_that_of_the_examples():
-    # A linear function of many examples, hardly moving: noise and signal can be computed from each example's gradient.
+    # A linear function that hardly changes: noise and signal can be computed from each example's gradient.
     module = torch.nn.Linear(6, 1, bias=False)
     inputs, labels = regression()
     each = 2 * (module(inputs) - labels).detach() * inputs
@@ -157,13 +157,13 @@ def test_the_noise_scale_is_that_of_the_examples():
     )
 
 
-def test_a_monitor_that_measures_now_and_then_says_the_same_until_it_measures_again():
+def test_the_value_of_a_monitor_stays_the_same_between_measurements():
     often, seldom = (
         train(2, monitors=[NoiseScale(0.0, every=every), SmoothedLoss(0.0, every=every)]).history for every in (1, 3)
     )
     assert losses(train(2)).tolist() == seldom["loss"].tolist()
     assert seldom["smoothed_loss"].tolist() == np.repeat(seldom["loss"][::3], 3).tolist()
-    # Without smoothing a value is that of one step, whatever was measured before.
+    # Without smoothing, a value depends on one step only.
     shown = [row.get("noise_scale") for row in often.rows]
     assert [row.get("noise_scale") for row in seldom.rows] == [shown[k - k % 3] for k in range(len(shown))]
     assert len(set(shown)) > 3
@@ -194,7 +194,7 @@ def test_policies_are_functions_of_the_last_row():
     assert trained.history["learning_rate"] == pytest.approx([0.01, 0.01, *(0.01 * 2 / k for k in (3, 4, 5, 6))])
 
 
-def test_what_is_watched_is_in_the_history_and_can_end_the_run():
+def test_watched_figures_are_in_the_history_and_can_end_the_run():
     calls = []
 
     def watch(module):
@@ -218,33 +218,33 @@ def test_modules_with_buffers_and_dropout_train_too(averaging):
     assert not torch.equal(trained.module[1].running_mean, before)
 
 
-def test_everything_that_cannot_be_combined_is_said_at_once():
+def test_all_impossible_combinations_are_reported_at_once():
     with pytest.raises(SalmonError) as refused:
         train(1, compression=QSGD(), averaging=CPSGD(), monitors=[NoiseScale()])
     sentence = str(refused.value)
     assert "QSGD compresses gradients, but CPSGD exchanges parameters" in sentence
-    assert "noise_scale looks at averaged gradients" in sentence
-    assert "needs two" in sentence
+    assert "noise_scale needs averaged gradients" in sentence
+    assert "needs at least two" in sentence
 
 
-def test_a_loss_that_is_no_loss_for_each_example_is_refused():
+def test_a_loss_that_is_averaged_over_examples_is_refused():
     with pytest.raises(SalmonError, match='reduction="none"'):
         train(1, loss=torch.nn.MSELoss())
 
 
 def test_an_optimiser_that_mixes_parameters_is_refused():
-    from salmon.distributed import fit
+    from salmon.training import fit
 
     with pytest.raises(SalmonError, match="element-wise"):
         fit(network(), regression(), torch.optim.LBFGS, loss=torch.nn.MSELoss(reduction="none"))
 
 
-def test_divergence_is_a_sentence():
+def test_divergence_is_reported_with_advice():
     with pytest.raises(SalmonError, match="Lower the learning rate"):
         train(1, rate=1e6, epochs=50)
 
 
-def test_two_monitors_of_one_name_are_refused():
+def test_two_monitors_with_the_same_name_are_refused():
     with pytest.raises(SalmonError, match="smoothed_loss"):
         train(1, monitors=[SmoothedLoss(), SmoothedLoss()])
 
@@ -259,5 +259,5 @@ def test_an_empty_group_is_refused():
         VirtualGroup(0)
 
 
-def test_a_lone_crossbow_replica_is_plain_descent():
+def test_a_single_crossbow_replica_is_plain_gradient_descent():
     assert losses(train(1, averaging=Crossbow(1))).tolist() == losses(train(1)).tolist()
