@@ -118,7 +118,7 @@ def periods(document: Document) -> str:
         (
             (
                 row["problem"], row["method"], small(row["train_loss"]), f"{small(row['least'])} to {small(row['most'])}",
-                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["agreements"]), whole(row["megabytes"]), two(row["variance"]), two(row["last_period"]),
+                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["synchronisations"]), whole(row["megabytes"]), two(row["variance"]), two(row["last_period"]),
             )
             for row in document["rows"]
         ),
@@ -129,7 +129,7 @@ def compression(document: Document) -> str:
     """Bytes, variance and time over a slow link."""
     return table(
         (
-            *("compression", "bytes of a gradient", "variance / ‖g‖²", "step size", "steps", "kB to the target"),
+            *("compression", "bytes of a gradient", "variance / ‖g‖²", "learning rate", "steps", "kB to the target"),
             *("seconds over 4 Mbit/s", "speed-up", "seconds over 1 Mbit/s"),
         ),
         (
@@ -177,7 +177,7 @@ def hyperband_share(document: Document) -> str:
         ("problem", "work to reach", "share of random search's calls", "seeds", "best score", "best score of random search"),
         (
             (
-                row["problem"], row["what"].removeprefix("share of random's calls to "), f"{row['share']:.2f}", row["reached"],
+                row["problem"], row["what"].removeprefix("share of random search's calls to "), f"{row['share']:.2f}", row["reached"],
                 f"{row['hyperband_score']:.4f}", f"{row['random_score']:.4f}",
             )
             for row in document["rows"]

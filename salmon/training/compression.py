@@ -261,7 +261,7 @@ def decompose(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray
         right, left = decompose(np.ascontiguousarray(matrix.T))
         return left, right
     given = torch.from_numpy(matrix)
-    # Scaled to entries of at most 1, so that squares neither overflow nor underflow in float32.
+    # Scaled to entries of at most 1, so that their squares fit in float32.
     scaled = given / given.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
     try:
         right = torch.linalg.eigh(scaled.T @ scaled)[1]
