@@ -86,11 +86,11 @@ def race(problem: Problem, optimizer: Any, target: float, epochs: float, options
     ).history  # fmt: skip
 
 
-def passing(histories: list[Any], problems: list[Problem], share: float) -> tuple[float, float]:
+def find_crossing(histories: list[Any], problems: list[Problem], share: float) -> tuple[float, float]:
     """Return the median (updates, epochs) at which runs first reach this multiple of the least test loss."""
     found = []
     for history, problem in zip(histories, problems, strict=True):
-        losses, places = history.measured("test_loss")
+        losses, places = history.select_measured("test_loss")
         below = np.flatnonzero(losses <= share * problem.least[1])
         place = places[below[0]] if len(below) else -1
         found.append((history["step"][place], history["epoch"][place]))
@@ -120,8 +120,8 @@ def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
             fewer=base[0] / found[0], more_epochs=found[1] / base[1],
         )  # fmt: skip
         if method in COMPARED:
-            passed[method] = {share: passing(histories, problems, share) for share in ON_THE_WAY}
-        losses, places = histories[0].measured("test_loss")
+            passed[method] = {share: find_crossing(histories, problems, share) for share in ON_THE_WAY}
+        losses, places = histories[0].select_measured("test_loss")
         updates[method] = thin(histories[0]["step"][places].tolist(), losses.tolist())
         epochs[method] = thin(histories[0]["epoch"][places].tolist(), losses.tolist())
     for share in ON_THE_WAY:
@@ -146,7 +146,7 @@ def on_digits(report: Report, seeds: int) -> dict[str, Any]:
                 problem.fresh(), problem.train, partial(torch.optim.SGD, lr=0.05, momentum=0.9), loss=problem.loss, epochs=30,
                 batch_size=rule, seed=seed, watch=problem.judge, watch_every=4,
             ).history  # fmt: skip
-            losses, places = history.measured("test_loss")
+            losses, places = history.select_measured("test_loss")
             last.append(
                 (
                     history.rows[-1]["step"],

@@ -167,7 +167,7 @@ def main() -> None:
         tried = dict(zip(tries, found, strict=True))
         for name, code in CODES.items():
             rate, histories = choose_best({rate: tried[name, rate] for rate in RATES}, given.rounds)
-            losses, places = histories[0].measured("test_loss")
+            losses, places = histories[0].select_measured("test_loss")
             curves[name] = thin((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
             last = [history.rows[-1] for history in histories]
             job = TrainingJob(

@@ -94,7 +94,7 @@ def main() -> None:
                 reached += last.get("test_loss", np.inf) <= goal
                 ends.append((last["seconds"], last["step"], last["epoch"], history["batch_size"].max()))
                 if seed == 0:
-                    losses, places = history.measured("test_loss")
+                    losses, places = history.select_measured("test_loss")
                     curves[method] = thin(history["seconds"][places].tolist(), losses.tolist())
             medians[method] = np.median(ends, axis=0)
             seconds, updates, epochs, batch = (float(each) for each in medians[method])

@@ -78,7 +78,7 @@ def match_synchronisations(history: Any) -> CPSGD:
 
 def weighted_variance(history: Any) -> float:
     """Return Σ γS / Σ γ over synchronisations, weighted by the steps between them, on which convergence depends (equation 9)."""
-    variance, places = history.measured("replica_variance")
+    variance, places = history.select_measured("replica_variance")
     gaps = np.diff(places, prepend=-1)
     rates = history["learning_rate"][places] * gaps
     return float((variance * rates).sum() / rates.sum())
@@ -180,7 +180,7 @@ def main() -> None:
         differ = {name: kept[name] for name in ("period 8", "ADPSGD")}
         variance = {}
         for name, history in differ.items():
-            values, places = history.measured("replica_variance")
+            values, places = history.select_measured("replica_variance")
             variance[name] = (history["step"][places].tolist(), values.tolist())
         panels.append(
             {

@@ -1,6 +1,6 @@
 """Throughput of one and two processes on an embedding of 10,000 targets from 1,000,000 answers.
 
-    python -m benchmarks.training.scaling [--rounds 24]
+    python -m benchmarks.training.scaling [--minutes 20]
 
 Two processes on one machine slow each other down even if they share nothing. The throughput of two processes that train separately is
 therefore the upper limit; the share of it that two processes reach together is what the exchange of gradients leaves. Each round measures
@@ -69,7 +69,7 @@ def measure(
 
 
 def main() -> None:
-    given = arguments(__doc__.splitlines()[0], rounds={"type": int, "default": 24})
+    given = arguments(__doc__.splitlines()[0], minutes={"type": float, "default": 20.0})
     torch.set_num_threads(1)
     data = torch.from_numpy(answers(0, N, M))
     report = Report(
@@ -79,10 +79,12 @@ def main() -> None:
     rounds: dict[tuple[int, int | None], list[tuple[float, ...]]] = {case: [] for case in CASES}
     with local_cluster(1) as first, local_cluster(1) as second, local_cluster(2) as both:
         separate, common = [TorchGroup(first), TorchGroup(second)], TorchGroup(both)
-        for _ in range(given.rounds):
+        end = time.monotonic() + 60 * given.minutes
+        while time.monotonic() < end:
             for case, measured in rounds.items():
                 measured.append(measure(separate, common, data, case))
-    kept = max(1, given.rounds // 3)
+    total = len(rounds[CASES[0]])
+    kept = max(1, total // 3)
     for (batch, period), measured in rounds.items():
         quiet = sorted(measured, key=lambda each: each[3])[:kept]
         alone, apart, together, others = (float(each) for each in np.median(quiet, axis=0))
@@ -92,7 +94,7 @@ def main() -> None:
             together=together, share=float(middle), share_q1=float(low), share_q3=float(high), others=others,
         )  # fmt: skip
     report.note(
-        f"Answers per second, medians of the {kept} of {given.rounds} rounds with the least other work on the machine. The ratio "
+        f"Answers per second, medians of the {kept} of {total} rounds with the least other work on the machine. The ratio "
         "together / apart is that of the same round; its median and quartiles are shown."
     )
     others = [row["others"] for row in report.rows]

@@ -50,7 +50,7 @@ class Group(Protocol):
         """Train from this state up to an epoch, or until something else ends the segment."""
         ...
 
-    def resized(self, workers: int) -> "Group":
+    def resize(self, workers: int) -> "Group":
         """Return a group of this many ranks."""
         ...
 
@@ -79,7 +79,7 @@ class VirtualGroup:
         """Train in this process."""
         return run_steps(job, data, state, VirtualRanks(self.size, self.largest), end_epoch)
 
-    def resized(self, workers: int) -> "VirtualGroup":
+    def resize(self, workers: int) -> "VirtualGroup":
         """Return a group with another number of ranks."""
         return VirtualGroup(min(workers, self.largest), self.largest)
 
@@ -128,7 +128,7 @@ class TorchGroup:
             if outcomes:
                 return _merge_outcomes(job, outcomes, complete=len(outcomes) == len(addresses))
 
-    def resized(self, workers: int) -> "TorchGroup":
+    def resize(self, workers: int) -> "TorchGroup":
         """Use this many workers from the next step on, and return this group."""
         self._wanted = workers
         if self._executor.scalable:
@@ -200,7 +200,7 @@ def as_group(executor: Any) -> Group:
     """Return a group as it is; one rank in each worker for a Dask client or executor; one rank in this process for None."""
     if executor is None or isinstance(executor, SerialExecutor):
         return VirtualGroup(1)
-    return executor if hasattr(executor, "resized") else TorchGroup(executor)
+    return executor if hasattr(executor, "resize") else TorchGroup(executor)
 
 
 @dataclass(frozen=True)

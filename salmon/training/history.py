@@ -37,7 +37,7 @@ class TrainingHistory:
             raise SalmonError(f"The history has no column {column!r}.", hint=f"It has {', '.join(self.columns)}.")
         return np.array([row.get(column, nan) for row in self.rows])
 
-    def measured(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def select_measured(self, column: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return (values, indices of their rows) of a column, without rows that have no value."""
         values = self[column]
         indices = np.flatnonzero(~np.isnan(values))
@@ -70,7 +70,7 @@ class TrainingHistory:
             figure = Figure(figsize=(6.5, 1.8 * len(columns)), layout="constrained")
             panels = figure.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
             for panel, column in zip(panels, columns, strict=True):
-                values, indices = self.measured(column)
+                values, indices = self.select_measured(column)
                 panel.plot(self[across][indices], values, color=_LINE, linewidth=1)
                 panel.set_ylabel(column.replace("_", " "), fontsize=8)
                 panel.grid(color="#e6e6e6", linewidth=0.5)

@@ -111,7 +111,7 @@ def fit(
             if outcome.reason == "finished":
                 break
             if outcome.workers is not None:
-                group = group.resized(outcome.workers)
+                group = group.resize(outcome.workers)
     _load_state(module, state)
     return TrainingResult(module, TrainingHistory(rows), state, job)
 

@@ -47,7 +47,7 @@ def atomic_variance(sizes, probabilities):
     return float((sizes[sent].astype(np.float64) ** 2 * (1 / probabilities[sent] - 1)).sum())
 
 
-def received(scheme, vector, shapes, seeds):
+def send(scheme, vector, shapes, seeds):
     return np.stack(
         [scheme.expand(scheme.compress(vector, shapes, np.random.default_rng(seed)), shapes) for seed in range(seeds)]
     )
@@ -57,7 +57,7 @@ def received(scheme, vector, shapes, seeds):
 def test_compression_is_unbiased(scheme):
     # No entry is so small that it would hardly ever be sent: its bias could not be told from few tries.
     vector = (np.sign(gradient()) * np.random.default_rng(1).uniform(0.5, 1.5, SIZE)).astype(np.float32)
-    got = received(scheme, vector, SHAPES, 3000).astype(np.float64)
+    got = send(scheme, vector, SHAPES, 3000).astype(np.float64)
     error = np.abs(got.mean(axis=0) - vector)
     # Six standard errors in any entry; entries that are always sent vary by rounding alone.
     assert (error <= 6 * got.std(axis=0) / np.sqrt(len(got)) + 1e-5).all()
@@ -88,7 +88,7 @@ def test_no_other_probabilities_of_the_same_budget_have_less_variance(seed, shar
 @pytest.mark.parametrize("budget", [3, 12])
 def test_entrywise_variance_is_the_formula(budget):
     vector = gradient(3, 60)
-    got = received(EntrywiseAtomo(budget), vector, [(60,)], 6000).astype(np.float64)
+    got = send(EntrywiseAtomo(budget), vector, [(60,)], 6000).astype(np.float64)
     measured = ((got - vector) ** 2).sum(axis=1)
     expected = atomic_variance(vector, atomic_probabilities(vector, budget))
     assert measured.mean() == pytest.approx(expected, abs=5 * measured.std() / np.sqrt(len(got)))
@@ -98,7 +98,7 @@ def test_spectral_variance_is_the_formula_and_below_the_entrywise_one_for_a_matr
     rng = np.random.default_rng(0)
     matrix = (rng.standard_normal((20, 2)) @ rng.standard_normal((2, 20))).astype(np.float32)
     singular = np.linalg.svd(matrix, compute_uv=False)
-    got = received(SpectralAtomo(1, bits=32), matrix.ravel(), [(20, 20)], 4000).astype(np.float64)
+    got = send(SpectralAtomo(1, bits=32), matrix.ravel(), [(20, 20)], 4000).astype(np.float64)
     measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
     expected = atomic_variance(singular, atomic_probabilities(singular, 1))
     assert measured.mean() == pytest.approx(expected, rel=0.05)
@@ -112,7 +112,7 @@ def test_rounded_singular_vectors_add_only_the_variance_of_their_rounding(bits):
     left, right = rng.standard_normal(30), rng.standard_normal(50)
     matrix = np.outer(left, right).astype(np.float32)
     # A single pair is always sent: the variance is that of the rounding of both its vectors.
-    got = received(SpectralAtomo(1, bits), matrix.ravel(), [(30, 50)], 3000).astype(np.float64)
+    got = send(SpectralAtomo(1, bits), matrix.ravel(), [(30, 50)], 3000).astype(np.float64)
     measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
     levels = 2 ** (bits - 1) - 1
 
@@ -165,7 +165,7 @@ def test_quantisation_by_a_norm_is_entrywise_atomo_at_the_budget_of_that_norm(sc
     one, norm = np.abs(vector).sum(), np.linalg.norm(vector, q)
     probabilities = atomic_probabilities(vector, one / norm)
     assert probabilities == pytest.approx(np.abs(vector) / norm, rel=1e-5)
-    got = received(scheme, vector, [(40,)], 8000).astype(np.float64)
+    got = send(scheme, vector, [(40,)], 8000).astype(np.float64)
     assert (got != 0).mean(axis=0) == pytest.approx(probabilities, abs=0.04)
     squared = (got**2).sum(axis=1)
     assert squared.mean() == pytest.approx(one * norm, abs=5 * squared.std() / np.sqrt(len(got)))
@@ -197,7 +197,7 @@ def test_packed_positions_are_read_back(size, data):
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_a_gradient_of_zeros_stays_zero(scheme):
     zeros = np.zeros(SIZE, dtype=np.float32)
-    assert (received(scheme, zeros, SHAPES, 2) == 0).all()
+    assert (send(scheme, zeros, SHAPES, 2) == 0).all()
 
 
 def test_a_convolution_is_reshaped_to_a_matrix_of_half_its_filters():

@@ -74,7 +74,7 @@ def test_a_constant_period_sends_a_fraction_of_the_bytes():
 
 def test_the_variance_of_replicas_is_measured_before_they_are_averaged():
     trained = train(3, averaging=CPSGD(4), epochs=1)
-    variance, places = trained.history.measured("replica_variance")
+    variance, places = trained.history.select_measured("replica_variance")
     assert places.tolist() == [0, 4]
     assert (variance > 0).all()
     # The first synchronisation follows one step from a common start: the variance is that of the three first steps.
@@ -204,7 +204,7 @@ def test_watched_figures_are_in_the_history_and_can_end_the_run():
     trained = train(2, watch=watch, watch_every=2, until=lambda row: row["step"] >= 5)
     assert len(trained.history) == 5
     assert calls == [False, False]
-    assert trained.history.measured("size")[1].tolist() == [1, 3]
+    assert trained.history.select_measured("size")[1].tolist() == [1, 3]
 
 
 @pytest.mark.parametrize("averaging", [None, CPSGD(2), Crossbow(2)], ids=str)
