@@ -11,6 +11,7 @@ the third of the rounds in which other programs used the least CPU time is evalu
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import psutil
@@ -101,35 +102,31 @@ def main() -> None:
     report.note(
         f"In these rounds other programs used {min(others):.1f} to {max(others):.1f} of the two cores (medians)."
     )
-    curves = {
-        name: [row for row in report.rows if (row["synchronised"] == "every step") == every_step]
-        for name, every_step in (("every step", True), ("every 8 steps", False))
+    finish(report, "scaling", [draw_panel(report.rows)])
+
+
+def draw_panel(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a panel of the throughput relative to one process, against the answers per step."""
+    batches = sorted({row["batch_each"] for row in rows})
+    synchronised = {"every step": "two together, every step", "every 8 steps": "two together, every 8 steps"}
+    columns = {"two apart": ("every step", "two_apart")} | {
+        label: (name, "together") for name, label in synchronised.items()
     }
-    finish(
-        report,
-        "scaling",
-        [
-            {
-                "curves": {
-                    f"two together, {name}": (
-                        [row["batch_each"] for row in rows],
-                        [row["together"] / row["one"] for row in rows],
-                    )
-                    for name, rows in curves.items()
-                }
-                | {
-                    "two apart": (
-                        [row["batch_each"] for row in curves["every step"]],
-                        [row["two_apart"] / row["one"] for row in curves["every step"]],
-                    )
-                },
-                "marks": "o",
-                "xscale": "log",
-                "xlabel": "answers per step and process",
-                "ylabel": "throughput / one process",
-            }
-        ],
-    )
+    return {
+        "curves": {
+            label: (
+                [batches.index(row["batch_each"]) for row in rows if row["synchronised"] == name],
+                [row[column] / row["one"] for row in rows if row["synchronised"] == name],
+            )
+            for label, (name, column) in columns.items()
+        },
+        "marks": "o",
+        "xticks": range(len(batches)),
+        "xticklabels": [f"{batch:,}" for batch in batches],
+        "xlabel": "answers per step and process",
+        "ylim": (0, 2),
+        "ylabel": "throughput / one process",
+    }
 
 
 if __name__ == "__main__":
