@@ -1,1 +1,1 @@
-"""What distributed training gains: each `python -m benchmarks.training.<name>` writes its figures to docs/training."""
+"""Benchmarks of training over many workers: each `python -m benchmarks.training.<name>` writes figures to docs/training."""

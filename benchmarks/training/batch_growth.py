@@ -1,10 +1,10 @@
-"""Updates and epochs to a given test loss: growing batches, their twins, SGD, gradient descent and AdaGrad.
+"""Updates and epochs to a given test loss: growing batches, their LR variants, SGD, gradient descent and AdaGrad.
 
     python -m benchmarks.training.batch_growth [--seeds 5]
 
-The synthetic linear network of Sievert (2021, 3.1.4.1) with the settings of appendix B.4.1 (step size 2.5e-3; AdaDamp from 2
-examples, SGD with 64 and 10γ/k, AdaGrad with 64 and .01), to 1.02 times the test loss of the best linear function; and
-digits with momentum for 30 epochs, and to a test loss of .15. Growing batches besides AdaDamp's were not tuned beyond what is written here.
+The synthetic linear network of Sievert (2021, 3.1.4.1) with the settings of appendix B.4.1 (learning rate 2.5e-3; AdaDamp from 2
+examples, SGD with 64 and 10γ/k, AdaGrad with 64 and 0.01), to 1.02 times the test loss of the best linear function; and
+digits with momentum for 30 epochs, and to a test loss of 0.15. The settings of growing batches other than AdaDamp are not tuned further.
 """
 
 from functools import partial
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thinned
+from benchmarks.training.figure import finish, thin
 from benchmarks.training.problems import Problem, digits, linear_network
-from salmon.distributed import (
+from salmon.training import (
     AdaDamp,
     AdaDampLR,
     GeoDamp,
@@ -31,18 +31,18 @@ from salmon.distributed import (
 
 RATE = 2.5e-3
 NEAR = 1.02
-#: Test losses on the way there, as shares of the least, and the methods that are compared at each.
+#: Intermediate test losses, relative to the least one, and the methods compared at each.
 ON_THE_WAY, COMPARED = (1.5, 1.2, 1.1, 1.05, 1.02), ("SGD", "AdaDamp", "RadaDamp")
-#: The test loss of digits to which schedules race.
+#: The test loss at which the race on digits ends.
 DIGITS_TARGET = 0.15
 
 
 def linear_methods(problem: Problem) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Name -> (optimiser, options of fit)."""
+    """Return name -> (optimiser, options of fit)."""
     sgd, best = partial(torch.optim.SGD, lr=RATE), problem.least[0]
     rule: dict[str, Any] = {
         "AdaDamp": AdaDamp(2, optimum=best),
-        "AdaDamp, 64 at first": AdaDamp(64, optimum=best),
+        "AdaDamp, initially 64": AdaDamp(64, optimum=best),
         "RadaDamp": RadaDamp(64, memory=0.9),
         "PadaDamp": PadaDamp(64, rate=4),
         "GeoDamp": GeoDamp(64, delay=0.5, factor=2),
@@ -60,13 +60,13 @@ def linear_methods(problem: Problem) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 
 def digit_methods() -> dict[str, Any]:
-    """Schedules of 30 epochs in the shape of the source's 200: times or over 5 after 9, 18 and 27 epochs."""
+    """Return schedules of 30 epochs, shaped like the published ones of 200: a factor of 5 after 9, 18 and 27 epochs."""
     shape: dict[str, Any] = {"delay": 9, "factor": 5}
     return {
         "SGD (GeoDampLR)": GeoDampLR(16, **shape),
         "GeoDamp, at most 80": GeoDamp(16, maximum=80, **shape),
         "GeoDamp, at most 400": GeoDamp(16, maximum=400, **shape),
-        "GeoDamp, 32 at first, at most 640": GeoDamp(32, maximum=640, **shape),
+        "GeoDamp, initially 32, at most 640": GeoDamp(32, maximum=640, **shape),
         "PadaDamp": PadaDamp(16, maximum=400, rate=0.1),
         "PadaDampLR": PadaDampLR(16, rate=0.1),
         "RadaDamp": RadaDamp(16, maximum=400, memory=0.99),
@@ -75,7 +75,7 @@ def digit_methods() -> dict[str, Any]:
 
 
 def race(problem: Problem, optimizer: Any, target: float, epochs: float, options: dict[str, Any]) -> Any:
-    """The history of a run that ends at the target."""
+    """Train until the target is reached and return the history."""
     size = options["batch_size"]
     every = 10 if isinstance(size, int) and size < 1000 else 1
     if getattr(size, "damps_rate", False):
@@ -86,11 +86,11 @@ def race(problem: Problem, optimizer: Any, target: float, epochs: float, options
     ).history  # fmt: skip
 
 
-def passing(histories: list[Any], problems: list[Problem], share: float) -> tuple[float, float]:
-    """Median (updates, epochs) at which runs first came below a share of the least test loss."""
+def find_crossing(histories: list[Any], problems: list[Problem], share: float) -> tuple[float, float]:
+    """Return the median (updates, epochs) at which runs first reach this multiple of the least test loss."""
     found = []
     for history, problem in zip(histories, problems, strict=True):
-        losses, places = history.measured("test_loss")
+        losses, places = history.select_measured("test_loss")
         below = np.flatnonzero(losses <= share * problem.least[1])
         place = places[below[0]] if len(below) else -1
         found.append((history["step"][place], history["epoch"][place]))
@@ -99,7 +99,7 @@ def passing(histories: list[Any], problems: list[Problem], share: float) -> tupl
 
 
 def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
-    """Updates and epochs to a test loss."""
+    """Measure updates and epochs to a test loss."""
     problems = [linear_network(seed) for seed in range(seeds)]
     updates, epochs, passed, base = {}, {}, {}, (0.0, 0.0)
     names = list(linear_methods(problems[0]))
@@ -120,10 +120,10 @@ def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
             fewer=base[0] / found[0], more_epochs=found[1] / base[1],
         )  # fmt: skip
         if method in COMPARED:
-            passed[method] = {share: passing(histories, problems, share) for share in ON_THE_WAY}
-        losses, places = histories[0].measured("test_loss")
-        updates[method] = thinned(histories[0]["step"][places].tolist(), losses.tolist())
-        epochs[method] = thinned(histories[0]["epoch"][places].tolist(), losses.tolist())
+            passed[method] = {share: find_crossing(histories, problems, share) for share in ON_THE_WAY}
+        losses, places = histories[0].select_measured("test_loss")
+        updates[method] = thin(histories[0]["step"][places].tolist(), losses.tolist())
+        epochs[method] = thin(histories[0]["epoch"][places].tolist(), losses.tolist())
     for share in ON_THE_WAY:
         for method in COMPARED:
             steps, passes = passed[method][share]
@@ -136,7 +136,7 @@ def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
 
 
 def on_digits(report: Report, seeds: int) -> dict[str, Any]:
-    """Updates of equally many epochs, and what they come to."""
+    """Measure updates and results of the same number of epochs."""
     curves, first = {}, 0.0
     for method, rule in digit_methods().items():
         last = []
@@ -146,7 +146,7 @@ def on_digits(report: Report, seeds: int) -> dict[str, Any]:
                 problem.fresh(), problem.train, partial(torch.optim.SGD, lr=0.05, momentum=0.9), loss=problem.loss, epochs=30,
                 batch_size=rule, seed=seed, watch=problem.judge, watch_every=4,
             ).history  # fmt: skip
-            losses, places = history.measured("test_loss")
+            losses, places = history.select_measured("test_loss")
             last.append(
                 (
                     history.rows[-1]["step"],
@@ -156,7 +156,7 @@ def on_digits(report: Report, seeds: int) -> dict[str, Any]:
                 )
             )
             if seed == 0:
-                curves[method] = thinned(history["step"][places].tolist(), losses.tolist())
+                curves[method] = thin(history["step"][places].tolist(), losses.tolist())
         updates, loss, share, batch = (float(each) for each in np.median(last, axis=0))
         first = first or updates
         report.add(
@@ -174,7 +174,7 @@ def on_digits(report: Report, seeds: int) -> dict[str, Any]:
 
 
 def race_on_digits(report: Report, seeds: int) -> None:
-    """Updates and epochs of the same schedules to a test loss that SGD reaches early."""
+    """Measure updates and epochs of the same schedules to a test loss that SGD reaches early."""
     base = (0.0, 0.0)
     for method, rule in digit_methods().items():
         ends: list[tuple[float, float]] = []
@@ -216,7 +216,7 @@ def main() -> None:
     panels = [*on_linear_network(report, given.seeds), on_digits(report, given.seeds)]
     race_on_digits(report, given.seeds)
     report.note(
-        f"Medians over {given.seeds} seeds; fewer is SGD's updates over the method's, more_epochs the method's epochs over SGD's."
+        f"Medians over {given.seeds} seeds; fewer is SGD's updates divided by the method's, more_epochs the method's epochs divided by SGD's."
     )
     finish(report, "batch_growth", panels)
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.training.compression [--rounds 3]
 
-Digits by layers of 64, 256, 256 and 10; the link is a token bucket in each of two real gloo ranks on loopback. Spectral ATOMO sends
-singular vectors of 32 bits an entry, as its authors do, or rounded to 4 and 8 bits.
+Digits with layers of 64, 256, 256 and 10; the link is a token bucket in each of two gloo ranks on loopback. Spectral ATOMO sends
+singular vectors with 32 bits per entry, as its authors do, or rounded to 4 and 8 bits.
 """
 
 from dataclasses import replace
@@ -15,17 +15,17 @@ import torch
 from torch import nn
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thinned
-from benchmarks.training.links import over_slow_link
-from benchmarks.training.problems import CROSS_ENTROPY, Problem, digits, started
-from salmon.distributed import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, VirtualGroup, fit
-from salmon.distributed.batch_size import ConstantBatch
-from salmon.distributed.state import Job
+from benchmarks.training.figure import finish, thin
+from benchmarks.training.problems import CROSS_ENTROPY, Problem, build_seeded, digits
+from benchmarks.training.slow_link import train_over_slow_link
 from salmon.errors import SalmonError
 from salmon.parallel.dask import local_cluster
+from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, VirtualGroup, fit
+from salmon.training.batch_size import ConstantBatch
+from salmon.training.state import TrainingJob
 
 TARGET = 0.15
-#: Mbit/s of the two links; over the slower one only codes that take less than so many seconds over the other.
+#: Mbit/s of the two links. Only compressions that take less than `SOON_S` seconds over the faster one are measured over the slower one.
 FASTER, SLOWER, SOON_S = 4.0, 1.0, 5.0
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 EPOCHS = 40.0
@@ -39,7 +39,7 @@ CODES: dict[str, Any] = {
         f"spectral ATOMO, {budget}, {bits} bits": SpectralAtomo(budget, bits) for bits in (8, 4) for budget in (1, 2, 3)
     },
 }
-#: Those whose curves are drawn.
+#: The compressions whose curves are drawn.
 CURVES = (
     "none",
     "QSGD, 1 bits",
@@ -52,20 +52,20 @@ CURVES = (
 
 
 def optimizer(rate: float) -> Any:
-    """Plain SGD, as the source has it."""
+    """Return plain SGD, as used by the authors."""
     return partial(torch.optim.SGD, lr=rate)
 
 
 def wide(problem: Problem) -> nn.Module:
-    """A network whose gradients are matrices worth compressing."""
+    """Return a network whose gradients are matrices worth compressing."""
     del problem
-    return started(
+    return build_seeded(
         lambda: nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)), 0
     )
 
 
 def variances(problem: Problem) -> dict[str, tuple[float, float]]:
-    """(bytes, variance as a share of |g|²) of each code of one gradient after an epoch of training."""
+    """Return (bytes, variance / |g|²) of each compression for one gradient after an epoch of training."""
     module = fit(wide(problem), problem.train, optimizer(0.2), loss=problem.loss, epochs=1).module
     chosen = [each[:128] for each in problem.train]
     problem.loss(module(chosen[0]), chosen[1]).mean().backward()
@@ -81,46 +81,48 @@ def variances(problem: Problem) -> dict[str, tuple[float, float]]:
     return found
 
 
-def there(row: dict[str, float]) -> bool:
+def reached_target(row: dict[str, float]) -> bool:
     """Whether a run has reached the target."""
     return row.get("test_loss", np.inf) <= TARGET
 
 
-def runs_at(rate: float, code: Any, rounds: int) -> list[Any]:
-    """Histories to the target, one of each seed, with two virtual ranks; fewer where one does not reach it."""
+def train_at_rate(rate: float, code: Any, rounds: int) -> list[Any]:
+    """Train to the target once for each seed with two virtual ranks; return the histories up to the first failure."""
     torch.set_num_threads(1)
     problem, found = digits(0), []
     for seed in range(rounds):
         try:
             history = fit(
                 wide(problem), problem.train, optimizer(rate), VirtualGroup(2), loss=CROSS_ENTROPY, batch_size=128, epochs=EPOCHS,
-                compression=code, watch=problem.judge, watch_every=5, seed=seed, until=there,
+                compression=code, watch=problem.judge, watch_every=5, seed=seed, until=reached_target,
             ).history  # fmt: skip
         except SalmonError:
             break
-        if not there(history.rows[-1]):
+        if not reached_target(history.rows[-1]):
             break
         found.append(history)
     return found
 
 
-def best_of(tried: dict[float, list[Any]], rounds: int) -> tuple[float, list[Any]]:
-    """(step size, its histories): the one that needs the fewest bytes of those with which every seed reached the target."""
+def choose_best(tried: dict[float, list[Any]], rounds: int) -> tuple[float, list[Any]]:
+    """Return (learning rate, its histories) with the fewest bytes, of those with which every seed reached the target."""
     kilobytes = {
         rate: np.median([history["bytes_sent"][-1] for history in found])
         for rate, found in tried.items()
         if len(found) == rounds
     }
     if not kilobytes:
-        raise SystemExit(f"At none of the step sizes {', '.join(map(str, tried))} did all runs reach {TARGET}.")
+        raise SystemExit(f"All runs reached {TARGET} at none of the learning rates {', '.join(map(str, tried))}.")
     rate = min(kilobytes, key=lambda each: kilobytes[each])
     return rate, tried[rate]
 
 
-def over_link(executor: Any, job: Job, problem: Problem, mbit: float, name: str, rounds: int) -> tuple[float, Any]:
-    """(median seconds to the target, test loss against seconds of the first run)."""
+def measure_over_link(
+    executor: Any, job: TrainingJob, problem: Problem, mbit: float, name: str, rounds: int
+) -> tuple[float, Any]:
+    """Return (median seconds to the target, test loss against seconds of the first run)."""
     found = [
-        over_slow_link(executor, replace(job, seed=seed), problem.train, mbit, f"{name} {seed}")
+        train_over_slow_link(executor, replace(job, seed=seed), problem.train, mbit, f"{name} {seed}")
         for seed in range(rounds)
     ]
     measured = [row for row in found[0] if "test_loss" in row]
@@ -128,18 +130,20 @@ def over_link(executor: Any, job: Job, problem: Problem, mbit: float, name: str,
     return float(np.median([rows[-1]["seconds"] for rows in found])), path
 
 
-def compared(seconds: dict[str, float], mbit: float, kind: str) -> str:
-    """The best spectral ATOMO of a kind, and how many times as long the others take."""
+def describe_fastest(seconds: dict[str, float], mbit: float, kind: str) -> str:
+    """Describe the fastest spectral ATOMO of a kind, and how many times as long the others take."""
     spectral = [name for name in seconds if name.startswith("spectral")]
-    best = min((name for name in spectral if kind == "in few bits" or "bits" not in name), key=seconds.__getitem__)
+    best = min(
+        (name for name in spectral if kind == "with rounded entries" or "bits" not in name), key=seconds.__getitem__
+    )
     others = ", ".join(
         f"{name} {taken / seconds[best]:.1f}"
         for name, taken in seconds.items()
         if name not in spectral and "ATOMO" not in name
     )
     return (
-        f"Over {mbit:g} Mbit/s, to a test loss of {TARGET}, the best spectral ATOMO {kind} is {best}. "
-        f"Of its time the others take: {others}."
+        f"Over {mbit:g} Mbit/s, the fastest spectral ATOMO {kind} to a test loss of {TARGET} is {best}. "
+        f"Times of the others relative to it: {others}."
     )
 
 
@@ -155,33 +159,41 @@ def main() -> None:
 
     slow: dict[tuple[float, str], float] = {}
     with local_cluster(2) as executor:
-        # Which step size suits each code takes no link; both workers try.
+        # Learning rates are chosen without the link, on both workers.
         tries = [(name, rate) for name in CODES for rate in RATES]
-        found = executor.map(runs_at, *zip(*((rate, CODES[name], given.rounds) for name, rate in tries), strict=True))
+        found = executor.map(
+            train_at_rate, *zip(*((rate, CODES[name], given.rounds) for name, rate in tries), strict=True)
+        )
         tried = dict(zip(tries, found, strict=True))
         for name, code in CODES.items():
-            rate, histories = best_of({rate: tried[name, rate] for rate in RATES}, given.rounds)
-            losses, places = histories[0].measured("test_loss")
-            curves[name] = thinned((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
+            rate, histories = choose_best({rate: tried[name, rate] for rate in RATES}, given.rounds)
+            losses, places = histories[0].select_measured("test_loss")
+            curves[name] = thin((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
             last = [history.rows[-1] for history in histories]
-            job = Job(
-                wide(problem), optimizer(rate), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=code, until=there,
+            job = TrainingJob(
+                wide(problem), optimizer(rate), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=code, until=reached_target,
                 watch=problem.judge, watch_every=5,
             )  # fmt: skip
-            seconds, path = over_link(executor, job, problem, FASTER, name, given.rounds)
+            seconds, path = measure_over_link(executor, job, problem, FASTER, name, given.rounds)
             slow[FASTER, name], paths[name] = seconds, path
             if seconds < SOON_S:
-                slow[SLOWER, name], _ = over_link(executor, job, problem, SLOWER, f"{name}, slower", given.rounds)
+                slow[SLOWER, name], _ = measure_over_link(
+                    executor, job, problem, SLOWER, f"{name}, slower", given.rounds
+                )
             size, variance = codes.get(name, (4.0 * sum(each.numel() for each in wide(problem).parameters()), 0.0))
             report.add(
                 code=name, bytes=size, variance=variance, rate=rate, steps_to=int(np.median([row["step"] for row in last])),
                 kilobytes_to=float(np.median([row["bytes_sent"] for row in last])) / 1e3, link_s=slow[FASTER, name],
                 times_none=slow[FASTER, "none"] / slow[FASTER, name], slower_s=slow.get((SLOWER, name)),
             )  # fmt: skip
-    for mbit, kind in ((FASTER, "as its authors send it"), (FASTER, "in few bits"), (SLOWER, "in few bits")):
-        report.note(compared({name: s for (link, name), s in slow.items() if link == mbit}, mbit, kind))
+    for mbit, kind in (
+        (FASTER, "with entries of 32 bits"),
+        (FASTER, "with rounded entries"),
+        (SLOWER, "with rounded entries"),
+    ):
+        report.note(describe_fastest({name: s for (link, name), s in slow.items() if link == mbit}, mbit, kind))
     report.note(
-        f"The step size of each is the best of {', '.join(map(str, RATES))}; variance is a share of |g|². Seconds are medians of {given.rounds} runs."
+        f"The learning rate of each is the best of {', '.join(map(str, RATES))}. The variance is relative to ‖g‖². Seconds are medians of {given.rounds} runs."
     )
     finish(report, "compression", panels(codes, curves, paths))
 
@@ -189,7 +201,7 @@ def main() -> None:
 def panels(
     codes: dict[str, tuple[float, float]], curves: dict[str, Any], paths: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Variance against bytes of all codes; loss against bytes and against seconds of a few."""
+    """Return panels of variance against bytes of all compressions, and of loss against bytes and seconds of a few."""
     scales = {"xscale": "log", "yscale": "log"}
     loss = {**scales, "ylabel": "test loss"}
     dots = {name: ([size], [variance]) for name, (size, variance) in codes.items()}

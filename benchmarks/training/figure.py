@@ -1,22 +1,22 @@
-"""Curves and bars of the training benchmarks, drawn alike."""
+"""Draw the figures of the training benchmarks in one style."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-# Okabe and Ito's colours, told apart by everybody.
+# The Okabe–Ito palette, distinguishable with any colour vision.
 COLOURS = ("#000000", "#E69F00", "#D55E00", "#56B4E9", "#CC79A7", "#009E73", "#0072B2", "#999999", "#8C6BB1", "#A6761D")
 FOLDER = Path("docs/training")
 PANELS_A_ROW = 4
-#: A legend of more curves than these stands beside its panel.
+#: The legend of a panel with more curves is placed beside it.
 MOST_INSIDE = 6
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
-    """Panels in rows of four at most: `curves` name -> (x, y), and what matplotlib's axes understand (xlabel, yscale, title …)."""
+    """Draw panels in rows of at most four; each has `curves`, name -> (x, y), and properties of matplotlib axes (xlabel, title …)."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -52,13 +52,13 @@ def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
-def thinned(x: Sequence[float], y: Sequence[float], points: int = 400) -> Curve:
-    """At most so many points of a curve."""
+def thin(x: Sequence[float], y: Sequence[float], points: int = 400) -> Curve:
+    """Return a curve with about `points` points."""
     stride = max(1, len(x) // points)
     return list(x[::stride]), list(y[::stride])
 
 
 def finish(report: Any, name: str, panels: Sequence[Mapping[str, Any]]) -> None:
-    """Write the figures beside each other: NAME.json and NAME.svg."""
+    """Write NAME.json and NAME.svg."""
     report.write(FOLDER / f"{name}.json")
     draw(FOLDER / f"{name}.svg", panels)

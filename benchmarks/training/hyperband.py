@@ -1,9 +1,9 @@
-"""Hyperband against random search: four circles, and the parameters of an embedding; replays for 1 to 32 workers.
+"""Hyperband against random search: a network on four circles, and the parameters of an embedding; replays with 1 to 32 workers.
 
     python -m benchmarks.training.hyperband [--seeds 3] [--max-iter 81]
 
-Four circles as in appendix A.1 of Sievert (2021): 60,000 rows, 10,000 of them test, scikit-learn's network of 24 neurons. Searches
-are run and recorded once; a clock of 1 s a partial_fit and 1.5 s a score then says what workers and priorities change.
+Four circles as in appendix A.1 of Sievert (2021): 60,000 rows, 10,000 of them test, scikit-learn's network of 24 neurons. Each search
+is run and recorded once; it is then replayed on a clock of 1 s per partial_fit and 1.5 s per score, with other workers and priorities.
 """
 
 import warnings
@@ -18,10 +18,10 @@ from sklearn.neural_network import MLPClassifier
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import answers
+from benchmarks.training.replay import replay_search
 from salmon import OrdinalEmbedding
-from salmon.distributed import HyperbandSearch
-from salmon.distributed.brackets import new_search, rule_of_thumb
-from salmon.distributed.replay import replayed
+from salmon.training import HyperbandSearch
+from salmon.training.hyperband import new_search, rule_of_thumb
 
 LAYERS = [(24,), (12, 12), (6, 6, 6, 6), (4, 4, 4, 4, 4, 4), (12, 6, 3, 3)]
 SPACE = {
@@ -41,7 +41,7 @@ EMBEDDING_SPACE = {
 
 
 def four_circles(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Four concentric rings of radii 1 to 4 with noise .2 in two features, beside four features of noise."""
+    """Return four concentric rings with radii 1 to 4 and noise 0.2 in two features, and four features of pure noise."""
     rng = np.random.default_rng(seed)
     rings, angles = rng.integers(4, size=rows), rng.uniform(0, 2 * np.pi, rows)
     radii = rings + 1 + rng.normal(0, 0.2, rows)
@@ -50,17 +50,17 @@ def four_circles(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def best_so_far(history: list[dict[str, float]], column: str) -> tuple[list[float], list[float]]:
-    """(column, best score until then) at every score."""
+    """Return (column, best score so far) at every score."""
     return [row[column] for row in history], np.maximum.accumulate([row["score"] for row in history]).tolist()
 
 
 def first_at(history: list[dict[str, float]], column: str, score: float) -> float:
-    """Where a score is reached first; NaN where it is not."""
+    """Return the column where a score is first reached; NaN if it never is."""
     return next((row[column] for row in history if row["score"] >= score), float("nan"))
 
 
 def race(report: Report, problem: str, searches: dict[bool, list[HyperbandSearch]]) -> dict[str, Any]:
-    """Compare recorded searches: how much of its work random search's last score costs Hyperband."""
+    """Compare recorded searches: the work in which Hyperband reaches the best score of random search, and times with other workers."""
     shares, nearly, finals = [], [], []
     for adaptive, passive in zip(searches[False], searches[True], strict=True):
         whole = passive.history_[-1]["total_calls"]
@@ -68,9 +68,9 @@ def race(report: Report, problem: str, searches: dict[bool, list[HyperbandSearch
         nearly.append(first_at(adaptive.history_, "total_calls", 0.99 * passive.best_score_) / whole)
         finals.append((adaptive.best_score_, passive.best_score_))
     adaptive = searches[False][0]
-    for what, found in (("random's best score", shares), ("99 % of it", nearly)):
+    for what, found in (("its best score", shares), ("99 % of its best score", nearly)):
         report.add(
-            problem=problem, what=f"share of random's calls to {what}", share=float(np.nanmedian(found)),
+            problem=problem, what=f"share of random search's calls to {what}", share=float(np.nanmedian(found)),
             reached=f"{int(np.isfinite(found).sum())}/{len(found)}", hyperband_score=float(np.median([each[0] for each in finals])),
             random_score=float(np.median([each[1] for each in finals])),
         )  # fmt: skip
@@ -79,7 +79,7 @@ def race(report: Report, problem: str, searches: dict[bool, list[HyperbandSearch
     for workers in (1, 2, 4, 8, 16, 24, 32):
         ends = {}
         for priorities in (True, False):
-            found = replayed(new_search(adaptive.brackets, priorities=priorities), recorded, workers=workers)
+            found = replay_search(new_search(adaptive.brackets, priorities=priorities), recorded, workers=workers)
             goals = [
                 next(each.seconds for each in found if each.score >= quantile * adaptive.best_score_)
                 for quantile in (0.95, 0.99, 1)
@@ -96,7 +96,7 @@ def race(report: Report, problem: str, searches: dict[bool, list[HyperbandSearch
 def main() -> None:
     given = arguments(__doc__.splitlines()[0], seeds={"type": int, "default": 3}, max_iter={"type": int, "default": 81})
     torch.set_num_threads(1)
-    # A network that is stopped on purpose has not converged.
+    # Networks that are stopped early on purpose have not converged.
     warnings.simplefilter("ignore", ConvergenceWarning)
     report = Report(
         "Hyperband",
@@ -148,7 +148,7 @@ def main() -> None:
         f"Medians over {given.seeds} seeds; max_iter = {given.max_iter} (four circles) and 27 (embedding), aggressiveness 3."
     )
     report.note(
-        "share_of_fifo and share_99: time to the best score, and to 99 % of it, with priorities over the time without."
+        "share_of_fifo and share_99 are the times to the best score, and to 99 % of it, with priorities divided by those without."
     )
     finish(report, "hyperband", panels)
 

@@ -1,9 +1,9 @@
-"""The source's tables of minutes beside ours: what its stated parameters give, the residual, one free overhead.
+"""Published training times against the network clock: with the published parameters, and with one fitted overhead.
 
     python -m benchmarks.training.network_clock
 
-Sievert (2021), table C.1: a Wide-ResNet of 2.75 million weights on 50,000 images for 200 epochs, in five schedules of the
-batch, on three networks. One worker for every 128 examples, and 93.4 ms for those: what a single worker needs.
+Sievert (2021), table C.1: a Wide-ResNet of 2.75 million weights on 50,000 images for 200 epochs, with five batch-size
+schedules on three networks. There is one worker for every 128 examples, which take 93.4 ms: the time of a single worker.
 """
 
 from dataclasses import replace
@@ -12,12 +12,12 @@ import numpy as np
 
 from benchmarks.report import Report
 from benchmarks.training.figure import finish
-from salmon.distributed import GeoDamp, Network
-from salmon.distributed.network import CENTRALISED, HIGH, MODERATE, planned_batches, replayed_s
+from benchmarks.training.network import CENTRALISED, HIGH, MODERATE, Network, plan_batches, replay_seconds
+from salmon.training import GeoDamp
 
 EXAMPLES, EPOCHS, SHARE, GRADIENT_BYTES = 50_000, 200, 128, 4 * 2_750_000
 SINGLE_MS = 121.7 * 60e3 / 78_200
-#: Maximum of the batch -> (initial batch, updates, minutes centralised, moderate, high) of the source.
+#: Schedule -> (initial batch, maximum batch, updates, minutes on the centralised, moderate and high network) as published.
 TABLE = {
     "128": (128, 128, 78_200, 200.2, 121.7, 121.5),
     "640": (128, 640, 34_520, 116.9, 73.6, 71.8),
@@ -29,13 +29,13 @@ NETWORKS = {"centralised": CENTRALISED, "moderate": MODERATE, "high": HIGH}
 
 
 def minutes(batches: np.ndarray, network: Network) -> float:
-    """Minutes of a schedule on a network."""
+    """Return the minutes of a schedule on a network."""
     example_s = SINGLE_MS / 1e3 / SHARE
     return (
         float(
-            replayed_s(batches, network, example_s=example_s, gradient_bytes=GRADIENT_BYTES, examples_per_worker=SHARE)[
-                -1
-            ]
+            replay_seconds(
+                batches, network, example_s=example_s, gradient_bytes=GRADIENT_BYTES, examples_per_worker=SHARE
+            )[-1]
         )
         / 60
     )
@@ -48,9 +48,9 @@ def main() -> None:
     for place, (name, network) in enumerate(NETWORKS.items()):
         rows = []
         for schedule, (initial, maximum, updates, *reported) in TABLE.items():
-            batches = planned_batches(GeoDamp(initial, delay=60, factor=5, maximum=maximum), EXAMPLES, EPOCHS)
+            batches = plan_batches(GeoDamp(initial, delay=60, factor=5, maximum=maximum), EXAMPLES, EPOCHS)
             assert len(batches) == updates
-            # A worker alone exchanges nothing: what it spends beside its examples is the overhead's to explain.
+            # A single worker exchanges nothing: any further time is overhead.
             rows.append((schedule, batches, reported[place], minutes(batches, network)))
         shared = [len(batches) for _, batches, _, _ in rows]
         missing = [1e3 * 60 * (reported - model) for _, _, reported, model in rows]
@@ -62,16 +62,16 @@ def main() -> None:
                 network=name, schedule=schedule, updates=len(batches), source_min=reported, model_min=round(model, 1),
                 residual_min=round(reported - model, 1), fitted_min=round(there, 1), left_min=round(reported - there, 1),
             )  # fmt: skip
-        report.note(f"{name}: the free overhead is {overhead_ms:.1f} ms an update.")
+        report.note(f"{name}: the fitted overhead is {overhead_ms:.1f} ms per update.")
         order = np.argsort(shared)
-        curves[f"{name}, source"] = [shared[k] for k in order], [rows[k][2] for k in order]
-        curves[f"{name}, stated"] = [shared[k] for k in order], [rows[k][3] for k in order]
+        curves[f"{name}, published"] = [shared[k] for k in order], [rows[k][2] for k in order]
+        curves[f"{name}, model"] = [shared[k] for k in order], [rows[k][3] for k in order]
     for name in ("moderate", "high"):
         extra = [row["residual_min"] for row in report.rows if row["network"] == name and row["schedule"] != "128"]
         constant = float(np.mean(extra))
         report.note(
             f"{name}: the four growing schedules, of 14,960 to 34,520 updates, all take {min(extra):.1f} to {max(extra):.1f} min "
-            f"longer than stated. No overhead of an update explains that; {constant:.1f} min a run leave at most "
+            f"longer than modelled. No overhead per update explains this; a constant {constant:.1f} min per run explains all but "
             f"{max(abs(each - constant) for each in extra):.1f} min."
         )
     counts = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -86,7 +86,7 @@ def main() -> None:
     for name, times in epoch.items():
         report.note(
             f"An epoch at batch 512, {name}: "
-            + ", ".join(f"{w} workers {t:.1f} s" for w, t in zip(counts, times, strict=True))
+            + ", ".join(f"{w} worker{'' if w == 1 else 's'} {t:.1f} s" for w, t in zip(counts, times, strict=True))
             + "."
         )
     finish(

@@ -1,9 +1,9 @@
-"""The noise-scale policy against small and large constant batches: time to a target, and what monitors cost.
+"""The noise-scale policy against small and large constant batches: time to a target, and the cost of monitors.
 
     python -m benchmarks.training.noise_scale [--seeds 5]
 
-The linear network to 1.05 times the least test loss, and digits to a test loss of .15, with two ranks on one core and a constant
-step size, as Mai et al. (2019, 3.2) fix it.
+The linear network to 1.05 times the least test loss, and digits to a test loss of 0.15, with two ranks on one core and a constant
+learning rate, as in Mai et al. (2019, 3.2).
 """
 
 import time
@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thinned
+from benchmarks.training.figure import finish, thin
 from benchmarks.training.problems import digits, linear_network
-from salmon.distributed import FollowNoiseScale, GradientVariance, NoiseScale, SmoothedLoss, VirtualGroup, fit
-from salmon.distributed.group import VirtualRanks
-from salmon.distributed.loop import started
-from salmon.distributed.steps import Steps
+from salmon.training import FollowNoiseScale, GradientVariance, NoiseScale, SmoothedLoss, VirtualGroup, fit
+from salmon.training.groups import VirtualRanks
+from salmon.training.loop import initial_state
+from salmon.training.steps import Steps
 
-#: problem -> (how to make it, target, smallest batch, largest batch, optimiser).
+#: problem -> (factory, target, smallest batch, largest batch, optimiser).
 RACES: dict[str, Any] = {
     "linear network": (linear_network, lambda p: 1.05 * p.least[1], 32, 2048, partial(torch.optim.SGD, lr=2.5e-3)),
     "digits": (digits, lambda _: 0.15, 16, 512, partial(torch.optim.SGD, lr=0.5)),
@@ -31,7 +31,7 @@ RACES: dict[str, Any] = {
 
 
 def options(small: int, large: int) -> dict[str, dict[str, Any]]:
-    """Name -> options of fit."""
+    """Return name -> options of fit."""
     return {
         f"constant {small}": {"batch_size": small},
         f"constant {large}": {"batch_size": large},
@@ -43,10 +43,10 @@ def options(small: int, large: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def cost(problem: Any, optimizer: Any, batch: int, *, every: int | None = None, turns: int = 2000) -> float:
-    """What all three monitors add to the processor time of a step, as a share: median differences of steps taken in turn.
+def measure_cost(problem: Any, optimizer: Any, batch: int, *, every: int | None = None, turns: int = 2000) -> float:
+    """Return the relative CPU time that all three monitors add to a step, from median differences of alternating steps.
 
-    They measure as often as they do by themselves, or every so many steps.
+    They measure at their default intervals, or every `every` steps.
     """
     watching: tuple[Any, ...] = (NoiseScale(), GradientVariance(), SmoothedLoss())
     watching = tuple(replace(each, every=every or each.every) for each in watching)
@@ -58,14 +58,14 @@ def cost(problem: Any, optimizer: Any, batch: int, *, every: int | None = None, 
             problem.fresh(), problem.train, optimizer, VirtualGroup(2), loss=problem.loss, epochs=0.01, batch_size=batch,
             monitors=watching if watched else [],
         ).job  # fmt: skip
-        runs[watched] = Steps(job, problem.train, started(job), VirtualRanks(2, 2))
+        runs[watched] = Steps(job, problem.train, initial_state(job), VirtualRanks(2, 2))
     for turn in range(turns):
         for watched in (True, False) if turn % 2 else (False, True):
             steps, before = runs[watched], time.process_time()
             steps.take(steps.plan())
             took[watched].append(time.process_time() - before)
     with_them, without = np.array(took[True]), np.array(took[False])
-    # A step that measures and one that does not are different steps: each has its median, which forgets other work's moments.
+    # Steps that measure and steps that do not have separate medians, which are robust against other work on the machine.
     added = [np.median((with_them - without)[phase::phases]) for phase in range(phases)]
     return float(np.mean(added) / np.median(without))
 
@@ -94,8 +94,8 @@ def main() -> None:
                 reached += last.get("test_loss", np.inf) <= goal
                 ends.append((last["seconds"], last["step"], last["epoch"], history["batch_size"].max()))
                 if seed == 0:
-                    losses, places = history.measured("test_loss")
-                    curves[method] = thinned(history["seconds"][places].tolist(), losses.tolist())
+                    losses, places = history.select_measured("test_loss")
+                    curves[method] = thin(history["seconds"][places].tolist(), losses.tolist())
             medians[method] = np.median(ends, axis=0)
             seconds, updates, epochs, batch = (float(each) for each in medians[method])
             constants = [found[0] for each, found in medians.items() if each != "noise scale"]
@@ -116,17 +116,17 @@ def main() -> None:
     small = RACES["digits"][0](0), RACES["digits"][4]
     costs: dict[str, Callable[[], float]] = {
         "every second step (linear network, batch 1024)": partial(
-            cost, RACES["linear network"][0](0), RACES["linear network"][4], 1024, turns=500
+            measure_cost, RACES["linear network"][0](0), RACES["linear network"][4], 1024, turns=500
         ),
-        "every second step (digits, batch 128)": partial(cost, *small, 128, turns=3000),
-        "every step (digits, batch 128)": partial(cost, *small, 128, every=1, turns=3000),
-        "every 4 steps (digits, batch 128)": partial(cost, *small, 128, every=4, turns=3000),
+        "every second step (digits, batch 128)": partial(measure_cost, *small, 128, turns=3000),
+        "every step (digits, batch 128)": partial(measure_cost, *small, 128, every=1, turns=3000),
+        "every 4 steps (digits, batch 128)": partial(measure_cost, *small, 128, every=4, turns=3000),
         "every second step (digits, convolutional network, batch 128)": partial(
-            cost, digits(0, convolutions=True), partial(torch.optim.SGD, lr=0.05), 128, turns=200
+            measure_cost, digits(0, convolutions=True), partial(torch.optim.SGD, lr=0.05), 128, turns=200
         ),
     }
     for where, measured in costs.items():
-        report.note(f"Monitors that measure {where} add {measured():.1%} to the processor time of a step.")
+        report.note(f"Monitors that measure {where} add {measured():.1%} to the CPU time of a step.")
     report.note(f"Medians over {given.seeds} seeds.")
     finish(report, "noise_scale", panels)
 

@@ -1,11 +1,11 @@
-"""When replicas agree: ADPSGD against a constant period of 8, full synchronisation and 8-bit QSGD, with 16 virtual ranks.
+"""ADPSGD against a constant period of 8, full synchronisation and 8-bit QSGD, with 16 virtual ranks.
 
     python -m benchmarks.training.periods [--seeds 3]
 
-A convolutional network on digits (16 × 8 examples a step, momentum .9, step size .1 that falls by ten after half and after three
-quarters of the run) for 30 epochs and for the 4,000 steps of Jiang and Agrawal (2020, section IV-B); scattered digits under noise for
-their 4,000 steps and 160 epochs (16 × 16 a step); and an embedding of 10,000 targets from 1,000,000 answers (16 × 1,024 a step, Adam at
-.05, annealed alike).
+A convolutional network on digits (16 × 8 examples per step, momentum 0.9, learning rate 0.1 that falls by a factor of ten after half
+and after three quarters of the run) for 30 epochs and for the 4,000 steps of Jiang and Agrawal (2020, section IV-B); scattered digits with
+noise for the same 4,000 steps and 160 epochs (16 × 16 examples per step); and an embedding of 10,000 targets from 1,000,000 answers
+(16 × 1,024 per step, Adam with learning rate 0.05 and the same schedule).
 """
 
 from collections.abc import Callable
@@ -19,42 +19,42 @@ import torch
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import NOISE, Problem, answers, digits, scattered_digits
-from salmon.distributed import ADPSGD, CPSGD, QSGD, StepsAt, VirtualGroup, fit
-from salmon.distributed.triplets import TripletLosses
 from salmon.learning import accuracy, log_loss
 from salmon.learning.refit import random_start
+from salmon.training import ADPSGD, CPSGD, QSGD, StepsAt, VirtualGroup, fit
+from salmon.training.embedding import TripletLosses
 
 RANKS = 16
 
 
 @dataclass(frozen=True)
-class Course:
-    """A run on a kind of digits; the last step of an epoch takes what is left of it."""
+class DigitsRun:
+    """A run on a kind of digits with `each` examples per rank and step."""
 
     name: str
     problem: Callable[[int], Problem]
     each: int
     steps: int
-    an_epoch: int
+    steps_per_epoch: int
     left_out: frozenset[str] = frozenset()
 
 
-COURSES = (
-    Course("digits", partial(digits, convolutions=True), 8, 360, 12, frozenset({"ADPSGD, from 5"})),
-    Course(
+RUNS = (
+    DigitsRun("digits", partial(digits, convolutions=True), 8, 360, 12, frozenset({"ADPSGD, initial period 5"})),
+    DigitsRun(
         "digits, 4,000 steps",
         partial(digits, convolutions=True),
         8,
         4_000,
         12,
-        frozenset({"ADPSGD, from 5", "QSGD, 8 bits"}),
+        frozenset({"ADPSGD, initial period 5", "QSGD, 8 bits"}),
     ),
-    Course("scattered digits", scattered_digits, 16, 4_000, 25),
+    DigitsRun("scattered digits", scattered_digits, 16, 4_000, 25),
 )
 
 
 def methods(steps: int, warmup: int) -> dict[str, dict[str, Any]]:
-    """Name -> options of fit. As its authors, ADPSGD samples C2 in the first quarter and averages always in the first epoch."""
+    """Return name -> options of fit. As published, ADPSGD samples C2 in the first quarter and averages in every step of the first epoch."""
     adaptive = {
         period: {"averaging": ADPSGD(sampling_steps=steps // 4, initial_period=period, warmup_steps=warmup)}
         for period in (4, 5)
@@ -63,22 +63,22 @@ def methods(steps: int, warmup: int) -> dict[str, dict[str, Any]]:
         "full synchronisation": {},
         "period 8": {"averaging": CPSGD(8)},
         "ADPSGD": adaptive[4],
-        "ADPSGD, from 5": adaptive[5],
+        "ADPSGD, initial period 5": adaptive[5],
         "QSGD, 8 bits": {"compression": QSGD(8)},
-        # Its period is set to agree as often as ADPSGD did.
-        "constant, as often": {},
+        # Its period is set to synchronise as often as ADPSGD did.
+        "constant, as many synchronisations": {},
     }
 
 
-def as_often(history: Any) -> CPSGD:
-    """The constant period that takes no fewer agreements than a run took."""
+def match_synchronisations(history: Any) -> CPSGD:
+    """Return the constant period with at least as many synchronisations as a run."""
     last = history.rows[-1]
     return CPSGD(max(1, int(last["step"] // last["synchronisations"])))
 
 
 def weighted_variance(history: Any) -> float:
-    """Σ γ S / Σ γ over the agreements, weighted by the steps between them: what convergence depends on (equation 9)."""
-    variance, places = history.measured("replica_variance")
+    """Return Σ γS / Σ γ over synchronisations, weighted by the steps between them, on which convergence depends (equation 9)."""
+    variance, places = history.select_measured("replica_variance")
     gaps = np.diff(places, prepend=-1)
     rates = history["learning_rate"][places] * gaps
     return float((variance * rates).sum() / rates.sum())
@@ -93,28 +93,28 @@ def note(
         problem=problem, method=method, train_loss=float(np.median([each[0] for each in judged])),
         least=min(each[0] for each in judged), most=max(each[0] for each in judged),
         test_loss=float(np.median([each[1] for each in judged])), test_accuracy=float(np.median([each[2] for each in judged])),
-        steps=int(last[0]["step"]), agreements=float(np.median([row["synchronisations"] for row in last])),
+        steps=int(last[0]["step"]), synchronisations=float(np.median([row["synchronisations"] for row in last])),
         megabytes=float(np.median([row["bytes_sent"] for row in last])) / 1e6,
         variance=float(np.median([weighted_variance(each.history) for each in trained])) if differ else None,
         last_period=float(np.median([row["period"] for row in last])) if differ else None,
     )  # fmt: skip
 
 
-def on_digits(report: Report, seeds: int, course: Course) -> dict[str, Any]:
-    """A network on digits: histories of the first seed by method."""
-    epochs = course.steps / course.an_epoch
-    problems = [course.problem(seed) for seed in range(seeds)]
+def on_digits(report: Report, seeds: int, run: DigitsRun) -> dict[str, Any]:
+    """Train a network on digits with each method; return the histories of the first seed."""
+    epochs = run.steps / run.steps_per_epoch
+    problems = [run.problem(seed) for seed in range(seeds)]
     kept: dict[str, Any] = {}
-    for method, options in methods(course.steps, warmup=course.an_epoch).items():
-        if method in course.left_out:
+    for method, options in methods(run.steps, warmup=run.steps_per_epoch).items():
+        if method in run.left_out:
             continue
-        if method == "constant, as often":
-            options = {"averaging": as_often(kept["ADPSGD"])}  # noqa: PLW2901 - known only now
+        if method == "constant, as many synchronisations":
+            options = {"averaging": match_synchronisations(kept["ADPSGD"])}  # noqa: PLW2901 - known only now
         trained, judged = [], []
         for seed, problem in enumerate(problems):
             found = fit(
                 problem.fresh(), problem.train, partial(torch.optim.SGD, lr=0.1, momentum=0.9), VirtualGroup(RANKS),
-                loss=problem.loss, epochs=epochs, batch_size=RANKS * course.each, policies=[StepsAt((epochs / 2, epochs * 0.75))],
+                loss=problem.loss, epochs=epochs, batch_size=RANKS * run.each, policies=[StepsAt((epochs / 2, epochs * 0.75))],
                 seed=seed, **options,
             )  # fmt: skip
             with torch.no_grad():
@@ -122,7 +122,7 @@ def on_digits(report: Report, seeds: int, course: Course) -> dict[str, Any]:
                 test = problem.judge(found.module)
             trained.append(found)
             judged.append((train_loss, test["test_loss"], test["test_accuracy"]))
-        note(report, course.name, method, trained, judged)
+        note(report, run.name, method, trained, judged)
         kept[method] = trained[0].history
     return kept
 
@@ -134,10 +134,10 @@ def on_embedding(report: Report) -> dict[str, Any]:
     steps = epochs * -(-m // (RANKS * 1024))
     kept: dict[str, Any] = {}
     for name, options in methods(steps, warmup=8).items():
-        if name == "ADPSGD, from 5":
+        if name == "ADPSGD, initial period 5":
             continue
-        if name == "constant, as often":
-            options = {"averaging": as_often(kept["ADPSGD"])}  # noqa: PLW2901 - known only now
+        if name == "constant, as many synchronisations":
+            options = {"averaging": match_synchronisations(kept["ADPSGD"])}  # noqa: PLW2901 - known only now
         module = TripletLosses(random_start(n, 2, 0), NOISE)
         found = fit(
             module, torch.from_numpy(train), partial(torch.optim.Adam, lr=0.05), VirtualGroup(RANKS), epochs=epochs,
@@ -167,33 +167,33 @@ def main() -> None:
             "test_loss",
             "test_accuracy",
             "steps",
-            "agreements",
+            "synchronisations",
             "megabytes",
         ),
         *("variance", "last_period"),
     )
-    report = Report("When replicas agree, 16 virtual ranks", columns)
+    report = Report("Synchronisation of 16 virtual ranks", columns)
     panels = []
-    found = {course.name: on_digits(report, given.seeds, course) for course in COURSES}
+    found = {run.name: on_digits(report, given.seeds, run) for run in RUNS}
     found["embedding"] = on_embedding(report)
     for problem, kept in found.items():
         differ = {name: kept[name] for name in ("period 8", "ADPSGD")}
         variance = {}
         for name, history in differ.items():
-            values, places = history.measured("replica_variance")
+            values, places = history.select_measured("replica_variance")
             variance[name] = (history["step"][places].tolist(), values.tolist())
         panels.append(
             {
                 "curves": variance,
                 "xlabel": "steps",
-                "ylabel": "variance of the replicas when they agree",
+                "ylabel": "variance of the replicas",
                 "yscale": "log",
                 "title": problem,
             }
         )
         periods = {name: (history["step"].tolist(), history["period"].tolist()) for name, history in differ.items()}
         panels.append({"curves": periods, "xlabel": "steps", "ylabel": "period", "title": problem})
-    report.note(f"Medians over {given.seeds} seeds on digits, one run of the embedding.")
+    report.note(f"Medians over {given.seeds} seeds on digits, and one run of the embedding.")
     finish(report, "periods", panels)
 
 

@@ -1,4 +1,4 @@
-"""The problems on which training is measured, all of data that is at hand."""
+"""The problems on which training is measured; none needs a download."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -17,21 +17,21 @@ SQUARED = nn.MSELoss(reduction="none")
 
 @dataclass(frozen=True)
 class Problem:
-    """Training and test tensors of one seed, a module that starts alike for everybody, and its loss for each example."""
+    """Training and test tensors of one seed, a module with a fixed initialisation, and its loss for each example."""
 
     train: tuple[torch.Tensor, ...]
     test: tuple[torch.Tensor, ...]
     module: Any
     loss: Any
-    #: Loss on the training and on the test set of the best linear function, where there is one.
+    #: Training and test loss of the best linear function, if there is one.
     least: tuple[float, float] = (0.0, 0.0)
 
     def fresh(self) -> nn.Module:
-        """The module before training."""
+        """Return the untrained module."""
         return self.module()
 
     def judge(self, module: nn.Module) -> dict[str, float]:
-        """Loss, and accuracy where there are classes, on the test set."""
+        """Return the loss on the test set and, for classes, the accuracy."""
         output = module(*self.test[:-1])
         found = {"test_loss": float(self.loss(output, self.test[-1]).mean())}
         if self.loss is CROSS_ENTROPY:
@@ -39,15 +39,15 @@ class Problem:
         return found
 
 
-def started(make: Any, seed: int) -> nn.Module:
-    """A module whose parameters are drawn from a seed."""
+def build_seeded(make: Any, seed: int) -> nn.Module:
+    """Build a module whose parameters are initialised from a seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()
 
 
 def linear_network(seed: int, d: int = 100, n: int = 10_000, held_out: int = 2_000) -> Problem:
-    """Y = ⟨x, w*⟩ + N(0, d/100) learnt by three linear layers (Sievert 2021, 3.1.4.1)."""
+    """Return Y = ⟨x, w*⟩ + N(0, d/100) to be learned by three linear layers (Sievert 2021, 3.1.4.1)."""
     rng = np.random.default_rng(seed)
     inputs = rng.standard_normal((n, d))
     labels = inputs @ rng.standard_normal(d) + rng.normal(0, (d / 100) ** 0.5, n)
@@ -56,7 +56,7 @@ def linear_network(seed: int, d: int = 100, n: int = 10_000, held_out: int = 2_0
     errors = (labels - inputs @ best) ** 2
     tensors = torch.from_numpy(inputs).float(), torch.from_numpy(labels[:, None]).float()
     layers = partial(
-        started, lambda: nn.Sequential(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False), nn.Linear(d, 1, bias=False)),
+        build_seeded, lambda: nn.Sequential(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False), nn.Linear(d, 1, bias=False)),
         seed,
     )  # fmt: skip
     return Problem(
@@ -66,7 +66,7 @@ def linear_network(seed: int, d: int = 100, n: int = 10_000, held_out: int = 2_0
 
 
 def digits(seed: int, *, convolutions: bool = False, held_out: int = 360) -> Problem:
-    """Scikit-learn's 1,797 digits, by a small network, or by a convolutional one of about 20,000 parameters."""
+    """Return scikit-learn's 1,797 digits with a small network, or a convolutional one of about 20,000 parameters."""
     inputs, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(inputs))
     shape = (-1, 1, 8, 8) if convolutions else (-1, 64)
@@ -82,13 +82,13 @@ def digits(seed: int, *, convolutions: bool = False, held_out: int = 360) -> Pro
 
     cut = len(inputs) - held_out
     return Problem(
-        tuple(each[:cut] for each in tensors), tuple(each[cut:] for each in tensors), partial(started, network, seed),
+        tuple(each[:cut] for each in tensors), tuple(each[cut:] for each in tensors), partial(build_seeded, network, seed),
         CROSS_ENTROPY,
     )  # fmt: skip
 
 
 def scattered_digits(seed: int, *, copies: int = 5, rows: int = 6_400, field: int = 12, noise: float = 0.3) -> Problem:
-    """The same digits, each at five random places of a larger field under noise: too hard to be learnt by heart at once."""
+    """Return the digits, each at five random positions of a larger noisy field, so that they cannot be memorised at once."""
     rng = np.random.default_rng(seed)
     plain = digits(seed, convolutions=True)
 
@@ -108,15 +108,15 @@ def scattered_digits(seed: int, *, copies: int = 5, rows: int = 6_400, field: in
             nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, 10),
         )  # fmt: skip
 
-    return Problem(scattered(*plain.train), scattered(*plain.test), partial(started, network, seed), CROSS_ENTROPY)
+    return Problem(scattered(*plain.train), scattered(*plain.test), partial(build_seeded, network, seed), CROSS_ENTROPY)
 
 
-#: The noise of the simulated answers, and that of the embeddings fitted to them.
+#: The noise model of the simulated answers and of the embeddings fitted to them.
 NOISE = PowerTSTE(k=2.0, lapse=0.03)
 
 
 def answers(seed: int, n: int, m: int, d: int = 2) -> np.ndarray:
-    """(m, 3) int32 answers to random queries about n targets that lie N(0, 1) in d dimensions."""
+    """Return (m, 3) int32 answers to random queries about n targets with N(0, 1) coordinates in d dimensions."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((n, d))
     heads = rng.integers(n, size=m)

@@ -1,8 +1,8 @@
-"""The tables of the manual, made of the figures beside it, so that text and figures cannot differ.
+"""Generate the tables of the manual from the recorded figures, so that they cannot differ.
 
     python -m benchmarks.training.tables
 
-rewrites every block of docs/training.md that stands between `<!-- figures: NAME -->` and `<!-- end -->`.
+rewrites every block of docs/training.md between `<!-- figures: NAME -->` and `<!-- end -->`.
 """
 
 import json
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.training.figure import FOLDER
-from benchmarks.training.markdown import Document, dash, of, small, table, two, whole
+from benchmarks.training.markdown import Document, dash, select_rows, small, table, two, whole
 
 MANUAL = Path("docs/training.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>[a-z_ ]+) -->\n(?P<text>.*?)\n<!-- end -->", re.DOTALL)
 
 
-def rewritten(manual: str, folder: Path = FOLDER) -> str:
-    """The manual with every block made anew from the figures in a folder."""
+def rewrite(manual: str, folder: Path = FOLDER) -> str:
+    """Return the manual with every block generated from the figures in a folder."""
 
     def block(found: re.Match[str]) -> str:
         name = found["name"]
@@ -29,24 +29,24 @@ def rewritten(manual: str, folder: Path = FOLDER) -> str:
 
 
 def blocks(manual: str) -> dict[str, str]:
-    """The blocks of a manual by name."""
+    """Return the blocks of a manual by name."""
     return {found["name"]: found["text"] for found in _BLOCK.finditer(manual)}
 
 
 def growth_on_linear_network(document: Document) -> str:
     """Updates and epochs to a test loss."""
     return table(
-        ("method", "reached", "updates", "epochs", "updates of SGD / its own"),
+        ("method", "reached", "updates", "epochs", "SGD's updates / its own"),
         (
             (row["method"], row["reached"], whole(row["updates"]), two(row["epochs"]), two(row["fewer"]))
-            for row in of(document, problem="linear network")
+            for row in select_rows(document, problem="linear network")
         ),
     )
 
 
 def growth_on_the_way(document: Document) -> str:
-    """Updates and epochs of a few methods to test losses on the way to the last."""
-    rows = {(row["share"], row["method"]): row for row in of(document, problem="linear network, on the way")}
+    """Updates and epochs of a few methods to several test losses."""
+    rows = {(row["share"], row["method"]): row for row in select_rows(document, problem="linear network, on the way")}
     shares = sorted({share for share, _ in rows}, reverse=True)
     return table(
         ("test loss / least", "SGD: updates", "epochs", "AdaDamp: updates", "epochs", "RadaDamp: updates", "epochs"),
@@ -65,7 +65,7 @@ def growth_on_the_way(document: Document) -> str:
 
 
 def growth_on_digits(document: Document) -> str:
-    """Updates of thirty epochs, and what they come to."""
+    """Updates and results of thirty epochs."""
     return table(
         ("schedule", "updates", "SGD's / its own", "test loss", "test accuracy"),
         (
@@ -76,13 +76,13 @@ def growth_on_digits(document: Document) -> str:
                 f"{row['test_loss']:.3f}",
                 f"{row['test_accuracy']:.3f}",
             )
-            for row in of(document, problem="digits")
+            for row in select_rows(document, problem="digits")
         ),
     )
 
 
 def growth_race(document: Document) -> str:
-    """Updates and epochs of digits to a test loss that comes early."""
+    """Updates and epochs on digits to a test loss that is reached early."""
     return table(
         ("schedule", "reached", "updates", "SGD's / its own", "epochs", "its own / SGD's"),
         (
@@ -90,18 +90,18 @@ def growth_race(document: Document) -> str:
                 row["method"], row["reached"], whole(row["updates"]), f"{row['fewer']:.2f}", f"{row['epochs']:.1f}",
                 f"{row['more_epochs']:.2f}",
             )
-            for row in of(document, problem="digits, race")
+            for row in select_rows(document, problem="digits, race")
         ),
     )  # fmt: skip
 
 
 def network_clock(document: Document) -> str:
-    """Minutes of the source's schedules on its three networks."""
+    """Minutes of the published schedules on three networks."""
     networks = ("moderate", "high", "centralised")
     rows = {(row["schedule"], row["network"]): row for row in document["rows"]}
-    heads = [f"{network}: source | stated | one overhead" for network in networks]
+    heads = [f"{network}: published | model | with overhead" for network in networks]
     lines: list[list[str]] = []
-    for row in of(document, network=networks[0]):
+    for row in select_rows(document, network=networks[0]):
         found = [rows[row["schedule"], network] for network in networks]
         minutes = [f"{each[key]:.1f}" for each in found for key in ("source_min", "model_min", "fitted_min")]
         lines.append([row["schedule"], whole(row["updates"]), *minutes])
@@ -109,16 +109,16 @@ def network_clock(document: Document) -> str:
 
 
 def periods(document: Document) -> str:
-    """Losses and agreements of sixteen virtual ranks."""
+    """Losses and synchronisations of sixteen virtual ranks."""
     return table(
         (
-            *("problem", "method", "training loss", "least to most", "test loss", "test accuracy", "agreements", "MB sent"),
+            *("problem", "method", "training loss", "range", "test loss", "test accuracy", "synchronisations", "MB sent"),
             *("weighted variance", "last period"),
         ),
         (
             (
                 row["problem"], row["method"], small(row["train_loss"]), f"{small(row['least'])} to {small(row['most'])}",
-                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["agreements"]), whole(row["megabytes"]), two(row["variance"]), two(row["last_period"]),
+                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["synchronisations"]), whole(row["megabytes"]), two(row["variance"]), two(row["last_period"]),
             )
             for row in document["rows"]
         ),
@@ -129,8 +129,8 @@ def compression(document: Document) -> str:
     """Bytes, variance and time over a slow link."""
     return table(
         (
-            *("code", "bytes of a gradient", "variance / ‖g‖²", "step size", "steps", "kB to the target"),
-            *("seconds over 4 Mbit/s", "none / its own", "over 1 Mbit/s"),
+            *("compression", "bytes of a gradient", "variance / ‖g‖²", "learning rate", "steps", "kB to the target"),
+            *("seconds over 4 Mbit/s", "speed-up", "seconds over 1 Mbit/s"),
         ),
         (
             (
@@ -146,7 +146,7 @@ def compression(document: Document) -> str:
 def replicas(document: Document) -> str:
     """Throughput, and epochs to a target."""
     return table(
-        ("step size", "replicas", "examples/s", "× one", "epochs to 97 %", "seconds", "sooner by"),
+        ("learning rate", "replicas", "examples/s", "× one replica", "epochs to 97 %", "seconds", "speed-up"),
         (
             (
                 dash(row.get("rate"), "g"), str(row["replicas"]), whole(row["examples_s"]), f"{row['times_one']:.1f}",
@@ -160,7 +160,7 @@ def replicas(document: Document) -> str:
 def noise_scale(document: Document) -> str:
     """Seconds to a target."""
     return table(
-        ("problem", "batch", "reached", "seconds", "updates", "epochs", "sooner than the better constant"),
+        ("problem", "batch", "reached", "seconds", "updates", "epochs", "time saved against the better constant"),
         (
             (
                 row["problem"], row["method"], row["reached"], f"{row['seconds']:.3f}", whole(row["updates"]), f"{row['epochs']:.1f}",
@@ -172,12 +172,12 @@ def noise_scale(document: Document) -> str:
 
 
 def hyperband_share(document: Document) -> str:
-    """How much of random search's work Hyperband needs."""
+    """How much of the work of random search Hyperband needs."""
     return table(
-        ("problem", "share of the calls of random search until …", "share", "seeds", "score", "random's"),
+        ("problem", "work to reach", "share of random search's calls", "seeds", "best score", "best score of random search"),
         (
             (
-                row["problem"], row["what"].removeprefix("share of random's calls to "), f"{row['share']:.2f}", row["reached"],
+                row["problem"], row["what"].removeprefix("share of random search's calls to "), f"{row['share']:.2f}", row["reached"],
                 f"{row['hyperband_score']:.4f}", f"{row['random_score']:.4f}",
             )
             for row in document["rows"]
@@ -187,11 +187,11 @@ def hyperband_share(document: Document) -> str:
 
 
 def hyperband_workers(document: Document) -> str:
-    """Replayed minutes for 1 to 32 workers."""
+    """Replayed minutes with 1 to 32 workers."""
     return table(
         (
-            *("problem", "workers (replayed)", "minutes", "to 99 % of the best score"),
-            *("with priorities / without, to the best", "to 99 %"),
+            *("problem", "workers (replayed)", "minutes", "minutes to 99 % of the best score"),
+            *("time with / without priorities, to the best score", "to 99 % of it"),
         ),
         (
             (
@@ -205,16 +205,16 @@ def hyperband_workers(document: Document) -> str:
 
 
 def scaling(document: Document) -> str:
-    """Answers a second of one process, two apart and two together."""
+    """Answers per second of one process, two apart and two together."""
     return table(
         (
-            *("answers a step and process", "agree", "one process, answers/s", "two apart", "two together", "share"),
-            *("over gloo", "share"),
+            *("answers per step and process", "synchronised", "one process, answers/s", "two apart", "two together"),
+            *("together / apart", "quartiles"),
         ),
         (
             (
-                whole(row["batch_each"]), row["agreement"], whole(row["one"]), whole(row["two_apart"]), whole(row["together"]),
-                f"{row['share']:.0%}", whole(row["gloo"]), f"{row['gloo_share']:.0%}",
+                whole(row["batch_each"]), row["synchronised"], whole(row["one"]), whole(row["two_apart"]), whole(row["together"]),
+                f"{row['share']:.0%}", f"{row['share_q1']:.0%} to {row['share_q3']:.0%}",
             )
             for row in document["rows"]
         ),
@@ -222,13 +222,13 @@ def scaling(document: Document) -> str:
 
 
 def notes(document: Document) -> str:
-    """What a benchmark noted under its table, with the load of the machine."""
+    """Return a benchmark's notes, with the load of the machine at its end."""
     return "\n".join(
-        f"* {note}" for note in (*document["notes"], f"Load at the end: {document['machine']['load']:.1f}.")
+        f"* {note}" for note in (*document["notes"], f"Load average at the end: {document['machine']['load']:.1f}.")
     )
 
 
-#: Block of the manual -> what makes it, and from which figures.
+#: Block of the manual -> the function that generates it; `FIGURES` has the name of the JSON file.
 BLOCKS: dict[str, Callable[[Document], str]] = {
     "growth on the linear network": growth_on_linear_network,
     "growth on the way": growth_on_the_way,
@@ -260,7 +260,7 @@ FIGURES = {
 
 
 def main() -> None:
-    MANUAL.write_text(rewritten(MANUAL.read_text()))
+    MANUAL.write_text(rewrite(MANUAL.read_text()))
 
 
 if __name__ == "__main__":

@@ -57,11 +57,11 @@ class OrdinalEmbedding(BaseEstimator):
         Share of the answers held out by early stopping, whole groups of the same three targets at a time.
     n_iter_no_change : int
         Patience of early stopping, in iterations.
-    batch_size : int, salmon.distributed.BatchSize or None
+    batch_size : int, salmon.training.BatchSize or None
         Fit by Adam on so many answers a step, or as many as a rule says (`GeoDamp(4096, delay=5)`), instead of L-BFGS on all
         of them: for more answers than pay in one piece, and for many machines.
     averaging, compression, step_size, epochs
-        Of a fit in batches: how workers agree, how gradients travel (values of `salmon.distributed`), its steps and passes.
+        Of a fit in batches: how workers agree, how gradients travel (values of `salmon.training`), its steps and passes.
     executor : salmon.parallel.Executor, Dask client or None
         Where the work is done; None is this process.
 

@@ -1,4 +1,4 @@
-"""Laws of the shuffled order: every example once, in any parts, and no place likelier than another."""
+"""Laws of the shuffled order: every example once, in any parts, and every position equally likely."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.distributed.order import ShuffledOrder
+from salmon.training.steps import ShuffledOrder
 
 seeds = st.lists(st.integers(0, 2**31), min_size=1, max_size=2)
 
@@ -21,7 +21,7 @@ def test_parts_of_any_length_are_one_permutation(n, seed, cuts):
     assert order.part(n, n).size == 0
 
 
-def test_every_place_is_as_likely_as_another_for_each_example_and_each_pair():
+def test_every_position_is_equally_likely_for_each_example_and_each_pair():
     orders = 4_000
     for n in (2, 5, 12, 30):
         places = np.zeros((n, n))
@@ -36,7 +36,7 @@ def test_every_place_is_as_likely_as_another_for_each_example_and_each_pair():
         assert _chi_square_share(follows[off], orders / n) < 1 + 6 * np.sqrt(2) / (n - 1)
 
 
-def test_epochs_of_one_seed_have_nothing_to_do_with_each_other():
+def test_epochs_of_one_seed_are_uncorrelated():
     n = 100_000
     first, second = (ShuffledOrder(n, [7, epoch]).part(0, n) for epoch in (0, 1))
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(n)

@@ -1,0 +1,429 @@
+"""Unbiased compression of gradients: fewer bytes, at the price of additional variance.
+
+`compress` returns the bytes that are sent, and `expand` the gradient that they encode. Each layer is encoded separately. The size
+of a compressed gradient is the length of its bytes; nothing is estimated.
+
+ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries, or pairs of singular vectors. Atom i is sent with probability pᵢ
+and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared norm is Σ λᵢ²/pᵢ.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from salmon.errors import SalmonError
+
+Vector = NDArray[np.float32]
+Shapes = Sequence[tuple[int, ...]]
+# How integers and positions are stored: all of them, or only those that are not zero.
+_DENSE, _SPARSE = 0, 1
+
+
+@dataclass(frozen=True)
+class Compression(ABC):
+    """A randomised encoding of a gradient (P,), whose layers of the given shapes follow each other."""
+
+    def compress(self, gradient: Vector, shapes: Shapes, rng: np.random.Generator) -> bytes:
+        """Return the bytes to send."""
+        if not np.isfinite(gradient).all():
+            raise SalmonError("The gradient is not finite.", hint="Training diverged: lower the learning rate.")
+        writer = PayloadWriter()
+        for layer in _split_layers(gradient, shapes):
+            self.encode(layer, writer, rng)
+        return writer.finish()
+
+    def expand(self, payload: bytes, shapes: Shapes) -> Vector:
+        """Return the gradient (P,) that the bytes encode."""
+        reader = PayloadReader(payload)
+        return np.concatenate([self.decode(reader, shape).ravel() for shape in shapes])
+
+    @abstractmethod
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+        """Write one layer."""
+
+    @abstractmethod
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Read one layer of this shape."""
+
+
+@dataclass(frozen=True)
+class QSGD(Compression):
+    """Round entries stochastically to s levels of |g|₂ (Alistarh et al. 2017, section 3.1), with sign and level in `bits` bits.
+
+    b ≥ 2 bits, including the sign, give s = 2^(b−1) − 1 levels. 1 bit means s = 1, which takes two bits with the sign.
+    """
+
+    bits: int = 8
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits <= 16:
+            raise SalmonError(f"QSGD does not support {self.bits} bits.", hint="Give 1 to 16 bits.", where="bits")
+
+    @property
+    def levels(self) -> int:
+        """Return the number of levels besides 0."""
+        return max(1, _count_levels(self.bits))
+
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+        """Write the norm, then sign and level of each entry."""
+        flat = layer.ravel()
+        norm = float(np.linalg.norm(flat.astype(np.float64)))
+        writer.number(norm)
+        writer.signed(_round_at_random(flat, norm, self.levels, rng), self.levels)
+
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return levels times norm / s."""
+        norm = reader.number()
+        return (reader.signed(prod(shape), self.levels) * (norm / self.levels)).astype(np.float32).reshape(shape)
+
+
+@dataclass(frozen=True)
+class NormQuantization(Compression):
+    """Send |g|_q · sign(gᵢ) with probability |gᵢ| / |g|_q, else 0: E|ĝ|² = |g|₁ · |g|_q (Wang et al. 2018, theorem 10).
+
+    This is entry-wise ATOMO with the budget |g|₁ / |g|_q, for q ≥ 1: q = 2 is 1-bit QSGD, q = ∞ is TernGrad.
+    """
+
+    q: float = 2.0
+
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+        """Write the norm, then −1, 0 or 1 for each entry."""
+        flat = layer.ravel()
+        norm = float(np.linalg.norm(flat.astype(np.float64), self.q))
+        writer.number(norm)
+        sent = rng.random(len(flat), dtype=np.float32) * norm < np.abs(flat)
+        writer.signed(np.where(sent, np.sign(flat), 0).astype(np.int64), 1)
+
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return signs times the norm."""
+        norm = reader.number()
+        return (reader.signed(prod(shape), 1) * norm).astype(np.float32).reshape(shape)
+
+
+@dataclass(frozen=True)
+class TernGrad(NormQuantization):
+    """Send max|g| · sign(gᵢ) with probability |gᵢ| / max|g|, else 0 (Wen et al. 2017, equation 1)."""
+
+    q: float = inf
+
+
+@dataclass(frozen=True)
+class EntrywiseAtomo(Compression):
+    """Send entries with the probabilities of least variance (Wang et al. 2018, Algorithm 2 on the standard basis).
+
+    `budget` is the expected number of entries sent from each layer; below 1 it is a share of the entries.
+    """
+
+    budget: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check_budget(self.budget)
+
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+        """Write position and value of entries with probability 1; of the others position and sign, as they share one magnitude."""
+        flat = layer.ravel()
+        probabilities = atomic_probabilities(flat, self.expected_entries(len(flat)))
+        certain = np.flatnonzero(probabilities >= 1)
+        sampled = np.flatnonzero((probabilities < 1) & (rng.random(len(flat)) < probabilities))
+        writer.positions(certain, len(flat))
+        writer.floats(flat[certain])
+        # λ/p is sign(λ) · Σ|λ| / budget: one magnitude for all of them.
+        writer.number(float(abs(flat[sampled[0]]) / probabilities[sampled[0]]) if len(sampled) else 0.0)
+        writer.positions(sampled, len(flat))
+        writer.bits((flat[sampled] < 0).astype(np.uint8))
+
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return the entries that were sent, and zeros elsewhere."""
+        size = prod(shape)
+        flat = np.zeros(size, dtype=np.float32)
+        certain = reader.positions(size)
+        flat[certain] = reader.floats(len(certain))
+        common = reader.number()
+        sampled = reader.positions(size)
+        flat[sampled] = common * (1 - 2.0 * reader.bits(len(sampled)))
+        return flat.reshape(shape)
+
+    def expected_entries(self, entries: int) -> float:
+        """Return the expected number of entries sent from a layer with this many."""
+        return self.budget if self.budget >= 1 else self.budget * entries
+
+
+@dataclass(frozen=True)
+class SpectralAtomo(Compression):
+    """Send pairs of singular vectors with the probabilities of least variance (Wang et al. 2018): `budget` of them on average.
+
+    Their entries are rounded stochastically to `bits` bits of the largest one, left and right vectors independently, so that the
+    product stays unbiased. 32 bits send them unrounded, as the authors do. Vectors, and matrices that are too small to benefit, are
+    sent whole, with the same rounding.
+    """
+
+    budget: float = 3.0
+    bits: int = 8
+
+    def __post_init__(self) -> None:
+        _check_budget(self.budget)
+        if not 2 <= self.bits <= 16 and self.bits != 32:
+            raise SalmonError(
+                f"SpectralAtomo does not support {self.bits} bits.",
+                hint="Give 2 to 16 bits, or 32.",
+                where="bits",
+            )
+
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+        """Write pairs of singular vectors, scaled by σ/p."""
+        matrix = reshape_to_matrix(layer)
+        if matrix is None or not self.pays(matrix.shape):
+            self._write(layer.reshape(1, -1), writer, rng)
+            return
+        left, right = decompose(matrix)
+        sizes = np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0)
+        probabilities = atomic_probabilities(sizes, self.budget)
+        sent = np.flatnonzero(rng.random(len(sizes)) < probabilities)
+        writer.count(len(sent))
+        self._write((left[:, sent] / probabilities[sent].astype(np.float32)).T, writer, rng)
+        self._write(right[:, sent].T, writer, rng)
+
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Return the sum of the pairs that were sent."""
+        matrix = reshape_to_matrix(np.empty(shape, dtype=np.float32))
+        if matrix is None or not self.pays(matrix.shape):
+            return self._read(reader, 1, prod(shape)).reshape(shape)
+        rows, columns = matrix.shape
+        count = reader.count()
+        left = self._read(reader, count, rows)
+        return (left.T @ self._read(reader, count, columns)).reshape(shape)
+
+    def _write(self, vectors: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+        """Write vectors (k, n): the largest entry of each, then all entries in `bits` bits."""
+        if self.bits == 32:
+            writer.floats(vectors.ravel())
+            return
+        levels = _count_levels(self.bits)
+        largest = np.abs(vectors).max(axis=1, initial=0)
+        writer.floats(largest)
+        writer.signed(_round_at_random(vectors, largest[:, None], levels, rng).ravel(), levels)
+
+    def _read(self, reader: "PayloadReader", count: int, length: int) -> NDArray[np.float32]:
+        """Read vectors (count, length) written by `_write`."""
+        if self.bits == 32:
+            return reader.floats(count * length).reshape(count, length)
+        levels = _count_levels(self.bits)
+        largest = reader.floats(count)
+        return (reader.signed(count * length, levels).reshape(count, length) * (largest / levels)[:, None]).astype(
+            np.float32
+        )
+
+    def pays(self, shape: tuple[int, ...]) -> bool:
+        """Whether the expected size of the vectors is below that of the matrix."""
+        rows, columns = shape
+        return self.budget < min(rows, columns) and self.budget * (rows + columns) < rows * columns
+
+
+def atomic_probabilities(magnitudes: NDArray[np.floating[Any]], budget: float) -> NDArray[np.float64]:
+    """Return probabilities p (k,) that minimise Σ λ²/p subject to Σ p = budget and p ≤ 1 (Wang et al. 2018, Algorithm 2).
+
+    p = budget · |λ| / Σ|λ|; if that exceeds 1 for the largest atom, it is always sent and the others share the rest of the budget.
+    A budget of k or more sends everything; atoms of magnitude 0 have probability 0.
+    """
+    sizes = np.abs(magnitudes).astype(np.float64)
+    probabilities = np.zeros(len(sizes))
+    present = int(np.count_nonzero(sizes))
+    if budget >= present:
+        probabilities[sizes > 0] = 1
+        return probabilities
+    order = np.argsort(-sizes, kind="stable")
+    ordered = sizes[order][:present]
+    # Budget left for atom i and all smaller ones, and the sum of their magnitudes, if every larger one is always sent.
+    left = budget - np.arange(present)
+    remainder = np.cumsum(ordered[::-1])[::-1]
+    balanced = np.flatnonzero((ordered * left <= remainder) & (left > 0))
+    certain = int(balanced[0]) if len(balanced) else int(budget)
+    probabilities[order[:certain]] = 1
+    if left[certain] > 0:
+        probabilities[order[certain:present]] = np.minimum(1, ordered[certain:] * left[certain] / remainder[certain])
+    return probabilities
+
+
+def decompose(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return (rows, k) and (columns, k) vectors L and R with LR' = M: singular vectors, the longer ones times σ.
+
+    They come from the eigenvectors of the smaller of M'M and MM', which takes a quarter of the time of an SVD. That squares singular
+    values, and the smallest are lost to rounding; but Σ (Mv)v' = M for any orthonormal basis v, so the product is still exact.
+    """
+    if matrix.shape[0] < matrix.shape[1]:
+        right, left = decompose(np.ascontiguousarray(matrix.T))
+        return left, right
+    given = torch.from_numpy(matrix)
+    # Scaled to entries of at most 1, so that their squares fit in float32.
+    scaled = given / given.abs().max().clamp(min=torch.finfo(torch.float32).tiny)
+    try:
+        right = torch.linalg.eigh(scaled.T @ scaled)[1]
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage] - where torch documents it
+        # Happens rarely, with entries of very different magnitude. The SVD of M is slower, but more robust.
+        right = torch.linalg.svd(given, full_matrices=False)[2].T
+    return (given @ right).numpy(), right.numpy()
+
+
+def reshape_to_matrix(layer: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]] | None:
+    """Return a layer's gradient as the matrix whose singular vectors are its atoms; None for a vector.
+
+    Convolutions (x, y, k, k) become (xy/2, 2k²) if xy is even, as in Sievert (2021, 3.3.5).
+    """
+    if layer.ndim < 2:
+        return None
+    if layer.ndim == 4 and layer.shape[0] * layer.shape[1] % 2 == 0:
+        return layer.reshape(layer.shape[0] * layer.shape[1] // 2, -1)
+    return layer.reshape(layer.shape[0], -1)
+
+
+class PayloadWriter:
+    """Collect the bytes of one gradient."""
+
+    def __init__(self) -> None:
+        self._bytes = BytesIO()
+
+    def finish(self) -> bytes:
+        """Return everything written."""
+        return self._bytes.getvalue()
+
+    def number(self, value: float) -> None:
+        """Write one float32."""
+        self._bytes.write(np.float32(value).tobytes())
+
+    def count(self, value: int) -> None:
+        """Write one integer below 2³²."""
+        self._bytes.write(np.uint32(value).tobytes())
+
+    def floats(self, values: NDArray[np.floating[Any]]) -> None:
+        """Write float32 values; the reader must know how many."""
+        self._bytes.write(values.astype(np.float32).tobytes())
+
+    def bits(self, values: NDArray[np.uint8]) -> None:
+        """Write one bit for each value."""
+        self._bytes.write(np.packbits(values).tobytes())
+
+    def signed(self, values: NDArray[np.int64], levels: int) -> None:
+        """Write integers from −levels to levels in the shorter of two encodings: all of them, or only those that are not 0."""
+        width = (2 * levels).bit_length()
+        present = np.flatnonzero(values)
+        dense = -(-len(values) * width // 8)
+        sparse = 4 + 4 * len(present) + -(-len(present) * width // 8)
+        if dense <= sparse:
+            self._bytes.write(bytes([_DENSE]))
+            self._bytes.write(_pack(values + levels, width))
+            return
+        self._bytes.write(bytes([_SPARSE]))
+        self.count(len(present))
+        self._bytes.write(present.astype(np.uint32).tobytes())
+        self._bytes.write(_pack(values[present] + levels, width))
+
+    def positions(self, positions: NDArray[np.int64], size: int) -> None:
+        """Write increasing indices below `size`: as a list, or as one bit for each position if that is shorter."""
+        if 4 + 4 * len(positions) <= -(-size // 8):
+            self._bytes.write(bytes([_SPARSE]))
+            self.count(len(positions))
+            self._bytes.write(positions.astype(np.uint32).tobytes())
+            return
+        self._bytes.write(bytes([_DENSE]))
+        mask = np.zeros(size, dtype=np.uint8)
+        mask[positions] = 1
+        self.bits(mask)
+
+
+class PayloadReader:
+    """Read what a `PayloadWriter` wrote, in the same order."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._at = 0
+
+    def number(self) -> float:
+        """Read one float32."""
+        return float(self._array(np.float32, 1)[0])
+
+    def count(self) -> int:
+        """Read one integer."""
+        return int(self._array(np.uint32, 1)[0])
+
+    def floats(self, count: int) -> NDArray[np.float32]:
+        """Read this many float32 values."""
+        return self._array(np.float32, count)
+
+    def bits(self, count: int) -> NDArray[np.uint8]:
+        """Read this many bits, as 0 and 1."""
+        return np.unpackbits(self._array(np.uint8, -(-count // 8)), count=count)
+
+    def signed(self, count: int, levels: int) -> NDArray[np.int64]:
+        """Read this many integers from −levels to levels."""
+        width = (2 * levels).bit_length()
+        if self._kind() == _DENSE:
+            return self._unpack(count, width) - levels
+        present = self.count()
+        values = np.zeros(count, dtype=np.int64)
+        positions = self._array(np.uint32, present)
+        values[positions] = self._unpack(present, width) - levels
+        return values
+
+    def positions(self, size: int) -> NDArray[np.int64]:
+        """Read increasing indices below `size`."""
+        if self._kind() == _SPARSE:
+            return self._array(np.uint32, self.count()).astype(np.int64)
+        return np.flatnonzero(self.bits(size))
+
+    def _kind(self) -> int:
+        return int(self._array(np.uint8, 1)[0])
+
+    def _unpack(self, count: int, width: int) -> NDArray[np.int64]:
+        if width == 8:
+            return self._array(np.uint8, count).astype(np.int64)
+        bits = np.unpackbits(self._array(np.uint8, -(-count * width // 8)), count=count * width)
+        return bits.reshape(count, width).astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
+
+    def _array(self, kind: Any, count: int) -> NDArray[Any]:
+        size = np.dtype(kind).itemsize * count
+        part = np.frombuffer(self._payload, dtype=kind, count=count, offset=self._at)
+        self._at += size
+        return part
+
+
+def _pack(values: NDArray[np.int64], width: int) -> bytes:
+    """Pack non-negative integers of `width` bits, most significant bit first."""
+    if width == 8:
+        return values.astype(np.uint8).tobytes()
+    shifts = np.arange(width - 1, -1, -1)
+    return np.packbits(((values[:, None] >> shifts) & 1).astype(np.uint8)).tobytes()
+
+
+def _split_layers(gradient: Vector, shapes: Shapes) -> list[NDArray[np.float32]]:
+    """Split a gradient (P,) into layers of these shapes."""
+    ends = np.cumsum([prod(shape) for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(gradient, ends[:-1]), shapes, strict=True)]
+
+
+def _count_levels(bits: int) -> int:
+    """Return the number of levels besides 0 that fit into this many bits, one of which is the sign."""
+    return (1 << (bits - 1)) - 1
+
+
+def _round_at_random(
+    values: NDArray[np.float32], largest: float | NDArray[np.float32], levels: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Round stochastically to integers from −levels to levels, so that integer · largest / levels is unbiased."""
+    scale = np.divide(levels, largest, out=np.zeros_like(largest, dtype=np.float32), where=np.greater(largest, 0))
+    # Rounding error must not lift the largest entry above the highest level.
+    level = np.minimum(np.floor(np.abs(values) * scale + rng.random(values.shape, dtype=np.float32)), levels)
+    return np.where(values < 0, -level, level).astype(np.int64)
+
+
+def _check_budget(budget: float) -> None:
+    if not budget > 0:
+        raise SalmonError(
+            f"With a budget of {budget} atoms nothing would be sent.", hint="Give a budget above 0.", where="budget"
+        )

@@ -1,0 +1,358 @@
+"""Groups of ranks that share every step: in this process, or one in each Dask worker, connected by torch.distributed.
+
+Dask places the ranks and moves the data once; gradients never pass through the scheduler. Ranks find each other through a store in the
+driver. The set of workers may change between two steps: a segment ends when a worker has joined or is requested, and when
+one is lost, the others return the last step that they finished.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import count
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.distributed import (
+    PrefixStore,  # pyright: ignore[reportPrivateImportUsage] - where torch documents them
+    ProcessGroupGloo,  # pyright: ignore[reportPrivateImportUsage]
+    TCPStore,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from salmon.errors import SalmonError
+from salmon.parallel import SerialExecutor, on_executor
+from salmon.training.hook import gather_bytes
+from salmon.training.state import HistoryRow, SegmentOutcome, TrainingJob, TrainingState, join_replicas
+from salmon.training.steps import LostWorkerError, run_steps
+
+#: Topic of a run's rows among the events of the Dask cluster.
+TOPIC = "salmon-training"
+_T = TypeVar("_T")
+# How often the first rank looks for requests of the driver, and reports a row.
+_REQUEST_S = 0.2
+_REPORT_S = 1.0
+# How often the driver checks which workers are present.
+_PRESENCE_S = 0.2
+
+
+class Group(Protocol):
+    """Ranks that can train together."""
+
+    @property
+    def size(self) -> int:
+        """Return the number of ranks that would take part now."""
+        ...
+
+    def run(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float) -> SegmentOutcome:
+        """Train from this state up to an epoch, or until something else ends the segment."""
+        ...
+
+    def resize(self, workers: int) -> "Group":
+        """Return a group of this many ranks."""
+        ...
+
+    def close(self) -> None:
+        """Release what the group has acquired."""
+        ...
+
+
+@dataclass(frozen=True)
+class VirtualGroup:
+    """`size` ranks in the current process, running the same code as on a cluster: for tests, and for 16 workers on a laptop.
+
+    Policies may raise the number of ranks up to `largest`.
+    """
+
+    size: int = 1
+    largest: int = 1 << 10
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= self.largest:
+            raise SalmonError(
+                f"A group of {self.size} ranks (at most {self.largest}) cannot train.", hint="Give at least one rank."
+            )
+
+    def run(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float) -> SegmentOutcome:
+        """Train in this process."""
+        return run_steps(job, data, state, VirtualRanks(self.size, self.largest), end_epoch)
+
+    def resize(self, workers: int) -> "VirtualGroup":
+        """Return a group with another number of ranks."""
+        return VirtualGroup(min(workers, self.largest), self.largest)
+
+    def close(self) -> None:
+        """Do nothing: no resources were acquired."""
+
+
+class TorchGroup:
+    """One rank in each worker of a Dask cluster: `TorchGroup(client)`, or with an executor of `salmon.parallel.dask`.
+
+    `workers` is the initial number of workers (None: all that are present), `largest` the number that policies may request; a cluster
+    that can scale is scaled accordingly. A worker that does not answer for `timeout_s` is considered lost.
+    """
+
+    def __init__(
+        self, executor: Any, workers: int | None = None, *, largest: int | None = None, timeout_s: float = 60.0
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise SalmonError(f"A group of {workers} workers cannot train.", hint="Give at least one worker.")
+        self._executor: Any = on_executor(executor)
+        if not hasattr(self._executor, "submit_at"):
+            raise SalmonError(
+                f"{type(executor).__name__} has no workers of its own.",
+                hint="Give a Dask client, or use VirtualGroup.",
+            )
+        self._wanted = workers
+        self._largest = largest
+        self._timeout_s = timeout_s
+        self._data: Any = None
+        self._scattered: Any = None
+        self._store: Any = None
+        self._segments = count()
+
+    @property
+    def size(self) -> int:
+        """Return the number of workers that would take part now."""
+        present = len(self._executor.addresses())
+        return present if self._wanted is None else min(present, self._wanted)
+
+    def run(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float) -> SegmentOutcome:
+        """Train in the workers; if all of them are lost, start the segment again with new ones."""
+        while True:
+            self._executor.wait_for(1, timeout_s=self._timeout_s)
+            addresses = self._executor.addresses()[: self._wanted]
+            outcomes = self._run_segment(job, data, state, end_epoch, addresses)
+            if outcomes:
+                return _merge_outcomes(job, outcomes, complete=len(outcomes) == len(addresses))
+
+    def resize(self, workers: int) -> "TorchGroup":
+        """Use this many workers from the next step on, and return this group."""
+        self._wanted = workers
+        if self._executor.scalable:
+            self._executor.follow(workers)
+        return self
+
+    def close(self) -> None:
+        """Release the data in the workers and the store. The cluster stays open."""
+        self._data = self._scattered = self._store = None
+
+    def _run_segment(
+        self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float, addresses: list[str]
+    ) -> list[SegmentOutcome]:
+        """Return the outcomes of all ranks that were not lost, in rank order."""
+        meeting = Meeting(
+            self._executor.host, self._open_store().port, f"segment-{next(self._segments)}", 0, len(addresses),
+            self._capacity(len(addresses)), self._timeout_s,
+        )  # fmt: skip
+        if self._data is not data:
+            self._data, self._scattered = data, self._executor.scatter(data)
+        kept = self._executor.scatter((job, state))
+        pending = {
+            rank: self._executor.submit_at(
+                address,
+                train_rank,
+                kept,
+                self._scattered,
+                end_epoch,
+                replace(meeting, rank=rank),
+                name=f"train-rank-{rank}",
+            )
+            for rank, address in enumerate(addresses)
+        }
+        outcomes: dict[int, SegmentOutcome] = {}
+        while pending:
+            self._executor.wait_any(list(pending.values()), timeout_s=_PRESENCE_S)
+            present = self._executor.addresses()
+            for rank, task in list(pending.items()):
+                if task.done():
+                    outcome = self._executor.collected(task)
+                    if outcome is not None:
+                        outcomes[rank] = outcome
+                    del pending[rank]
+                elif addresses[rank] not in present:
+                    task.cancel()
+                    del pending[rank]
+            if len(present[: self._wanted]) > len(addresses):
+                self._open_store().set(meeting.regroup_key, "1")
+        if len(outcomes) < len(addresses):
+            # The scattered data may have been lost with the worker.
+            self._data = None
+        return [outcomes[rank] for rank in sorted(outcomes)]
+
+    def _open_store(self) -> Any:
+        if self._store is None:
+            self._store = TCPStore(
+                self._executor.host, 0, is_master=True, wait_for_workers=False,
+                timeout=timedelta(seconds=self._timeout_s),
+            )  # fmt: skip
+        return self._store
+
+    def _capacity(self, present: int) -> int:
+        if self._executor.scalable:
+            return self._largest or 1 << 10
+        return min(self._largest or present, len(self._executor.addresses()))
+
+
+def as_group(executor: Any) -> Group:
+    """Return a group as it is; one rank in each worker for a Dask client or executor; one rank in this process for None."""
+    if executor is None or isinstance(executor, SerialExecutor):
+        return VirtualGroup(1)
+    return executor if hasattr(executor, "resize") else TorchGroup(executor)
+
+
+@dataclass(frozen=True)
+class VirtualRanks:
+    """All ranks of a group in one process: an exchange is a sum."""
+
+    size: int
+    largest: int
+
+    @property
+    def local(self) -> range:
+        """Return all ranks."""
+        return range(self.size)
+
+    def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the sum (K,) of the vectors (r, K)."""
+        return vectors.sum(dim=0)
+
+    def reduce_coded(
+        self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
+        """Return the sum (K,) of the expanded payloads."""
+        return np.stack([expand(payload) for payload in payloads]).sum(axis=0, dtype=np.float32)
+
+    def asked_to_regroup(self) -> bool:
+        """Return False: only policies change the number of virtual ranks."""
+        return False
+
+    def report(self, row: HistoryRow) -> None:
+        """Do nothing: there is no cluster whose events could be observed."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the ranks of one segment meet: the driver's store, a name for the segment, and the rank's number."""
+
+    host: str
+    port: int
+    name: str
+    rank: int
+    size: int
+    largest: int
+    timeout_s: float
+
+    @property
+    def regroup_key(self) -> str:
+        """Return the key that the driver sets to end the segment."""
+        return f"{self.name}/regroup"
+
+    def join(self) -> tuple[Any, Any]:
+        """Connect to the store and to the other ranks; return the store and the process group.
+
+        Raises
+        ------
+        RuntimeError
+            If the driver or a rank does not answer in time.
+        """
+        timeout = timedelta(seconds=self.timeout_s)
+        store = TCPStore(self.host, self.port, is_master=False, timeout=timeout)
+        return store, ProcessGroupGloo(PrefixStore(self.name, store), self.rank, self.size, timeout)
+
+
+def train_rank(
+    kept: tuple[TrainingJob, TrainingState], data: tuple[Any, ...], end_epoch: float, meeting: Meeting
+) -> SegmentOutcome:
+    """Train as one rank of a group, inside a Dask worker. If the group is lost, return the last step that was finished."""
+    job, state = kept
+    # Ranks that are threads of one process must not write into the same module.
+    job = replace(job, module=deepcopy(job.module))
+    try:
+        store, process_group = meeting.join()
+    except RuntimeError:
+        return SegmentOutcome(state, (), "lost")
+    try:
+        return run_steps(job, data, state, ProcessRanks(process_group, store, meeting), end_epoch)
+    finally:
+        # Ranks that still wait for this one fail at once instead of after the timeout.
+        process_group.abort()
+
+
+class ProcessRanks:
+    """The ranks of a torch process group, as seen by one of them."""
+
+    def __init__(self, process_group: Any, store: Any, meeting: Meeting) -> None:
+        self._process_group, self._store, self._meeting = process_group, store, meeting
+        self._requested_at = self._reported_at = time.monotonic()
+
+    @property
+    def size(self) -> int:
+        """Return the number of ranks in the group."""
+        return self._meeting.size
+
+    @property
+    def largest(self) -> int:
+        """Return the number of ranks to which the group could grow."""
+        return self._meeting.largest
+
+    @property
+    def local(self) -> range:
+        """Return this rank only."""
+        return range(self._meeting.rank, self._meeting.rank + 1)
+
+    def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the sum (K,) over all ranks, given the vector of this one (1, K)."""
+        total = vectors[0].contiguous()
+        _detect_loss(lambda: self._process_group.allreduce([total]).wait())
+        return total
+
+    def reduce_coded(
+        self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
+        """Return the sum (K,) of all ranks' expanded payloads, added in rank order so that it is the same everywhere."""
+        received = _detect_loss(
+            lambda: gather_bytes(
+                payloads[0], self.size, lambda parts, own: self._process_group.allgather([parts], [own]).wait()
+            )
+        )
+        return np.stack([expand(payload) for payload in received]).sum(axis=0, dtype=np.float32)
+
+    def asked_to_regroup(self) -> bool:
+        """Whether the driver wants to end the segment; only the first rank asks, and tells the others with the next exchange."""
+        now = time.monotonic()
+        if self._meeting.rank or now - self._requested_at < _REQUEST_S:
+            return False
+        self._requested_at = now
+        return _detect_loss(lambda: bool(self._store.check([self._meeting.regroup_key])))
+
+    def report(self, row: HistoryRow) -> None:
+        """Publish one row per second as an event of the cluster, from the first rank."""
+        now = time.monotonic()
+        if self._meeting.rank or now - self._reported_at < _REPORT_S:
+            return
+        self._reported_at = now
+        from salmon.parallel.dask import tell
+
+        tell(TOPIC, row)
+
+
+def _detect_loss(exchange: Callable[[], _T]) -> _T:
+    """Call a function and turn its RuntimeError, which torch raises when another rank is gone, into a `LostWorkerError`."""
+    try:
+        return exchange()
+    except RuntimeError as error:
+        raise LostWorkerError from error
+
+
+def _merge_outcomes(job: TrainingJob, outcomes: list[SegmentOutcome], *, complete: bool) -> SegmentOutcome:
+    """Merge the outcomes of the remaining ranks into one: the last step that any of them finished."""
+    furthest = max(outcome.state.progress.step for outcome in outcomes)
+    kept = [outcome for outcome in outcomes if outcome.state.progress.step == furthest]
+    first = kept[0]
+    arrays = join_replicas([each.state.arrays for each in kept]) if job.averaging.differ else first.state.arrays
+    lost = not complete or any(outcome.reason == "lost" for outcome in outcomes)
+    reason = "regroup" if lost and first.reason != "finished" else first.reason
+    return replace(first, state=replace(first.state, arrays=arrays), reason=reason)

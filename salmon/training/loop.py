@@ -1,0 +1,234 @@
+"""`fit` trains a torch module in a group, segment by segment, with checkpoints in between."""
+
+import statistics
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from salmon.errors import SalmonError
+from salmon.training.averaging import Averaging, Crossbow, FullSync
+from salmon.training.batch_size import BatchSize, as_batch_size
+from salmon.training.compression import Compression
+from salmon.training.groups import Group, VirtualGroup, VirtualRanks
+from salmon.training.history import TrainingHistory
+from salmon.training.monitors import Monitor, check_monitors
+from salmon.training.policies import Policy
+from salmon.training.replicas import Replicas, flatten_parameters
+from salmon.training.state import Checkpoint, HistoryRow, TrainingJob, TrainingState
+from salmon.training.steps import Steps
+
+# Adding replicas must raise the examples per second by this factor.
+_REQUIRED_GAIN = 1.05
+_MOST_REPLICAS = 32
+_WARM_UP_STEPS, _MEASURED_STEPS = 5, 25
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained module, the history of its training, and the state from which training can continue."""
+
+    module: Any
+    history: TrainingHistory
+    state: TrainingState
+    job: TrainingJob
+
+
+def fit(
+    module: torch.nn.Module,
+    data: Sequence[Any] | Any,
+    optimizer: Callable[[list[Any]], Any],
+    group: Group | None = None,
+    *,
+    loss: Callable[..., Any] | None = None,
+    epochs: float = 1.0,
+    batch_size: BatchSize | int = 32,
+    averaging: Averaging | None = None,
+    compression: Compression | None = None,
+    monitors: Sequence[Monitor] = (),
+    policies: Sequence[Policy] = (),
+    seed: int = 0,
+    watch: Callable[[Any], Mapping[str, float]] | None = None,
+    watch_every: int = 1,
+    until: Callable[[HistoryRow], bool] | None = None,
+    start: TrainingState | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_epochs: float = 1.0,
+    progress: bool = False,
+) -> TrainingResult:
+    """Train a module in place on data, in a group; methods that make sense together can be combined freely.
+
+    Parameters
+    ----------
+    module
+        What is trained.
+    data
+        A tensor, or several of the same length. The module is called with all but the last one, and `loss(output, last)` returns a
+        loss for each example (`reduction="none"`). Without a loss, the module is called with all of them and returns the losses.
+    optimizer
+        A function that makes a torch optimiser from a list of parameters: `functools.partial(torch.optim.SGD, lr=.1)`.
+    group
+        `TorchGroup` or `VirtualGroup`; None is one rank in this process.
+    loss, epochs, batch_size, averaging, compression, monitors, policies, seed
+        How the module is trained.
+    watch, watch_every
+        `watch(module)` adds figures to the history every `watch_every` steps; its time is not counted.
+    until
+        The run ends when `until(row)` is true.
+    start
+        The state of an earlier run to continue from.
+    checkpoint, checkpoint_epochs
+        A folder in which the state is saved every `checkpoint_epochs`; if it holds a checkpoint already, the run continues from it.
+    progress
+        Whether to show a progress bar on the terminal.
+    """
+    tensors = _check_data(data)
+    group = VirtualGroup() if group is None else group
+    job = TrainingJob(
+        module, optimizer, loss, epochs, as_batch_size(batch_size), averaging or FullSync(), compression,
+        tuple(monitors), tuple(policies), seed, watch, watch_every, until,
+    )  # fmt: skip
+    _check_job(job, group.size)
+    if isinstance(job.averaging, Crossbow) and not job.averaging.count:
+        job = replace(job, averaging=replace(job.averaging, count=choose_replicas(job, tensors)))
+    kept = Checkpoint(Path(checkpoint)) if checkpoint is not None else None
+    state, rows = start or initial_state(job), ()
+    if kept is not None and (found := kept.load(job.describe())) is not None:
+        state, rows = found
+    every = checkpoint_epochs if kept is not None or progress else np.inf
+    with closing(group), _show_progress(job, state, enabled=progress) as show:
+        while True:
+            outcome = group.run(job, tensors, state, min(job.epochs, _next_multiple(state, every)))
+            state, rows = outcome.state, rows + outcome.rows
+            show(outcome.rows)
+            if kept is not None:
+                kept.save(state, rows, job.describe())
+            if outcome.reason == "finished":
+                break
+            if outcome.workers is not None:
+                group = group.resize(outcome.workers)
+    _load_state(module, state)
+    return TrainingResult(module, TrainingHistory(rows), state, job)
+
+
+def initial_state(job: TrainingJob) -> TrainingState:
+    """Return the state of a job before its first step."""
+    replicas = Replicas(job.module, job.optimizer, job.loss, 1)
+    return TrainingState(replicas.arrays(), averaging=job.averaging.start(), monitors=tuple({} for _ in job.monitors))
+
+
+def choose_replicas(job: TrainingJob, data: tuple[Any, ...]) -> int:
+    """Return how many replicas to train side by side: add them as long as throughput rises by more than 5 %."""
+    best, fastest = 1, measure_throughput(job, data, 1)
+    stride = 1
+    while best + stride <= _MOST_REPLICAS:
+        reached = measure_throughput(job, data, best + stride)
+        if reached > _REQUIRED_GAIN * fastest:
+            best, fastest = best + stride, reached
+            stride = best
+        else:
+            break
+    return best
+
+
+def measure_throughput(job: TrainingJob, data: tuple[Any, ...], replicas: int) -> float:
+    """Return the examples per second of one worker that trains this many replicas, from a few steps that are discarded."""
+    averaging = job.averaging if isinstance(job.averaging, Crossbow) else Crossbow()
+    trial = replace(job, averaging=replace(averaging, count=replicas), watch=None, until=None, monitors=())
+    steps = Steps(trial, data, initial_state(trial), VirtualRanks(1, 1))
+    rows = [steps.take(steps.plan()) for _ in range(_WARM_UP_STEPS + _MEASURED_STEPS)]
+    measured = rows[_WARM_UP_STEPS:]
+    taken = [later["seconds"] - earlier["seconds"] for earlier, later in pairwise(measured)]
+    # Batches are smaller at the end of an epoch; the median step has a full one.
+    return measured[0]["batch_size"] / statistics.median(taken)
+
+
+def describe_row(row: HistoryRow) -> str:
+    """Return a step in one line."""
+    workers = f"{row['workers']:.0f} worker{'' if row['workers'] == 1 else 's'}"
+    return (
+        f"epoch {row['epoch']:.2f}, step {row['step']:,.0f}, loss {row['loss']:.4g}, batch {row['batch_size']:,.0f}, "
+        f"rate {row['learning_rate']:.3g}, {workers}"
+    )
+
+
+def _check_data(data: Sequence[Any] | Any) -> tuple[torch.Tensor, ...]:
+    given = [data] if isinstance(data, torch.Tensor | np.ndarray) else list(data)
+    tensors = tuple(torch.as_tensor(each) for each in given)
+    lengths = {len(each) if each.ndim else 0 for each in tensors}
+    if len(lengths) != 1 or 0 in lengths:
+        raise SalmonError(
+            f"Data of lengths {[len(each) if each.ndim else 0 for each in tensors]} cannot be trained on.",
+            hint="Give one tensor, or several of the same length, which is at least 1.",
+            where="data",
+        )
+    return tensors
+
+
+def _check_job(job: TrainingJob, workers: int) -> None:
+    """Refuse combinations that do not work, and report all of them at once."""
+    problems: list[str] = []
+    name = type(job.averaging).__name__
+    if job.compression is not None and job.averaging.differ:
+        problems.append(
+            f"{type(job.compression).__name__} compresses gradients, but {name} exchanges parameters: "
+            "omit one of them, or use FullSync."
+        )
+    for monitor in job.monitors:
+        if monitor.needs_gradients and job.averaging.differ:
+            problems.append(f"The monitor {monitor.name} needs averaged gradients, which {name} never computes.")
+        if monitor.needs_gradients and workers < 2:
+            problems.append(f"The monitor {monitor.name} compares workers and needs at least two of them.")
+    if not job.epochs > 0:
+        problems.append(f"epochs is {job.epochs}, which is not above 0.")
+    if job.watch_every < 1:
+        problems.append(f"watch_every is {job.watch_every}, which is not 1 or more.")
+    if problems:
+        raise SalmonError(" ".join(problems), where="fit")
+    check_monitors(job.monitors)
+    flatten_parameters(job.module)
+
+
+def _next_multiple(state: TrainingState, every: float) -> float:
+    """Return the epoch of the next checkpoint."""
+    if np.isinf(every):
+        return np.inf
+    return (np.floor(state.figures.get("epoch", 0.0) / every + 1e-9) + 1) * every
+
+
+@contextmanager
+def _show_progress(
+    job: TrainingJob, state: TrainingState, *, enabled: bool
+) -> Generator[Callable[[tuple[HistoryRow, ...]], None]]:
+    """Yield a function that takes the rows of each segment and, if enabled, advances a progress bar of epochs."""
+    if not enabled:
+        yield _show_nothing
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("training"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, transient=False) as bar:
+        task = bar.add_task("", total=job.epochs, completed=int(state.figures.get("epoch", 0.0)))
+
+        def show(rows: tuple[HistoryRow, ...]) -> None:
+            if rows:
+                bar.update(task, completed=rows[-1]["epoch"], description=describe_row(rows[-1]))
+
+        yield show
+
+
+def _show_nothing(rows: tuple[HistoryRow, ...]) -> None:
+    del rows
+
+
+def _load_state(module: torch.nn.Module, state: TrainingState) -> None:
+    """Write the parameters and buffers of a state into a module."""
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(state.weights.copy()), module.parameters())
+    for name, buffer in module.named_buffers():
+        kept = state.arrays[f"buffer/{name}"]
+        buffer.copy_(torch.from_numpy(np.asarray(kept.mean(axis=0, dtype=np.float64), dtype=kept.dtype)))

@@ -1,0 +1,93 @@
+"""Policies that adjust batch size, learning rate and number of workers between steps (after Mai et al. 2019, listing 1).
+
+A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those of the whole group, so
+that every worker reaches the same decision.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import ceil, isnan, nan
+
+from salmon.errors import SalmonError
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The next step: its number of examples, the factor of the learning rate, and the workers (None: leave them as they are)."""
+
+    batch_size: int
+    rate_factor: float = 1.0
+    workers: int | None = None
+
+
+#: (figures, plan) -> plan. The figures are the last row of the history, with `step` and `epoch` of the upcoming step.
+Policy = Callable[[Mapping[str, float], StepPlan], StepPlan]
+
+
+@dataclass(frozen=True)
+class FollowNoiseScale:
+    """Set the batch to the measured noise scale, within two bounds; it starts at the smaller one.
+
+    If noise outweighs signal, a larger batch makes better steps; otherwise it would waste examples. The batch is `share` times the
+    noise scale. With `grow_only` it never shrinks.
+    """
+
+    minimum: int = 128
+    maximum: int = 4096
+    share: float = 1.0
+    grow_only: bool = True
+    monitor: str = "noise_scale"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.minimum <= self.maximum:
+            raise SalmonError(
+                f"No batch lies between {self.minimum} and {self.maximum}.", hint="Give 1 ≤ minimum ≤ maximum."
+            )
+
+    def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
+        """Return the plan with the batch replaced."""
+        wanted = self.share * figures.get(self.monitor, nan)
+        before = figures.get("planned_batch_size", self.minimum) if self.grow_only else self.minimum
+        known = self.minimum if isnan(wanted) else wanted
+        return replace(plan, batch_size=int(min(self.maximum, max(self.minimum, before, known))))
+
+
+@dataclass(frozen=True)
+class InverseStep:
+    """Multiply the learning rate by scale / step, but by no more than `largest` (Robbins and Monro 1951)."""
+
+    scale: float = 10.0
+    largest: float = 1.0
+
+    def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
+        """Return the plan with its learning rate reduced."""
+        factor = min(self.largest, self.scale / (figures["step"] + 1))
+        return replace(plan, rate_factor=plan.rate_factor * factor)
+
+
+@dataclass(frozen=True)
+class StepsAt:
+    """Multiply the learning rate by `factor` at each of these epochs."""
+
+    epochs: tuple[float, ...]
+    factor: float = 0.1
+
+    def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
+        """Return the plan with its learning rate reduced."""
+        passed = sum(figures["epoch"] >= epoch for epoch in self.epochs)
+        return replace(plan, rate_factor=plan.rate_factor * self.factor**passed)
+
+
+@dataclass(frozen=True)
+class WorkersFollow:
+    """Request one worker for every `examples_per_worker` examples of the batch, within two bounds."""
+
+    examples_per_worker: int
+    minimum: int = 1
+    maximum: int = 1 << 30
+
+    def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
+        """Return the plan with the number of workers for its batch."""
+        del figures
+        wanted = ceil(plan.batch_size / self.examples_per_worker)
+        return replace(plan, workers=min(self.maximum, max(self.minimum, wanted)))

@@ -1,0 +1,419 @@
+"""Replicas of a module, and how they are synchronised at the end of a step.
+
+The parameters of each replica are one row of a table, which is the only parameter of the optimiser: an optimiser that treats every
+entry separately then treats every replica separately. Several replicas, or the batches of several ranks, go through the module
+together (`torch.vmap`), which costs little more than one.
+
+A few numbers travel with every exchange: the summed loss, the gradient norms that monitors need, and requests to end the segment.
+Bytes are counted over all ranks.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import nan, prod
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.func import functional_call
+
+from salmon.errors import SalmonError
+from salmon.training.averaging import AveragingState, Crossbow
+from salmon.training.state import HistoryRow, TrainingJob, TrainingState
+
+# Optimisers that combine entries or look at matrices: a table of replicas would change their meaning.
+_NOT_ELEMENTWISE = {"LBFGS", "Adafactor", "Muon", "SparseAdam"}
+# Summed loss, examples, squared norm of a rank's gradient, request to regroup, request to finish.
+_NOTES = 5
+
+
+class Ranks(Protocol):
+    """What a step knows about its group."""
+
+    @property
+    def size(self) -> int:
+        """Return the number of ranks in the group."""
+        ...
+
+    @property
+    def largest(self) -> int:
+        """Return the number of ranks to which the group could grow."""
+        ...
+
+    @property
+    def local(self) -> range:
+        """Return the ranks that run in this process."""
+        ...
+
+    def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the sum (K,) over all ranks of the group, given one vector for each local rank (r, K)."""
+        ...
+
+    def reduce_coded(
+        self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
+        """Return the sum (K,) of the expanded payloads of all ranks."""
+        ...
+
+    def asked_to_regroup(self) -> bool:
+        """Whether the driver wants to change which workers take part."""
+        ...
+
+    def report(self, row: HistoryRow) -> None:
+        """Publish a row for observers."""
+        ...
+
+
+class Replicas:
+    """`count` copies of a module, trained by one optimiser. The module itself is not modified."""
+
+    def __init__(self, module: torch.nn.Module, optimizer: Callable[[list[Any]], Any], loss: Any, count: int) -> None:
+        self._module = module.train()
+        self._loss = loss
+        named = dict(module.named_parameters())
+        self._names = list(named)
+        #: Shape of each layer, in the order of the table's columns.
+        self.shapes = [tuple(parameter.shape) for parameter in named.values()]
+        self._sizes = [prod(shape) for shape in self.shapes]
+        flat = flatten_parameters(module)
+        #: (count, P) the parameters.
+        self.weights = torch.nn.Parameter(flat.expand(count, -1).clone())
+        self._buffers = [{name: buffer.clone() for name, buffer in module.named_buffers()} for _ in range(count)]
+        self._optimizer = optimizer([self.weights])
+        if type(self._optimizer).__name__ in _NOT_ELEMENTWISE:
+            raise SalmonError(
+                f"{type(self._optimizer).__name__} does not treat every parameter separately.",
+                hint="Use an element-wise optimiser, such as SGD, Adam, AdamW or Adagrad.",
+                where="optimizer",
+            )
+        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate before any reduction."""
+        return self._rates[0]
+
+    def gradients(self, batch: tuple[torch.Tensor, ...], counted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return summed losses (r,) and their gradients (r, P) for batches (r, b, …), weighted by `counted` (r, b).
+
+        With one replica and r batches, each batch has its own gradient at the same parameters.
+        """
+        ranks = len(counted)
+        leaf = self.weights.detach().expand(ranks, -1).clone().requires_grad_()
+        if ranks == 1 or self._buffers[0]:
+            losses = torch.stack(
+                [
+                    self._losses(leaf[each], *(part[each] for part in batch), buffers=self._buffers[each % len(self)])
+                    for each in range(ranks)
+                ]
+            )
+        else:
+            losses = torch.vmap(self._losses, randomness="different")(leaf, *batch)
+        sums = (losses * counted).sum(dim=1)
+        (gradients,) = torch.autograd.grad(sums.sum(), leaf)
+        return sums.detach(), gradients
+
+    def sum_losses(self, batch: tuple[torch.Tensor, ...]) -> float:
+        """Return the summed loss of a batch (b, …) at the mean parameters."""
+        with torch.no_grad():
+            losses = self._losses(self.weights.mean(dim=0), *batch, buffers=self._buffers[0])
+        return float(losses.sum(dtype=torch.float64))
+
+    def step(self, gradients: torch.Tensor, factor: float) -> None:
+        """Take one optimiser step with gradients (count, P) and the learning rate times `factor`."""
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
+        self.weights.grad = gradients
+        self._optimizer.step()
+        self.weights.grad = None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return copies of parameters, optimiser state and buffers, one row for each replica."""
+        copies: dict[str, NDArray[Any]] = {"weights": _copy(self.weights)}
+        for name, value in self._optimizer.state.get(self.weights, {}).items():
+            if value is not None:
+                copies[f"optimizer/{name}"] = _copy(torch.as_tensor(value))
+        for name in self._buffers[0]:
+            copies[f"buffer/{name}"] = np.stack([_copy(each[name]) for each in self._buffers])
+        return copies
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Restore what `arrays` returned."""
+        with torch.no_grad():
+            self.weights.copy_(torch.from_numpy(arrays["weights"].copy()))
+        kept = {
+            name.removeprefix("optimizer/"): torch.from_numpy(np.array(array))
+            for name, array in arrays.items()
+            if name.startswith("optimizer/")
+        }
+        if kept:
+            self._optimizer.state[self.weights] = kept
+        for name in self._buffers[0]:
+            for each, row in zip(self._buffers, arrays[f"buffer/{name}"], strict=True):
+                each[name] = torch.from_numpy(np.array(row))
+
+    def module_at(self, weights: torch.Tensor) -> torch.nn.Module:
+        """Return the module with these parameters (P,) and the buffers of the first replica written into it."""
+        torch.nn.utils.vector_to_parameters(weights.detach().clone(), self._module.parameters())
+        for name, buffer in self._module.named_buffers():
+            buffer.copy_(self._buffers[0][name])
+        return self._module
+
+    def _losses(self, flat: torch.Tensor, *batch: torch.Tensor, buffers: dict[str, Any] | None = None) -> torch.Tensor:
+        parts = flat.split(self._sizes)
+        named = {name: part.view(shape) for name, part, shape in zip(self._names, parts, self.shapes, strict=True)}
+        if self._loss is None:
+            losses = functional_call(self._module, {**named, **(buffers or {})}, batch)
+        else:
+            losses = self._loss(functional_call(self._module, {**named, **(buffers or {})}, batch[:-1]), batch[-1])
+        examples = len(batch[0])
+        if not losses.ndim or len(losses) != examples:
+            raise SalmonError(
+                f"The loss of {examples} examples has shape {tuple(losses.shape)}.",
+                hint='Give a loss for each example: reduction="none".',
+                where="loss",
+            )
+        return losses if losses.ndim == 1 else losses.reshape(examples, -1).mean(dim=1)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of a step: `columns` are for its row, `shared` holds the figures that all ranks know to be equal."""
+
+    loss: float
+    bytes_sent: int
+    synchronised: int
+    columns: HistoryRow
+    shared: HistoryRow = field(default_factory=dict)
+    local_norm2: float = nan
+    norm2: float = nan
+
+
+class Synchronisation:
+    """Common part of the three ways to synchronise replicas: exchanges, and the numbers that travel with them."""
+
+    def __init__(self, job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> None:
+        self._job, self._replicas, self._ranks = job, replicas, ranks
+        self.state: AveragingState = state.averaging
+        self.regroup = False
+        self.finish = False
+        self._asked_to_finish = False
+        self._intervals = {monitor.every for monitor in job.monitors if monitor.needs_gradients}
+
+    def ask_to_finish(self) -> None:
+        """Request the end of the run: immediately if all ranks are in this process, otherwise with the next exchange."""
+        self._asked_to_finish = True
+        self.finish = self.finish or len(self._ranks.local) == self._ranks.size
+
+    def finish_step(
+        self,
+        step: int,
+        sums: torch.Tensor,
+        gradients: torch.Tensor,
+        counts: torch.Tensor,
+        batch_size: int,
+        factor: float,
+    ) -> StepResult:
+        """Update the local replicas from their summed losses (r,), summed gradients (r, P) and examples (r,)."""
+        raise NotImplementedError
+
+    def centre(self) -> torch.Tensor:
+        """Return the parameters (P,) that represent all local replicas."""
+        return self._replicas.weights.detach().mean(dim=0)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that must be saved in addition to the replicas."""
+        return {}
+
+    def _notes(self, sums: torch.Tensor, counts: torch.Tensor, gradients: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the numbers (r, 5) that travel with each local rank's vector; norms only for given gradients (r, P)."""
+        ranks = len(self._ranks.local)
+        losses = sums.view(ranks, -1).sum(dim=1).tolist()
+        examples = counts.view(ranks, -1).sum(dim=1).tolist()
+        norms2 = [0.0] * ranks if gradients is None else [_norm2(each) for each in gradients]
+        # Python floats: for so few numbers, the overhead of torch calls would dominate.
+        rows = [
+            [a, b, norm2 / max(1.0, b) ** 2, 0.0, 0.0] for a, b, norm2 in zip(losses, examples, norms2, strict=True)
+        ]
+        rows[0][3:] = [float(self._ranks.asked_to_regroup()), float(self._asked_to_finish)]
+        return torch.tensor(rows, dtype=torch.float32)
+
+    def _exchange(self, vectors: torch.Tensor, notes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
+        """Return (sum of the vectors (P,), sum of the notes, bytes sent by all ranks)."""
+        payload = torch.cat([vectors, notes], dim=1)
+        total = self._ranks.reduce(payload)
+        self._read_requests(total[-_NOTES:].tolist())
+        return total[:-_NOTES], total[-_NOTES:], 4 * payload.shape[1] * self._ranks.size
+
+    def _read_requests(self, notes: list[float]) -> None:
+        self.regroup, self.finish = notes[3] > 0, notes[4] > 0
+
+
+class GradientAveraging(Synchronisation):
+    """Full synchronisation: all ranks take the same step along the gradient of the whole batch, exact or compressed."""
+
+    def finish_step(
+        self,
+        step: int,
+        sums: torch.Tensor,
+        gradients: torch.Tensor,
+        counts: torch.Tensor,
+        batch_size: int,
+        factor: float,
+    ) -> StepResult:
+        """Average gradients and take one step; see `Synchronisation`."""
+        measured = any(step % every == 0 for every in self._intervals)
+        notes = self._notes(sums, counts, gradients if measured else None)
+        vectors = gradients / batch_size
+        if self._job.compression is None:
+            gradient, total_notes, sent = self._exchange(vectors, notes)
+        else:
+            gradient, total_notes, sent = self._exchange_coded(step, vectors, notes)
+        loss = float(total_notes[0]) / batch_size
+        norm2 = _norm2(gradient)
+        self._replicas.step(gradient[None], factor)
+        columns: HistoryRow = {"loss": loss, "gradient_norm2": norm2}
+        local_norm2 = float(total_notes[2]) / self._ranks.size if measured else nan
+        return StepResult(loss, sent, 1, columns, local_norm2=local_norm2, norm2=norm2)
+
+    def _exchange_coded(
+        self, step: int, vectors: torch.Tensor, notes: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, int]:
+        compression = self._job.compression
+        assert compression is not None  # noqa: S101 - only called with a compression
+        shapes, head = self._replicas.shapes, 4 * _NOTES
+        payloads = [
+            note.numpy().tobytes()
+            + compression.compress(vector.numpy(), shapes, np.random.default_rng([self._job.seed, step, rank]))
+            for rank, vector, note in zip(self._ranks.local, vectors, notes, strict=True)
+        ]
+        lengths: list[int] = []
+
+        def expand(payload: bytes) -> NDArray[np.float32]:
+            lengths.append(len(payload))
+            received = np.frombuffer(payload[:head], dtype=np.float32)
+            return np.concatenate([compression.expand(payload[head:], shapes), received])
+
+        total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
+        self._read_requests(total[-_NOTES:].tolist())
+        return total[:-_NOTES], total[-_NOTES:], sum(lengths)
+
+
+class ParameterAveraging(Synchronisation):
+    """Each replica steps alone; when the averaging method decides so, all replicas are set to their mean."""
+
+    def __init__(self, job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> None:
+        super().__init__(job, replicas, ranks, state)
+        # Losses and examples since the last synchronisation, from which figures equal on all ranks are computed.
+        self._sums = torch.zeros(len(replicas))
+        self._counts = torch.zeros(len(replicas))
+
+    def finish_step(
+        self,
+        step: int,
+        sums: torch.Tensor,
+        gradients: torch.Tensor,
+        counts: torch.Tensor,
+        batch_size: int,
+        factor: float,
+    ) -> StepResult:
+        """Take a step with each replica and average them if it is time; see `Synchronisation`."""
+        del batch_size
+        self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
+        self._sums += sums
+        self._counts += counts
+        loss = float(sums.sum() / counts.sum().clamp(min=1))
+        self.state, due = self._job.averaging.decide(self.state, step)
+        columns: HistoryRow = {"loss": loss, "period": self.state.period}
+        if not due:
+            return StepResult(loss, 0, 0, columns)
+        weights = self._replicas.weights.detach()
+        total, notes, sent = self._exchange(weights, self._notes(self._sums, self._counts))
+        mean = total / self._ranks.size
+        drift = ((weights - mean) ** 2).sum(dim=1, keepdim=True)
+        variance = float(self._ranks.reduce(drift)[0]) / self._ranks.size
+        with torch.no_grad():
+            self._replicas.weights.copy_(mean.expand_as(weights))
+        self.state = self._job.averaging.learn(self.state, step, variance, self._replicas.rate * factor)
+        self._sums.zero_()
+        self._counts.zero_()
+        columns |= {"replica_variance": variance, "period": self.state.period}
+        shared: HistoryRow = {"loss": float(notes[0] / notes[1].clamp(min=1))}
+        # The variance is exchanged too: four more bytes from each rank.
+        return StepResult(loss, sent + 4 * self._ranks.size, 1, columns, shared)
+
+
+class CentralAveraging(Synchronisation):
+    """Crossbow: independent replicas, each pulled towards a central average that follows them."""
+
+    def __init__(self, job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> None:
+        super().__init__(job, replicas, ranks, state)
+        kept = state.arrays.get("centre")
+        mean = replicas.weights.detach().mean(dim=0)
+        self._centre = mean.clone() if kept is None else torch.from_numpy(kept[0].copy())
+        self._before = self._centre.clone() if kept is None else torch.from_numpy(kept[1].copy())
+
+    def finish_step(
+        self,
+        step: int,
+        sums: torch.Tensor,
+        gradients: torch.Tensor,
+        counts: torch.Tensor,
+        batch_size: int,
+        factor: float,
+    ) -> StepResult:
+        """Take a step with each replica and exchange corrections; see `Synchronisation`."""
+        del step, batch_size
+        method = self._job.averaging
+        assert isinstance(method, Crossbow)  # noqa: S101 - guaranteed by `choose_synchronisation`
+        every = method.replicas
+        corrections = method.strength(every * self._ranks.size) * (self._replicas.weights.detach() - self._centre)
+        own = corrections.view(len(self._ranks.local), every, -1).sum(dim=1)
+        total, notes, sent = self._exchange(own, self._notes(sums, counts))
+        self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
+        with torch.no_grad():
+            self._replicas.weights.sub_(corrections)
+        moved = self._centre + total + method.momentum * (self._centre - self._before)
+        self._before, self._centre = self._centre, moved
+        loss = float(notes[0] / notes[1].clamp(min=1))
+        return StepResult(loss, sent, 1, {"loss": loss})
+
+    def centre(self) -> torch.Tensor:
+        """Return the central average."""
+        return self._centre
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the central average and the previous one."""
+        return {"centre": torch.stack([self._centre, self._before]).numpy().copy()}
+
+
+def choose_synchronisation(job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> Synchronisation:
+    """Return the synchronisation for a job's averaging method."""
+    # A single replica has no others to be corrected towards: its central average would only lag behind it.
+    alone = isinstance(job.averaging, Crossbow) and job.averaging.replicas * ranks.size == 1
+    if not job.averaging.differ or alone:
+        return GradientAveraging(job, replicas, ranks, state)
+    if isinstance(job.averaging, Crossbow):
+        return CentralAveraging(job, replicas, ranks, state)
+    return ParameterAveraging(job, replicas, ranks, state)
+
+
+def flatten_parameters(module: torch.nn.Module) -> torch.Tensor:
+    """Return a copy of all parameters of a module as one float32 vector (P,)."""
+    parameters = list(module.parameters())
+    if not parameters:
+        raise SalmonError("The module has no parameters to train.", where="module")
+    return torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).float()
+
+
+def _norm2(vector: torch.Tensor) -> float:
+    # Every norm uses this one operation: in a step of half a millisecond, the first call of another one would be noticeable.
+    return float(vector @ vector)
+
+
+def _copy(tensor: torch.Tensor) -> NDArray[Any]:
+    return tensor.detach().cpu().numpy().copy()

@@ -1,0 +1,78 @@
+"""Two ranks of torch's DistributedDataParallel with a compression hook, in two separate processes.
+
+    python -m tests.unit.training.ddp STORE_PORT FOLDER
+
+torch occasionally hangs while it destroys a model with a Python hook. These ranks therefore exit without destroying anything, and the
+parent process kills both if they do not exit in time.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from copy import deepcopy
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from salmon.training import QSGD, compression_hook
+from tests.program import REPOSITORY
+from tests.unit.training.problems import network, regression
+
+_TIMEOUT = timedelta(seconds=60)
+
+
+def train_with_hook(folder):
+    """Return the parameters of both ranks, and those of plain gradient descent on all rows."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=_TIMEOUT)
+    running = subprocess.Popen(
+        (sys.executable, "-m", "tests.unit.training.ddp", str(store.port), str(folder)),
+        cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+    )  # fmt: skip
+    with running:
+        try:
+            assert running.wait(timeout=_TIMEOUT.total_seconds()) == 0
+        finally:
+            if running.returncode is None:
+                os.killpg(running.pid, signal.SIGKILL)
+    first, second = (np.load(folder / f"{rank}.npy") for rank in (0, 1))
+    return first, second, descend(deepcopy(network()), slice(None))
+
+
+def descend(model, rows):
+    """Take ten steps of gradient descent on some rows and return the parameters."""
+    inputs, labels = regression()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    for _ in range(10):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs[rows]), labels[rows]).backward()
+        optimizer.step()
+    return np.concatenate([each.detach().numpy().ravel() for each in model.parameters()])
+
+
+def one_rank(port, rank, folder):
+    """Train one rank on its half of the batch and save its parameters."""
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=_TIMEOUT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=_TIMEOUT)
+    model = torch.nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(None, compression_hook(QSGD(16)))
+    np.save(folder / f"{rank}.npy", descend(model, slice(rank, None, 2)))
+    dist.barrier()
+    os._exit(0)
+
+
+def main():
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    torch.set_num_threads(1)
+    # torch is imported only once; forking is safe because no thread has been started yet.
+    other = os.fork()
+    if other == 0:
+        one_rank(port, 1, folder)
+    one_rank(port, 0, folder)
+
+
+if __name__ == "__main__":
+    main()

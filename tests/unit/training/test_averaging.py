@@ -1,0 +1,78 @@
+"""When replicas are synchronised."""
+
+from itertools import pairwise
+
+import pytest
+
+from salmon.errors import SalmonError
+from salmon.training.averaging import ADPSGD, CPSGD, Crossbow, FullSync
+
+
+def synchronisations(method, steps, variance=lambda step, period: 1.0, rate=lambda step: 1.0):
+    state, found, periods = method.start(), [], []
+    for step in range(steps):
+        state, due = method.decide(state, step)
+        if due:
+            found.append(step)
+            state = method.learn(state, step, variance(step, state.period), rate(step))
+        periods.append(state.period)
+    return found, periods, state
+
+
+def test_a_constant_period_synchronises_in_its_multiples():
+    assert synchronisations(CPSGD(8), 30)[0] == [0, 8, 16, 24]
+
+
+def test_full_synchronisation_happens_in_every_step():
+    assert synchronisations(FullSync(), 4)[0] == [0, 1, 2, 3]
+
+
+def test_the_adaptive_period_samples_c2_first_and_then_moves_by_one_at_each_synchronisation():
+    method = ADPSGD(sampling_steps=12, initial_period=4)
+    found, periods, state = synchronisations(method, 40, variance=lambda step, period: 2.0 if step < 12 else 1.0)
+    assert state.c2 == 2
+    assert found[:4] == [3, 7, 11, 15]
+    # A variance of half of C2 is below 0.7: the period rises by one each time.
+    assert [after - before for before, after in pairwise(found[3:])] == [5, 6, 7]
+    assert periods[-1] == 8
+
+
+def test_a_variance_too_large_shortens_the_period_but_never_below_one():
+    method = ADPSGD(sampling_steps=8, initial_period=3)
+    found, periods, _ = synchronisations(method, 40, variance=lambda step, period: 1.0 if step < 8 else 5.0)
+    assert periods[-1] == 1
+    assert found[-5:] == [35, 36, 37, 38, 39]
+
+
+def test_the_period_stays_the_same_for_a_variance_between_the_bounds():
+    method = ADPSGD(sampling_steps=8, initial_period=3)
+    assert synchronisations(method, 40, variance=lambda step, period: 1.0 if step < 8 else 1.2)[1][-1] == 3
+
+
+def test_the_same_variance_shortens_the_period_at_a_lower_rate():
+    method = ADPSGD(sampling_steps=8, initial_period=3)
+    periods = synchronisations(method, 60, rate=lambda step: 1.0 if step < 8 else 0.1)[1]
+    assert periods[-1] == 1
+
+
+def test_during_warm_up_replicas_are_synchronised_in_every_step_and_c2_is_not_sampled():
+    method = ADPSGD(sampling_steps=20, initial_period=4, warmup_steps=5)
+    found, _, state = synchronisations(method, 20, variance=lambda step, period: 100.0 if step < 5 else 3.0)
+    assert found == [0, 1, 2, 3, 4, 8, 12, 16]
+    assert state.c2 == 3
+
+
+def test_crossbow_corrects_by_one_over_all_replicas_by_default():
+    assert Crossbow(4).strength(8) == 1 / 8
+    assert Crossbow(4, correction=0.3).strength(8) == 0.3
+    assert Crossbow(4).step_batch(16, 8) == 128
+    assert CPSGD().step_batch(16, 8) == 16
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda: CPSGD(0), lambda: ADPSGD(initial_period=0), lambda: ADPSGD(10, warmup_steps=10), lambda: Crossbow(-1)],
+)
+def test_impossible_methods_are_refused(wrong):
+    with pytest.raises(SalmonError):
+        wrong()

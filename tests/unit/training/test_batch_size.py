@@ -1,0 +1,122 @@
+"""Batch-size rules: pure functions of the figures of a run."""
+
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from salmon.errors import SalmonError
+from salmon.training.batch_size import (
+    AdaDamp,
+    AdaDampLR,
+    BatchSizeInputs,
+    BatchSizeMemory,
+    ConstantBatch,
+    GeoDamp,
+    GeoDampLR,
+    PadaDamp,
+    PadaDampLR,
+    RadaDamp,
+    RadaDampLR,
+)
+
+VARIANTS = [
+    (GeoDamp(16, delay=2, factor=3), GeoDampLR(16, delay=2, factor=3)),
+    (PadaDamp(16, rate=0.5), PadaDampLR(16, rate=0.5)),
+    (AdaDamp(16, optimum=0.25), AdaDampLR(16, optimum=0.25)),
+    (RadaDamp(16, memory=0.5), RadaDampLR(16, memory=0.5)),
+]
+
+
+def growths(rule, seen):
+    memory, found = BatchSizeMemory(), []
+    for each in seen:
+        memory = rule.remember(memory, each)
+        found.append(memory.growth)
+    return found
+
+
+FALLING = [BatchSizeInputs(k, k / 4, 2 / (k + 1), 1 / (k + 1), 4 / (k + 1), 1 / (k + 1) ** 2) for k in range(12)]
+
+
+@pytest.mark.parametrize(("rule", "variant"), VARIANTS)
+def test_an_lr_variant_divides_the_rate_by_the_factor_of_the_batch(rule, variant):
+    assert growths(rule, FALLING) == growths(variant, FALLING)
+    for growth in growths(rule, FALLING):
+        batch, rate = rule.batch_and_rate(growth)
+        assert (batch, rate) == (max(1, ceil(rule.initial * growth - 1e-9)), 1)
+        assert variant.batch_and_rate(growth) == (16, pytest.approx(1 / growth))
+
+
+@pytest.mark.parametrize("rule", [rule for rule, _ in VARIANTS])
+def test_a_falling_loss_never_shrinks_the_batch(rule):
+    found = growths(rule, FALLING)
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(1)
+    assert found[-1] > 1
+
+
+@given(growth=st.floats(0.01, 1e6), initial=st.integers(1, 500), room=st.integers(0, 1000))
+def test_batch_over_rate_is_the_wanted_batch_below_and_above_the_maximum(growth, initial, room):
+    rule = ConstantBatch(initial, maximum=initial + room)
+    batch, rate = rule.batch_and_rate(growth)
+    assert 1 <= batch <= initial + room
+    assert rate <= 1
+    assert batch / rate == pytest.approx(max(1, ceil(initial * growth - 1e-9)))
+
+
+def test_geodamp_steps_up_every_delay_epochs():
+    rule = GeoDamp(128, delay=60, factor=5, maximum=640)
+    found = [rule.batch_and_rate(growths(rule, [BatchSizeInputs(epoch=epoch)])[0]) for epoch in (0, 59.9, 60, 120, 180)]
+    assert found == [(128, 1), (128, 1), (640, 1), (640, 1 / 5), (640, 1 / 25)]
+
+
+def test_padadamp_adds_to_the_batch_at_a_constant_rate():
+    rule = PadaDamp(10, rate=0.5)
+    found = [rule.batch_and_rate(growths(rule, [BatchSizeInputs(step=step)])[0])[0] for step in range(6)]
+    assert found == [10, 11, 11, 12, 12, 13]
+
+
+def test_adadamp_is_equation_3_3():
+    memory = AdaDamp(2, optimum=0.5).remember(BatchSizeMemory(), BatchSizeInputs(full_loss=8.5))
+    memory = AdaDamp(2, optimum=0.5).remember(memory, BatchSizeInputs(step=1, full_loss=1.3))
+    assert AdaDamp(2).batch_and_rate(memory.growth)[0] == ceil(2 * 8 / 0.8)
+
+
+def test_adadamp_with_c_and_the_gradient_is_equation_3_4():
+    rule = AdaDamp(7, c=30.0, gradient=True)
+    memory = rule.remember(BatchSizeMemory(), BatchSizeInputs(full_gradient_norm2=4.0))
+    assert rule.batch_and_rate(memory.growth)[0] == ceil(30 / 4)
+    assert (rule.needs, AdaDamp().needs, RadaDamp().needs) == ("gradient", "loss", "")
+
+
+def test_radadamp_is_algorithm_1():
+    rule, rolling, first = RadaDamp(8, memory=0.9, regularization=0.1), None, None
+    memory = rule.remember(BatchSizeMemory(), BatchSizeInputs())
+    assert memory.growth == 1
+    for step in range(1, 6):
+        loss, norm2 = 1 / step, 2 / step
+        memory = rule.remember(memory, BatchSizeInputs(step=step, loss=loss, gradient_norm2=norm2))
+        t = loss + 0.1 * norm2
+        rolling = t if rolling is None else 0.9 * rolling + 0.1 * t
+        first = first or t
+        assert rule.batch_and_rate(memory.growth)[0] == ceil(8 * first / rolling - 1e-9)
+
+
+def test_growth_is_only_updated_every_dwell_steps():
+    rule = PadaDamp(10, rate=1, dwell=3)
+    memory, found = BatchSizeMemory(), []
+    for step in range(7):
+        memory = rule.remember(memory, BatchSizeInputs(step=step))
+        found.append(rule.batch_and_rate(memory.growth)[0])
+    assert found == [10, 10, 10, 13, 13, 13, 16]
+
+
+def test_all_problems_of_a_rule_are_reported_at_once():
+    with pytest.raises(SalmonError) as refused:
+        GeoDamp(0, maximum=-1, delay=0)
+    sentence = str(refused.value)
+    assert "initial is 0" in sentence
+    assert "maximum is -1" in sentence
+    assert "delay is 0" in sentence

@@ -1,0 +1,226 @@
+"""Compression of gradients is unbiased, has the variance of its formula, and as many bytes as it says."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from salmon.errors import SalmonError
+from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
+from salmon.training.compression import (
+    NormQuantization,
+    PayloadReader,
+    PayloadWriter,
+    atomic_probabilities,
+    decompose,
+    reshape_to_matrix,
+)
+
+SHAPES = [(6, 9), (9,), (4, 3, 3, 3)]
+SIZE = 6 * 9 + 9 + 4 * 27
+SCHEMES = [
+    QSGD(1),
+    QSGD(4),
+    QSGD(8),
+    TernGrad(),
+    EntrywiseAtomo(0.1),
+    EntrywiseAtomo(5),
+    SpectralAtomo(1),
+    SpectralAtomo(2.5),
+    SpectralAtomo(2, bits=3),
+    SpectralAtomo(2, bits=32),
+]
+magnitudes = st.lists(st.one_of(st.just(0.0), st.floats(1e-6, 100)), min_size=1, max_size=40).map(np.array)
+
+
+def gradient(seed=0, size=SIZE):
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(size) * rng.exponential(size=size)).astype(np.float32)
+
+
+def atomic_variance(sizes, probabilities):
+    """E|ĝ − g|² = Σ λ²(1/p − 1) for orthogonal atoms."""
+    sent = probabilities > 0
+    return float((sizes[sent].astype(np.float64) ** 2 * (1 / probabilities[sent] - 1)).sum())
+
+
+def send(scheme, vector, shapes, seeds):
+    return np.stack(
+        [scheme.expand(scheme.compress(vector, shapes, np.random.default_rng(seed)), shapes) for seed in range(seeds)]
+    )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_compression_is_unbiased(scheme):
+    # No entry is so small that it would hardly ever be sent: its bias could not be told from few tries.
+    vector = (np.sign(gradient()) * np.random.default_rng(1).uniform(0.5, 1.5, SIZE)).astype(np.float32)
+    got = send(scheme, vector, SHAPES, 3000).astype(np.float64)
+    error = np.abs(got.mean(axis=0) - vector)
+    # Six standard errors in any entry; entries that are always sent vary by rounding alone.
+    assert (error <= 6 * got.std(axis=0) / np.sqrt(len(got)) + 1e-5).all()
+
+
+@given(sizes=magnitudes, share=st.floats(0.01, 1))
+def test_probabilities_spend_the_budget(sizes, share):
+    budget = share * len(sizes)
+    probabilities = atomic_probabilities(sizes, budget)
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    assert ((probabilities > 0) == (sizes > 0)).all()
+    assert probabilities.sum() == pytest.approx(min(budget, np.count_nonzero(sizes)), rel=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), share=st.floats(0.1, 0.9))
+def test_no_other_probabilities_of_the_same_budget_have_less_variance(seed, share):
+    sizes = np.random.default_rng(seed).exponential(size=7)
+    budget = share * 7
+    found = minimize(
+        lambda p: (sizes**2 / p).sum(), np.full(7, share), jac=lambda p: -(sizes**2) / p**2, method="SLSQP",
+        bounds=[(1e-3, 1)] * 7, constraints={"type": "eq", "fun": lambda p: p.sum() - budget}, options={"maxiter": 300},
+    )  # fmt: skip
+    least = (sizes**2 / atomic_probabilities(sizes, budget)).sum()
+    assert least <= found.fun * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("budget", [3, 12])
+def test_entrywise_variance_is_the_formula(budget):
+    vector = gradient(3, 60)
+    got = send(EntrywiseAtomo(budget), vector, [(60,)], 6000).astype(np.float64)
+    measured = ((got - vector) ** 2).sum(axis=1)
+    expected = atomic_variance(vector, atomic_probabilities(vector, budget))
+    assert measured.mean() == pytest.approx(expected, abs=5 * measured.std() / np.sqrt(len(got)))
+
+
+def test_spectral_variance_is_the_formula_and_below_the_entrywise_one_for_a_matrix_of_low_rank():
+    rng = np.random.default_rng(0)
+    matrix = (rng.standard_normal((20, 2)) @ rng.standard_normal((2, 20))).astype(np.float32)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    got = send(SpectralAtomo(1, bits=32), matrix.ravel(), [(20, 20)], 4000).astype(np.float64)
+    measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
+    expected = atomic_variance(singular, atomic_probabilities(singular, 1))
+    assert measured.mean() == pytest.approx(expected, rel=0.05)
+    # Entry-wise with as many numbers as a pair of singular vectors has.
+    assert expected < atomic_variance(matrix.ravel(), atomic_probabilities(matrix.ravel(), 40))
+
+
+@pytest.mark.parametrize("bits", [3, 5, 8])
+def test_rounded_singular_vectors_add_only_the_variance_of_their_rounding(bits):
+    rng = np.random.default_rng(4)
+    left, right = rng.standard_normal(30), rng.standard_normal(50)
+    matrix = np.outer(left, right).astype(np.float32)
+    # A single pair is always sent: the variance is that of the rounding of both its vectors.
+    got = send(SpectralAtomo(1, bits), matrix.ravel(), [(30, 50)], 3000).astype(np.float64)
+    measured = ((got - matrix.ravel()) ** 2).sum(axis=1)
+    levels = 2 ** (bits - 1) - 1
+
+    def rounding(vector):
+        share = np.abs(vector) / np.abs(vector).max() * levels % 1
+        return (share * (1 - share)).sum() * (np.abs(vector).max() / levels) ** 2 / (vector @ vector)
+
+    expected = ((1 + rounding(left)) * (1 + rounding(right)) - 1) * float((matrix**2).sum())
+    assert measured.mean() == pytest.approx(expected, abs=5 * measured.std() / np.sqrt(len(got)))
+
+
+def test_singular_vectors_in_eight_bits_are_a_quarter_of_the_bytes_and_hardly_more_variance():
+    rng = np.random.default_rng(2)
+    matrix = (rng.standard_normal((60, 6)) * [8, 4, 2, 1, 0.5, 0.25] @ rng.standard_normal((6, 80))).astype(np.float32)
+    sent, variance = {}, {}
+    for bits in (8, 32):
+        payloads = [
+            SpectralAtomo(2, bits).compress(matrix.ravel(), [(60, 80)], np.random.default_rng(i)) for i in range(2000)
+        ]
+        sent[bits] = np.mean([len(each) for each in payloads])
+        got = np.stack([SpectralAtomo(2, bits).expand(each, [(60, 80)]) for each in payloads])
+        variance[bits] = ((got - matrix.ravel()) ** 2).sum(axis=1).mean()
+    assert sent[8] < 0.27 * sent[32]
+    assert variance[8] < 1.05 * variance[32]
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e30])
+def test_gradients_of_any_magnitude_can_be_decomposed(size):
+    matrix = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
+    left, right = decompose(matrix * np.float32(size))
+    assert left @ right.T / size == pytest.approx(matrix, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(7, 30), (30, 7), (12, 12), (1, 5)])
+def test_a_matrix_is_decomposed_into_its_singular_vectors(shape):
+    matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    left, right = decompose(matrix)
+    assert left @ right.T == pytest.approx(matrix, abs=1e-5)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    assert np.sort(np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0))[::-1] == pytest.approx(
+        singular, rel=1e-4
+    )
+    smaller = right if shape[0] >= shape[1] else left
+    assert smaller.T @ smaller == pytest.approx(np.eye(min(shape)), abs=1e-5)
+
+
+@pytest.mark.parametrize(("scheme", "q"), [(QSGD(1), 2), (TernGrad(), inf), (NormQuantization(3.0), 3)])
+def test_quantisation_by_a_norm_is_entrywise_atomo_at_the_budget_of_that_norm(scheme, q):
+    vector = gradient(5, 40)
+    one, norm = np.abs(vector).sum(), np.linalg.norm(vector, q)
+    probabilities = atomic_probabilities(vector, one / norm)
+    assert probabilities == pytest.approx(np.abs(vector) / norm, rel=1e-5)
+    got = send(scheme, vector, [(40,)], 8000).astype(np.float64)
+    assert (got != 0).mean(axis=0) == pytest.approx(probabilities, abs=0.04)
+    squared = (got**2).sum(axis=1)
+    assert squared.mean() == pytest.approx(one * norm, abs=5 * squared.std() / np.sqrt(len(got)))
+
+
+def test_eight_bits_take_a_quarter_of_the_bytes_and_one_bit_a_sixteenth():
+    vector = gradient(1, 4000)
+    rng = np.random.default_rng(0)
+    assert len(QSGD(8).compress(vector, [(4000,)], rng)) == pytest.approx(4000, abs=8)
+    # With one level few entries are sent, so that a list of their positions is shorter than two bits per entry.
+    assert len(QSGD(1).compress(vector, [(4000,)], rng)) <= 1008
+
+
+@given(values=st.lists(st.integers(-7, 7), min_size=1, max_size=300), levels=st.integers(7, 300))
+def test_packed_integers_are_read_back(values, levels):
+    writer = PayloadWriter()
+    writer.signed(np.array(values), levels)
+    assert PayloadReader(writer.finish()).signed(len(values), levels).tolist() == values
+
+
+@given(size=st.integers(1, 500), data=st.data())
+def test_packed_positions_are_read_back(size, data):
+    positions = sorted(data.draw(st.sets(st.integers(0, size - 1))))
+    writer = PayloadWriter()
+    writer.positions(np.array(positions, dtype=np.int64), size)
+    assert PayloadReader(writer.finish()).positions(size).tolist() == positions
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_a_gradient_of_zeros_stays_zero(scheme):
+    zeros = np.zeros(SIZE, dtype=np.float32)
+    assert (send(scheme, zeros, SHAPES, 2) == 0).all()
+
+
+def test_a_convolution_is_reshaped_to_a_matrix_of_half_its_filters():
+    assert reshape_to_matrix(np.zeros((4, 6, 3, 3), dtype=np.float32)).shape == (12, 18)
+    assert reshape_to_matrix(np.zeros((3, 1, 3, 3), dtype=np.float32)).shape == (3, 9)
+    assert reshape_to_matrix(np.zeros(5, dtype=np.float32)) is None
+
+
+def test_a_gradient_that_is_not_finite_is_refused():
+    with pytest.raises(SalmonError, match="learning rate"):
+        SpectralAtomo(1).compress(np.full(100, np.nan, dtype=np.float32), [(10, 10)], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: QSGD(0),
+        lambda: QSGD(17),
+        lambda: EntrywiseAtomo(0),
+        lambda: SpectralAtomo(-1),
+        lambda: SpectralAtomo(2, bits=1),
+    ],
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(SalmonError):
+        wrong()

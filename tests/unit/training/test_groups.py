@@ -1,0 +1,162 @@
+"""Ranks in Dask workers: the same results as in one process, and workers that join, leave and die."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from salmon.errors import SalmonError
+from salmon.parallel import SerialExecutor
+from salmon.parallel.dask import local_cluster
+from salmon.training import (
+    ADPSGD,
+    CPSGD,
+    QSGD,
+    Checkpoint,
+    Crossbow,
+    GeoDamp,
+    NoiseScale,
+    SpectralAtomo,
+    TorchGroup,
+    VirtualGroup,
+    WorkersFollow,
+)
+from salmon.training.groups import TOPIC
+from tests.program import REPOSITORY
+from tests.unit.training.problems import DieOnce, UntilRejoined, fails, losses, train
+
+WAYS = [
+    {},
+    {"compression": QSGD(4)},
+    {"compression": SpectralAtomo(2, bits=32)},
+    {"monitors": [NoiseScale()], "batch_size": GeoDamp(10, delay=2, factor=2)},
+    {"averaging": CPSGD(4)},
+    {"averaging": ADPSGD(sampling_steps=10, initial_period=2)},
+    {"averaging": Crossbow(2), "batch_size": 5},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_processes_compute_what_virtual_ranks_compute(cluster, way):
+    there, here = train(group=TorchGroup(cluster), **way), train(2, **way)
+    assert there.state.weights == pytest.approx(here.state.weights, abs=1e-4)
+    for column in ("step", "examples", "batch_size", "workers", "bytes_sent", "synchronisations"):
+        assert there.history[column].tolist() == here.history[column].tolist()
+
+
+def test_a_dask_client_can_be_given_instead_of_an_executor(cluster):
+    assert losses(train(group=TorchGroup(cluster.client))) == pytest.approx(losses(train(2)), rel=1e-3)
+
+
+def test_a_killed_worker_costs_one_step_and_its_replacement_joins(cluster, tmp_path):
+    died = tmp_path / "died"
+    group = TorchGroup(cluster)
+    trained = train(group=group, policies=[DieOnce(died, 30)], epochs=1e6, until=UntilRejoined(died, 2))
+    history = trained.history
+    # No step is missing or repeated, and the losses are those of an undisturbed run.
+    assert history["step"].tolist() == list(range(1, len(history) + 1))
+    undisturbed = train(2, epochs=len(history) / 6)
+    assert losses(trained) == pytest.approx(losses(undisturbed), rel=1e-2)
+    workers = history["workers"]
+    assert workers[:30].tolist() == [2] * 30
+    assert workers[30] == 1
+    assert workers[-1] == 2
+
+
+def test_the_last_worker_can_die_and_the_run_continues_from_its_checkpoint(cluster, tmp_path):
+    trained = train(
+        group=TorchGroup(cluster, 1), policies=[DieOnce(tmp_path / "died", 9)], epochs=3, checkpoint=tmp_path / "kept"
+    )
+    assert (tmp_path / "died").exists()
+    assert trained.history["step"].tolist() == list(range(1, 19))
+    assert losses(trained) == pytest.approx(losses(train(1, epochs=3)), rel=1e-3)
+    assert Checkpoint(tmp_path / "kept").folder.exists()
+
+
+def test_replicas_of_a_lost_worker_are_dropped_and_the_others_continue(cluster, tmp_path):
+    trained = train(group=TorchGroup(cluster), averaging=CPSGD(4), policies=[DieOnce(tmp_path / "died", 20)], epochs=6)
+    assert trained.history["step"].tolist() == list(range(1, 37))
+    assert losses(trained)[-1] < losses(trained)[0] / 5
+
+
+def test_workers_follow_the_batch_where_the_cluster_can_scale(tmp_path):
+    with local_cluster(1) as executor:
+        assert executor.scalable
+        trained = train(
+            group=TorchGroup(executor, 1, largest=2), batch_size=GeoDamp(10, delay=2, factor=2),
+            policies=[WorkersFollow(10, maximum=2)],
+        )  # fmt: skip
+        assert trained.history["workers"].tolist() == [1] * 24 + [2] * 12
+        assert len(executor.addresses()) == 2
+        assert losses(trained) == pytest.approx(losses(train(1, batch_size=GeoDamp(10, delay=2, factor=2))), rel=1e-3)
+        # Long enough for a row to be published as an event of the cluster.
+        reported = train(group=TorchGroup(executor), epochs=1e6, until=lambda row: row["seconds"] > 1.5)
+        events = executor.client.get_events(TOPIC)
+        assert events
+        assert 0 < events[-1][1]["step"] <= len(reported.history)
+
+
+def test_an_exception_in_the_loss_is_raised_in_the_driver(cluster):
+    with pytest.raises(ZeroDivisionError, match="the loss failed"):
+        train(group=TorchGroup(cluster), loss=fails)
+
+
+def test_divergence_in_the_workers_gives_the_same_message(cluster):
+    with pytest.raises(SalmonError, match="Lower the learning rate"):
+        train(group=TorchGroup(cluster), rate=1e6, epochs=50)
+
+
+def test_threads_of_one_process_can_be_ranks_too():
+    with local_cluster(2, processes=False) as executor:
+        trained = train(group=TorchGroup(executor))
+    assert trained.state.weights == pytest.approx(train(2).state.weights, abs=1e-4)
+
+
+def test_workers_exit_when_their_driver_is_killed():
+    code = (
+        "from salmon.training import TorchGroup\n"
+        "from salmon.parallel.dask import local_cluster\n"
+        "from tests.unit.training.problems import print_step, train\n"
+        "if __name__ == '__main__':\n"
+        "    with local_cluster(2) as executor:\n"
+        "        train(group=TorchGroup(executor), epochs=1e9, watch=print_step)\n"
+    )
+    # Every process that the driver starts inherits its output, which is closed once all of them have exited.
+    running = subprocess.Popen(
+        (sys.executable, "-c", code), cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )  # fmt: skip
+    with running:
+        try:
+            assert running.stdout.readline() == b"step\n"
+            os.kill(running.pid, signal.SIGKILL)
+            running.communicate(timeout=60)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def test_a_ddp_hook_averages_the_compressed_gradients(tmp_path):
+    from tests.unit.training.ddp import train_with_hook
+
+    first, second, alone = train_with_hook(tmp_path)
+    assert first.tolist() == second.tolist()
+    # Sixteen bits are nearly exact, so both ranks average to the gradient of the whole batch.
+    assert first == pytest.approx(alone, abs=2e-3)
+    assert not np.array_equal(first, alone)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: TorchGroup(SerialExecutor()), lambda: TorchGroup(3), lambda: VirtualGroup(3, 2)]
+)
+def test_anything_but_a_cluster_is_refused(wrong):
+    with pytest.raises(SalmonError):
+        wrong()
+
+
+def test_a_group_without_workers_is_refused(cluster):
+    with pytest.raises(SalmonError):
+        TorchGroup(cluster, 0)

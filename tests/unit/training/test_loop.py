@@ -1,0 +1,263 @@
+"""The training loop in virtual groups computes what the formulas say, for any number of ranks."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from salmon.errors import SalmonError
+from salmon.training import (
+    ADPSGD,
+    CPSGD,
+    QSGD,
+    AdaDamp,
+    Crossbow,
+    FollowNoiseScale,
+    GeoDamp,
+    GeoDampLR,
+    GradientVariance,
+    InverseStep,
+    NoiseScale,
+    RadaDamp,
+    SmoothedLoss,
+    SpectralAtomo,
+    StepsAt,
+    VirtualGroup,
+    WorkersFollow,
+)
+from salmon.training.steps import ShuffledOrder
+from tests.unit.training.problems import ROWS, losses, network, regression, train
+
+
+def parameters(trained):
+    return torch.nn.utils.parameters_to_vector(trained.module.parameters()).detach().numpy()
+
+
+def test_one_rank_is_plain_stochastic_gradient_descent():
+    trained = train(1)
+    module, (inputs, labels) = network(), regression()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9)
+    for epoch in range(4):
+        for chosen in ShuffledOrder(ROWS, [0, epoch]).part(0, ROWS).reshape(-1, 20):
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(module(inputs[chosen]), labels[chosen]).backward()
+            optimizer.step()
+    assert parameters(trained) == pytest.approx(
+        torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy(), abs=1e-5
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+@pytest.mark.parametrize(
+    "batch_size", [20, GeoDamp(8, delay=1, factor=2, maximum=40), RadaDamp(8, memory=0.5), AdaDamp(8)]
+)
+def test_the_number_of_ranks_only_changes_rounding(ranks, batch_size):
+    alone, shared = train(1, batch_size=batch_size), train(ranks, batch_size=batch_size)
+    assert [row["batch_size"] for row in shared.history.rows] == [row["batch_size"] for row in alone.history.rows]
+    assert losses(shared) == pytest.approx(losses(alone), rel=1e-3)
+
+
+def test_averaging_parameters_in_every_step_equals_full_synchronisation():
+    # Without momentum the mean of the steps is the step along the mean gradient.
+    alone, averaged = train(1, momentum=0), train(4, momentum=0, averaging=CPSGD(1))
+    assert parameters(averaged) == pytest.approx(parameters(alone), abs=1e-5)
+
+
+def test_a_constant_period_sends_a_fraction_of_the_bytes():
+    full, seldom = train(4, epochs=8), train(4, averaging=CPSGD(6), epochs=8)
+    assert seldom.history.rows[-1]["synchronisations"] == 8
+    assert seldom.history.rows[-1]["bytes_sent"] < full.history.rows[-1]["bytes_sent"] / 5
+    assert losses(seldom)[-1] < losses(seldom)[0] / 5
+
+
+def test_the_variance_of_replicas_is_measured_before_they_are_averaged():
+    trained = train(3, averaging=CPSGD(4), epochs=1)
+    variance, places = trained.history.select_measured("replica_variance")
+    assert places.tolist() == [0, 4]
+    assert (variance > 0).all()
+    # The first synchronisation follows one step from a common start: the variance is that of the three first steps.
+    inputs, labels = regression()
+    chosen = np.split(ShuffledOrder(ROWS, [0, 0]).part(0, 20), [6, 13])
+    ends = []
+    for part in chosen:
+        module = network()
+        torch.nn.functional.mse_loss(module(inputs[part]), labels[part]).backward()
+        ends.append(np.concatenate([-0.02 * each.grad.numpy().ravel() for each in module.parameters()]))
+    assert variance[0] == pytest.approx(((np.array(ends) - np.mean(ends, axis=0)) ** 2).sum(axis=1).mean(), rel=1e-3)
+
+
+def test_the_adaptive_period_moves_in_the_loop():
+    trained = train(4, averaging=ADPSGD(sampling_steps=12, initial_period=2), epochs=12, policies=[StepsAt((4,))])
+    assert trained.history["period"][:12].tolist() == [2] * 12
+    assert trained.state.averaging.c2 > 0
+    assert losses(trained)[-1] < losses(trained)[0] / 5
+
+
+def test_crossbow_follows_its_formula():
+    method = Crossbow(2, correction=0.3, momentum=0.4)
+    trained = train(1, averaging=method, batch_size=10, epochs=0.5, momentum=0)
+    inputs, labels = regression()
+    start = torch.nn.utils.parameters_to_vector(network().parameters()).detach().numpy()
+    replicas, centre, before = [start.copy(), start.copy()], start.copy(), start.copy()
+    order = ShuffledOrder(ROWS, [0, 0]).part(0, ROWS)
+    for step in range(3):
+        corrections = []
+        for each in range(2):
+            chosen = order[20 * step + 10 * each : 20 * step + 10 * each + 10]
+            module = network()
+            torch.nn.utils.vector_to_parameters(torch.from_numpy(replicas[each]), module.parameters())
+            torch.nn.functional.mse_loss(module(inputs[chosen]), labels[chosen]).backward()
+            gradient = np.concatenate([part.grad.numpy().ravel() for part in module.parameters()])
+            corrections.append(0.3 * (replicas[each] - centre))
+            replicas[each] = replicas[each] - 0.02 * gradient - corrections[-1]
+        centre, before = centre + sum(corrections) + 0.4 * (centre - before), centre
+    assert trained.state.arrays["weights"] == pytest.approx(np.array(replicas), abs=1e-5)
+    assert parameters(trained) == pytest.approx(centre, abs=1e-5)
+
+
+def test_crossbow_chooses_the_number_of_replicas():
+    trained = train(1, averaging=Crossbow(), batch_size=4, epochs=2)
+    assert trained.job.averaging.count >= 1
+    assert trained.history.rows[0]["batch_size"] == min(ROWS, 4 * trained.job.averaging.count)
+
+
+@pytest.mark.parametrize("compression", [QSGD(8), SpectralAtomo(3)], ids=str)
+def test_compressed_gradients_train_with_fewer_bytes(compression):
+    plain, coded = train(3, epochs=8), train(3, compression=compression, epochs=8)
+    assert losses(coded)[-1] < losses(coded)[0] / 5
+    assert coded.history.rows[-1]["bytes_sent"] < plain.history.rows[-1]["bytes_sent"]
+
+
+def test_at_the_maximum_batch_the_learning_rate_falls_instead():
+    rows = train(2, batch_size=GeoDamp(10, delay=1, factor=2, maximum=20), epochs=4).history.rows
+    last = {int(row["epoch"] - 1e-6): (row["batch_size"], row["learning_rate"]) for row in rows}
+    assert last == {0: (10, 0.02), 1: (20, 0.02), 2: (20, 0.01), 3: (20, 0.005)}
+
+
+def test_an_lr_variant_keeps_the_batch_and_lowers_the_rate():
+    rows = train(1, batch_size=GeoDampLR(20, delay=2, factor=4), epochs=4).history.rows
+    assert {(row["batch_size"], row["learning_rate"]) for row in rows} == {(20, 0.02), (20, 0.005)}
+
+
+def test_the_noise_scale_is_that_of_the_examples():
+    # A linear function that hardly changes: noise and signal can be computed from each example's gradient.
+    module = torch.nn.Linear(6, 1, bias=False)
+    inputs, labels = regression()
+    each = 2 * (module(inputs) - labels).detach() * inputs
+    mean = each.mean(dim=0)
+    expected = float(((each - mean) ** 2).sum(dim=1).mean() / (mean @ mean))
+    trained = train(
+        4, module=module, rate=1e-7, momentum=0, epochs=400, batch_size=40, monitors=[NoiseScale(0.999), GradientVariance(0.999)]
+    )  # fmt: skip
+    assert trained.history.rows[-1]["noise_scale"] == pytest.approx(expected, rel=0.25)
+    assert trained.history.rows[-1]["gradient_variance"] == pytest.approx(
+        float(((each - mean) ** 2).sum(dim=1).mean()), rel=0.15
+    )
+
+
+def test_the_value_of_a_monitor_stays_the_same_between_measurements():
+    often, seldom = (
+        train(2, monitors=[NoiseScale(0.0, every=every), SmoothedLoss(0.0, every=every)]).history for every in (1, 3)
+    )
+    assert losses(train(2)).tolist() == seldom["loss"].tolist()
+    assert seldom["smoothed_loss"].tolist() == np.repeat(seldom["loss"][::3], 3).tolist()
+    # Without smoothing, a value depends on one step only.
+    shown = [row.get("noise_scale") for row in often.rows]
+    assert [row.get("noise_scale") for row in seldom.rows] == [shown[k - k % 3] for k in range(len(shown))]
+    assert len(set(shown)) > 3
+
+
+def test_a_policy_follows_the_noise_scale_and_workers_follow_the_batch():
+    trained = train(
+        2, epochs=12, monitors=[NoiseScale(0.5), SmoothedLoss()],
+        policies=[FollowNoiseScale(10, 60), WorkersFollow(10, minimum=2)],
+    )  # fmt: skip
+    batches = trained.history["batch_size"]
+    assert batches[0] == 10
+    assert batches.max() > 30
+    largest = [row["workers"] for row in trained.history.rows if row["batch_size"] == batches.max()]
+    assert set(largest) == {-(-batches.max() // 10)}
+
+
+def test_policies_are_functions_of_the_last_row():
+    seen = []
+
+    def remember(figures, plan):
+        seen.append(dict(figures))
+        return replace(plan, rate_factor=0.5)
+
+    trained = train(1, policies=[remember, InverseStep(2)], epochs=1)
+    assert [figures["step"] for figures in seen] == [0, 1, 2, 3, 4, 5]
+    assert seen[3]["loss"] == trained.history.rows[2]["loss"]
+    assert trained.history["learning_rate"] == pytest.approx([0.01, 0.01, *(0.01 * 2 / k for k in (3, 4, 5, 6))])
+
+
+def test_watched_figures_are_in_the_history_and_can_end_the_run():
+    calls = []
+
+    def watch(module):
+        calls.append(module.training)
+        return {"size": float(sum(each.abs().sum() for each in module.parameters()))}
+
+    trained = train(2, watch=watch, watch_every=2, until=lambda row: row["step"] >= 5)
+    assert len(trained.history) == 5
+    assert calls == [False, False]
+    assert trained.history.select_measured("size")[1].tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("averaging", [None, CPSGD(2), Crossbow(2)], ids=str)
+def test_modules_with_buffers_and_dropout_train_too(averaging):
+    module = torch.nn.Sequential(
+        torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1)
+    )
+    before = deepcopy(module[1].running_mean)
+    trained = train(2, module=module, averaging=averaging, epochs=20)
+    assert losses(trained)[-1] < losses(trained)[0] / 3
+    assert not torch.equal(trained.module[1].running_mean, before)
+
+
+def test_all_impossible_combinations_are_reported_at_once():
+    with pytest.raises(SalmonError) as refused:
+        train(1, compression=QSGD(), averaging=CPSGD(), monitors=[NoiseScale()])
+    sentence = str(refused.value)
+    assert "QSGD compresses gradients, but CPSGD exchanges parameters" in sentence
+    assert "noise_scale needs averaged gradients" in sentence
+    assert "needs at least two" in sentence
+
+
+def test_a_loss_that_is_averaged_over_examples_is_refused():
+    with pytest.raises(SalmonError, match='reduction="none"'):
+        train(1, loss=torch.nn.MSELoss())
+
+
+def test_an_optimiser_that_mixes_parameters_is_refused():
+    from salmon.training import fit
+
+    with pytest.raises(SalmonError, match="element-wise"):
+        fit(network(), regression(), torch.optim.LBFGS, loss=torch.nn.MSELoss(reduction="none"))
+
+
+def test_divergence_is_reported_with_advice():
+    with pytest.raises(SalmonError, match="Lower the learning rate"):
+        train(1, rate=1e6, epochs=50)
+
+
+def test_two_monitors_with_the_same_name_are_refused():
+    with pytest.raises(SalmonError, match="smoothed_loss"):
+        train(1, monitors=[SmoothedLoss(), SmoothedLoss()])
+
+
+def test_a_monitor_that_never_measures_is_refused():
+    with pytest.raises(SalmonError, match="every 0 steps"):
+        train(2, monitors=[NoiseScale(every=0)])
+
+
+def test_an_empty_group_is_refused():
+    with pytest.raises(SalmonError):
+        VirtualGroup(0)
+
+
+def test_a_single_crossbow_replica_is_plain_gradient_descent():
+    assert losses(train(1, averaging=Crossbow(1))).tolist() == losses(train(1)).tolist()
