@@ -5,16 +5,6 @@ PORT ?= 8421
 DATA ?= salmon-data
 export PYTHON
 
-PYTEST := .venv/bin/python -m pytest
-# One thread for each of two processes: more would wait for each other.
-PARALLEL := OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist loadfile
-
-# Folders whose tests share nothing and depend on no timing.
-INDEPENDENT := tests/unit tests/properties tests/contracts tests/architecture
-# Left out of `make test-fast`: tests that simulate whole studies or start clusters of processes.
-SLOW := test_efficiency.py test_courses.py test_rehearsal.py test_torch_group.py test_selection.py test_triplets.py \
-	test_checkpoint.py test_analysis.py test_cross_validation.py test_fit.py test_fit_command.py
-
 .PHONY: help serve test test-fast coverage check bench bench-training pictures lock clean
 
 help: ## list these targets
@@ -28,11 +18,11 @@ test: ## install what the tests need, run the checks, then all tests
 	@requirements/install test
 	@requirements/install-chromium
 	@$(MAKE) --no-print-directory check
-	@$(PYTEST)
+	@.venv/bin/python .ci/tests.py
 
 test-fast: ## run the unit, property and architecture tests that take less than two minutes together
 	@requirements/install test
-	@$(PARALLEL) -q tests/unit tests/properties tests/architecture $(SLOW:%=--ignore-glob='*/%')
+	@.venv/bin/python .ci/tests.py --fast
 
 coverage: ## measure which lines the tests run (all but browser and crash tests); report in htmlcov/index.html
 	@requirements/install test
@@ -75,7 +65,7 @@ bench-training: ## measure training over many workers (hours); results in docs/t
 
 pictures: ## take the screenshots of docs/ again
 	@requirements/install test
-	SALMON_PICTURES=1 $(PYTEST) -q tests/browser
+	SALMON_PICTURES=1 .venv/bin/python -m pytest -q tests/browser
 
 lock: ## pin all packages again after a change of dependencies
 	@requirements/install test
