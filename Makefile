@@ -1,36 +1,47 @@
-# make serve   everything on this machine: http://localhost:8421
-# make test    everything the tests need, then all of them
-# make check   formatting, lint, types, layers, templates
-# make pictures   take the screenshots of docs/ again
-# make bench   measurements (minutes to hours): figures and JSON in benchmarks/results
-# make bench-training   the same for training over many workers: figures and JSON in docs/training
+.DEFAULT_GOAL := help
 
 PYTHON ?= python3
 PORT ?= 8421
 DATA ?= salmon-data
 export PYTHON
 
-.PHONY: serve test check bench bench-training pictures lock clean
+.PHONY: help serve test test-fast coverage check bench bench-training pictures lock clean
 
-serve:
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
+
+serve: ## run Salmon on this machine: http://localhost:8421 (PORT=…), data in ./salmon-data (DATA=…)
 	@requirements/install serve
 	@exec .venv/bin/salmon serve --port $(PORT) --data $(DATA)
 
-test:
+test: ## install what the tests need, run the checks, then all tests
 	@requirements/install test
 	@requirements/install-chromium
 	@$(MAKE) --no-print-directory check
-	@.venv/bin/python -m pytest
+	@.venv/bin/python .ci/tests.py
 
-check:
+test-fast: ## run the unit, property and architecture tests that take less than two minutes together
+	@requirements/install test
+	@.venv/bin/python .ci/tests.py --fast
+
+coverage: ## measure which lines the tests run (all but browser and crash tests); report in htmlcov/index.html
+	@requirements/install test
+	@.venv/bin/coverage erase
+	@OMP_NUM_THREADS=1 .venv/bin/coverage run -m pytest -q tests/unit tests/properties tests/contracts tests/integration
+	@.venv/bin/coverage combine --quiet
+	@.venv/bin/coverage html --quiet
+	@.venv/bin/coverage report
+
+check: ## check format, lint, types, import contracts, templates and JavaScript
 	@requirements/install test
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/pyright
 	.venv/bin/lint-imports
 	.venv/bin/djlint --check --lint --quiet templates
+	.venv/bin/oxlint --deny-warnings frontend/static
 
-bench:
+bench: ## measure search, refits and pages (minutes to hours); results in benchmarks/results
 	@requirements/install test
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.search
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.refit
@@ -40,7 +51,7 @@ bench:
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.console --bundle
 	.venv/bin/python -m benchmarks.page
 
-bench-training:
+bench-training: ## measure training over many workers (hours); results in docs/training
 	@requirements/install test
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.network_clock
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.batch_growth
@@ -52,14 +63,14 @@ bench-training:
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.scaling
 	.venv/bin/python -m benchmarks.training.tables
 
-pictures:
+pictures: ## take the screenshots of docs/ again
 	@requirements/install test
 	SALMON_PICTURES=1 .venv/bin/python -m pytest -q tests/browser
 
-lock:
+lock: ## pin all packages again after a change of dependencies
 	@requirements/install test
 	.venv/bin/python -m pip install --quiet pip-tools
 	.venv/bin/python requirements/lock.py
 
-clean:
-	rm -rf .venv build dist *.egg-info
+clean: ## remove .venv and build output; salmon-data stays
+	rm -rf .venv build dist htmlcov .coverage *.egg-info

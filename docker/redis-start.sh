@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts the passwords of the environment into the configuration and starts the server with it.
+# Writes the passwords from the environment into the configuration and starts the server with it.
 set -eu
 : "${SALMON_FRONTEND_PASSWORD:?set it in .env}" "${SALMON_BACKEND_PASSWORD:?set it in .env}"
 umask 077

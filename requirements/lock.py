@@ -1,7 +1,8 @@
-"""Writes serve.txt, test.txt and frontend.txt anew: every package pinned, every file of each version by its hash.
+"""Rewrite serve.txt, test.txt and frontend.txt: pin every package, with the hash of every file of its version.
 
-Run by a developer after a change of dependencies: `make lock`. torch is left out: its CPU build differs by platform and
-carries no hash here (torch.txt pins its version).
+Run `make lock` after a change of dependencies. torch has a file of its own, torch.txt, because its builds come from two
+indexes with different files. To change its version, replace everything below the comment of torch.txt by the new pin
+(`torch==…`); this program adds the hashes of the package index and keeps hashes that are there already.
 """
 
 import re
@@ -14,24 +15,24 @@ from pathlib import Path
 from pip._internal.models.index import PyPI
 
 HERE = Path(__file__).parent
-OPTIONS = ("--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--constraint", str(HERE / "torch.txt"))
+TORCH = HERE / "torch.txt"
+OPTIONS = ("--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--constraint", str(TORCH))
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)")
+#: torch, and what only its builds for graphics cards require: install-torch brings these where they are wanted.
+LEFT_OUT = re.compile(r"(torch|triton)==|(nvidia|cuda)-")
 
 
 def compile_pins(output: Path, source: str, *arguments: str) -> list[str]:
-    """The lines `name==version` that satisfy a source of requirements."""
+    """Return the lines `name==version` that satisfy a source of requirements."""
     command = (sys.executable, "-m", "piptools", "compile", "-q", *OPTIONS, "--no-emit-options", "--no-header")
     command += ("--no-annotate", "--allow-unsafe", *arguments, "--output-file", str(output), source)
     subprocess.run(command, check=True, cwd=HERE.parent)
-    return [
-        line.strip()
-        for line in output.read_text().splitlines()
-        if PINNED.match(line) and not line.startswith("torch==")
-    ]
+    lines = output.read_text().splitlines()
+    return [line.strip() for line in lines if PINNED.match(line) and not LEFT_OUT.match(line)]
 
 
 def hashes_of(pin: str) -> list[str]:
-    """The hashes of all files of a version, from the package index."""
+    """Return the hashes that the package index gives for the files of a version."""
     name, version = PINNED.match(pin).groups()
     page = (
         urllib.request.urlopen(f"{PyPI.simple_url}/{re.sub(r'[-_.]+', '-', name).lower()}/", timeout=60).read().decode()
@@ -50,14 +51,26 @@ def lock(output: Path, *arguments: str, source: str = "pyproject.toml") -> None:
         found = list(pool.map(hashes_of, pins))
     if missing := [pin for pin, hashes in zip(pins, found, strict=True) if not hashes]:
         raise SystemExit(f"The index names no files for {', '.join(missing)}.")
-    entries = [
-        " \\\n".join([pin, *(f"    --hash=sha256:{digest}" for digest in hashes)])
-        for pin, hashes in zip(pins, found, strict=True)
-    ]
+    entries = [entry(pin, hashes) for pin, hashes in zip(pins, found, strict=True)]
     output.write_text("\n".join(entries) + "\n")
 
 
+def lock_torch() -> None:
+    """Add the hashes of the package index to torch.txt."""
+    text = TORCH.read_text()
+    comment = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    pin = next(match[0] for line in text.splitlines() if (match := PINNED.match(line)))
+    known = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
+    TORCH.write_text(f"{comment}{entry(pin, sorted({*known, *hashes_of(pin)}))}\n")
+
+
+def entry(pin: str, hashes: list[str]) -> str:
+    """Return a pin with its hashes, as pip reads them."""
+    return " \\\n".join([pin, *(f"    --hash=sha256:{digest}" for digest in hashes)])
+
+
 if __name__ == "__main__":
+    lock_torch()
     lock(HERE / "serve.txt", "--extra", "server", "--extra", "build")
     lock(HERE / "test.txt", "--extra", "build", "--extra", "test", "--constraint", str(HERE / "serve.txt"))
     lock(HERE / "frontend.txt", "--constraint", str(HERE / "serve.txt"), source=str(HERE / "frontend.in"))

@@ -29,12 +29,10 @@ export class Figure {
   #details = h("details", { class: "figure-data" }, h("summary", {}, "The numbers"), this.#table);
   #option;
   #rows;
-  #name;
   #shown = null;
 
   /** `option(data, colours)` is the chart, `rows(data)` its table: the first row holds the names of the columns. */
   constructor({ name, title, sentence, option, rows, waitsFor, height = 260 }) {
-    this.#name = name;
     this.#option = option;
     this.#rows = rows;
     this.#place.style.height = `${height}px`;

@@ -25,8 +25,8 @@ export class MapDrawing {
   #pointers = new Map();
   #measure = h("canvas").getContext("2d");
 
-  constructor(place, targets) {
-    this.#place = place;
+  constructor(element, targets) {
+    this.#place = element;
     this.#targets = targets;
     this.#measure.font = LABEL_FONT;
     this.#root = svg("svg", { class: "map-drawing", tabindex: "0", role: "group", "aria-label": "Map of the targets. Arrow keys move it, plus and minus zoom, 0 fits it." });
@@ -36,9 +36,9 @@ export class MapDrawing {
     }
     this.#marks = targets.map((target) => this.#mark(target));
     this.#layers.targets.append(...this.#marks.map(({ group }) => group));
-    place.append(this.#root);
+    element.append(this.#root);
     this.#listen();
-    new ResizeObserver(() => this.draw()).observe(place);
+    new ResizeObserver(() => this.draw()).observe(element);
   }
 
   get axes() {
@@ -84,7 +84,7 @@ export class MapDrawing {
     if (this.#model === null) return;
     const [width, height] = this.#extent();
     this.#root.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const points = plane(this.#model.coordinates, this.#axes).map((place) => onScreen(place, this.#view, width, height));
+    const points = plane(this.#model.coordinates, this.#axes).map((point) => onScreen(point, this.#view, width, height));
     this.#drawGrid(width, height);
     this.#marks.forEach(({ group, resize }, index) => {
       const known = index < points.length;
@@ -192,7 +192,7 @@ export class MapDrawing {
       width: this.#measure.measureText(target.name).width,
       half: this.size / 2,
     }));
-    const texts = placed(labels).map((at, place) => at && svg("text", { x: at[0], y: at[1] }, pictured[place].name));
+    const texts = placed(labels).map((at, index) => at && svg("text", { x: at[0], y: at[1] }, pictured[index].name));
     this.#layers.labels.replaceChildren(...texts.filter(Boolean));
   }
 

@@ -1,7 +1,7 @@
 // The live overview: numbers first, then what needs attention, then one figure a question.
 
 import { get } from "./api.js";
-import { $, data, duration, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
+import { $, data, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
 import { Figure } from "./figure.js";
 import * as figures from "./figures.js";
 import { Table } from "./table.js";

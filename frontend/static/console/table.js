@@ -17,14 +17,12 @@ export class Table {
   #body = h("tbody");
   #count = h("span", { class: "quiet", role: "status" });
   #head;
-  #name;
   #key;
   #most = DRAWN_ROWS;
   #more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => this.#drawMore() });
 
   constructor(columns, { name, label, key = (row, place) => place, searchable = true }) {
     this.#columns = columns;
-    this.#name = name;
     this.#key = key;
     this.#head = h("tr", {}, ...columns.map((column) => this.#heading(column)));
     const search = h("input", {
