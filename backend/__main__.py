@@ -1,4 +1,4 @@
-"""Starts the learning process: `python -m backend`, with its settings in the environment."""
+"""Start the learning process: `python -m backend`, with its settings in the environment."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import sys
 
 from pydantic import ValidationError
 
-from backend.service import Pulse, Service
+from backend.service import HeartbeatThread, Service
 from backend.settings import Settings
 from backend.store import Store
-from backend.workers import opener
+from backend.workers import executor_opener
 from salmon import logs, parent_watch
 
-#: Learning steps back where cores are short: somebody waits for the web process. Workers inherit it.
+#: Learning yields the processor to the web process, which people wait for. Workers inherit the niceness.
 NICENESS = 5
 
 
 def main() -> int:
-    """Follow the experiments until told to stop."""
+    """Learn from the open experiments until a signal asks to stop; return the exit code."""
     try:
         settings = Settings()  # pyright: ignore[reportCallIssue]
     except ValidationError as error:
@@ -29,15 +29,15 @@ def main() -> int:
     logs.configure("backend", level=settings.log_level, style=settings.log_format)
     parent_watch.hold(os.environ)
     os.nice(NICENESS)
-    service = Service(Store(settings.redis_url), opener(settings.scheduler))
-    pulse = Pulse(Store(settings.redis_url), service.report)
+    service = Service(Store(settings.redis_url), executor_opener(settings.scheduler))
+    pulse = HeartbeatThread(Store(settings.redis_url), service.report)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda _number, _frame: service.stop())
     pulse.start()
     parent_watch.announce("")
     service.run()
     pulse.stop()
-    # A long refit may still run in its thread: it is given up, as nothing of it is published.
+    # A long refit may still run in its thread. It is abandoned: nothing of it was published.
     sys.stderr.flush()
     os._exit(0)
 

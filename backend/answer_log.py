@@ -1,7 +1,7 @@
-"""The answers of one experiment as triplets: immutable blocks that are sent to the workers once, and a short tail.
+"""The answers of one experiment as triplets: immutable blocks, which are sent to the workers once, and a short tail.
 
-Every learner of an experiment reads the same log. A triplet is there once and in the order of the stream, whatever
-happens in between: the log only grows, and its place in the stream is the id of its last entry.
+All learners of an experiment share one log. It only grows: every triplet is in it once, in the order of the stream, and
+its cursor is the id of the last stream entry that was read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from salmon.records import REPEATABLE, Answer
 
-#: Rows of a block: large enough that sending blocks once pays, small enough that the tail stays light.
+#: Rows of a block: large enough that sending a block only once pays off, small enough that the tail stays short.
 BLOCK = 4096
 
 Rows = NDArray[np.int32]
@@ -22,9 +22,10 @@ Rows = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Entry:
-    """An answer that may be fitted, with its place in the stream; `random` where its query was a uniform draw.
+    """An answer that may be fitted, with its stream id.
 
-    `repeatable` where it tells how much people agree, see `salmon.records.REPEATABLE`.
+    `random` says that its query was drawn uniformly, `repeatable` that it can show how much people agree (see
+    `salmon.records.REPEATABLE`).
     """
 
     stream_id: str
@@ -33,8 +34,8 @@ class Entry:
     repeatable: bool
 
 
-def entry_of(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry | None:
-    """What the learners see of an answer; nothing of catch and practice trials and of samplers that are only tests."""
+def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry | None:
+    """Return the entry of an answer, or None for catch and practice trials and for samplers marked `test`."""
     served = answer.served
     if served.trial_type in {"catch", "practice"} or served.sampler in tests:
         return None
@@ -64,12 +65,12 @@ class AnswerLog:
             self._blocks.append(np.array(self._tail[:BLOCK], dtype=np.int32))
             del self._tail[:BLOCK]
 
-    def pieces(self) -> tuple[tuple[Rows, ...], Rows]:
-        """(the full blocks, the tail): the blocks are the same objects every time, so they need to travel only once."""
+    def parts(self) -> tuple[tuple[Rows, ...], Rows]:
+        """Return (full blocks, tail). The blocks are the same objects every time, so each is sent to the workers once."""
         return tuple(self._blocks), _rows(self._tail)
 
     def repeatable(self) -> Rows:
-        """The triplets that tell how much people agree."""
+        """Return the triplets (m, 3) from which a noise ceiling can be estimated."""
         return _rows(self._repeatable)
 
 
@@ -78,5 +79,5 @@ def _rows(triplets: list[tuple[int, int, int]]) -> Rows:
 
 
 def join(blocks: Iterable[Rows]) -> Rows:
-    """The rows of several blocks."""
+    """Return the rows of several blocks as one array."""
     return np.concatenate([*blocks, np.zeros((0, 3), np.int32)])

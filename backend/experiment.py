@@ -1,4 +1,4 @@
-"""One experiment as the learning process follows it: its log of answers and its learners."""
+"""One open experiment in the learning process: its log of answers and its learners."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from backend.answer_log import AnswerLog, Entry, entry_of
-from backend.learner import Learner, Piece
-from backend.store import Followed, Store
+from backend.answer_log import AnswerLog, Entry, to_entry
+from backend.learner import Learner, LearningTask
+from backend.store import ExperimentRecord, Store
 from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
@@ -16,15 +16,15 @@ from salmon.spec import Manifest, Spec, parse_spec, targets_of
 
 log = logging.getLogger("salmon.backend")
 
-#: Answers replayed at once.
+#: Answers absorbed at once when they are replayed.
 _PIECE = 5000
 
 
 @dataclass
 class Experiment:
-    """An open experiment: answers go to its log once, whatever its learners do."""
+    """An open experiment. Each answer is appended to its log once, whatever its learners do."""
 
-    followed: Followed
+    followed: ExperimentRecord
     fence: int
     tests: frozenset[str]
     n: int
@@ -33,14 +33,14 @@ class Experiment:
 
     @property
     def cursor(self) -> str:
-        """The last entry of the stream that was read."""
+        """The id of the last stream entry that was read."""
         return self.answers.cursor
 
     def absorb(self, answers: Iterable[tuple[str, Answer]], *, live_at: float | None) -> None:
-        """Take answers in the order of the stream: learners predict the random ones, then the log has them.
+        """Add answers in the order of the stream; learners predict those to random queries before the log has them.
 
-        What was taken before is passed over, so reading something twice changes nothing. `live_at` is the time of
-        answers that come in now; None where they are replayed.
+        Answers that were absorbed before are skipped, so reading an entry twice changes nothing. `live_at` is the time
+        at which live answers arrived, and None for replayed ones.
         """
         entries: list[Entry] = []
         last = self.answers.cursor
@@ -48,27 +48,27 @@ class Experiment:
             if not is_later(stream_id, last):
                 continue
             last = stream_id
-            entry = entry_of(stream_id, answer, tests=self.tests)
+            entry = to_entry(stream_id, answer, tests=self.tests)
             if entry is not None and max(entry.triplet) < self.n:
                 entries.append(entry)
         for learner in self.learners.values():
             learner.judge(entries)
             if live_at is not None:
-                learner.note_pace(len(entries), live_at)
+                learner.note_rate(len(entries), live_at)
         self.answers.append(entries)
         self.answers.cursor = last
 
 
 def open_experiment(
     store: Store,
-    followed: Followed,
+    followed: ExperimentRecord,
     *,
-    hand_out: Callable[[Piece], None],
+    start_task: Callable[[LearningTask], None],
     now_ms: Callable[[], int],
 ) -> Experiment:
-    """Take an experiment over: its fence, its learners as they were published, and all answers, replayed.
+    """Take over an experiment: raise its fence, restore its learners from what they published, and replay its answers.
 
-    Answers up to a learner's cursor are in its published model already; those after it are predicted and absorbed now.
+    A learner's published model contains the answers up to its cursor; later ones are predicted and absorbed now.
     """
     fence = store.take_over(followed.experiment)
     revision = store.read_revision(followed.experiment, followed.revision)
@@ -81,10 +81,10 @@ def open_experiment(
         n=len(targets_of(spec, manifest)),
         answers=AnswerLog(),
     )
-    waiting = _learners(store, experiment, spec, hand_out=hand_out, now_ms=now_ms)
+    waiting = _learners(store, experiment, spec, start_task=start_task, now_ms=now_ms)
     piece: list[tuple[str, Answer]] = []
     for stream_id, answer in store.read_answers(followed.experiment, after="0"):
-        # A learner joins the experiment where its published model ends, so that it judges only what it has not seen.
+        # A learner joins where its published model ends, so that it predicts only answers it has not seen.
         joining = [learner for learner, cursor in waiting.items() if is_later(stream_id, cursor)]
         if joining or len(piece) >= _PIECE:
             experiment.absorb(piece, live_at=None)
@@ -96,7 +96,7 @@ def open_experiment(
     experiment.absorb(piece, live_at=None)
     experiment.learners.update({learner.name: learner for learner in waiting})
     for learner in experiment.learners.values():
-        learner.greet()
+        learner.seed_queue()
     log.info(
         "experiment followed",
         extra=fields(
@@ -115,10 +115,10 @@ def _learners(
     experiment: Experiment,
     spec: Spec,
     *,
-    hand_out: Callable[[Piece], None],
+    start_task: Callable[[LearningTask], None],
     now_ms: Callable[[], int],
 ) -> dict[Learner, str]:
-    """Every active sampler's learner, and the cursor of the model it published last."""
+    """Return a learner for every active sampler, with the cursor of the model it published last."""
     found: dict[Learner, str] = {}
     for name, sampler in spec.samplers.items():
         if sampler.sampler_class not in ACTIVE:
@@ -132,7 +132,7 @@ def _learners(
             seed=spec.seed,
             fence=experiment.fence,
             answers=experiment.answers,
-            hand_out=hand_out,
+            start_task=start_task,
             now_ms=now_ms,
         )
         found[learner] = learner.resume(store.read_model(experiment.followed.experiment, name))
@@ -140,7 +140,7 @@ def _learners(
 
 
 def is_later(stream_id: str, cursor: str) -> bool:
-    """Whether an entry of a stream comes after a cursor."""
+    """Return whether a stream entry comes after a cursor."""
     return _place(stream_id) > _place(cursor)
 
 

@@ -1,6 +1,7 @@
-"""One active sampler of one experiment: carries out what the plan says, publishes, and goes on after a crash.
+"""The learning state of one active sampler: starts the tasks that the plan asks for and publishes their outcomes.
 
-Its methods run in the service's thread; only the work itself runs elsewhere and comes back through `finish`.
+All methods run in the service's thread. The tasks run on the workers, and their outcomes come back through `finish`. After
+a crash `resume` continues from what was published last.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import AnswerLog, Entry, Rows
-from backend.live_accuracy import Judgement
-from backend.plan import Pace, Progress, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
+from backend.live_accuracy import LiveAccuracy
+from backend.plan import Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
 from salmon.logs import fields
 from salmon.records import Query
@@ -27,16 +28,16 @@ from salmon.wire import encode_array
 log = logging.getLogger("salmon.learner")
 
 Kind = Literal["refit", "search", "report"]
-#: A line of history carries coordinates when the answers have grown by this factor since the last one that did:
-#: about 200 lines from the first answer to a million.
+#: A history line carries coordinates if the answers have grown by this factor since the last one that did: about 200
+#: such lines from the first answer to a million.
 _THINNING = 1.06
-#: The shown embedding predicts answers while it has seen at least this share of what the search's has.
+#: The reported embedding predicts answers while it has seen at least this share of the answers in the newest model.
 _FRESH = 0.95
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of work to be done elsewhere, on the answers that the log has when it is handed out."""
+class LearningTask:
+    """A refit, search or report to run on the workers, with the answers that the log holds when it starts."""
 
     kind: Kind
     learner: Learner
@@ -48,15 +49,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Model:
-    """A state with the place in the log up to which it has seen the answers, and the judgement at that place."""
+    """A sampler's state, the cursor of the last answer it has seen, and the live accuracy at that cursor."""
 
     state: State
     cursor: str
-    judgement: Judgement
+    live_accuracy: LiveAccuracy
 
 
 class Learner:
-    """`hand_out(piece)` starts work and returns at once; its outcome comes back through `finish` or `fail`."""
+    """The learner of one active sampler.
+
+    `start_task(task)` returns at once; the outcome comes back through `finish` or `fail`.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class Learner:
         seed: int,
         fence: int,
         answers: AnswerLog,
-        hand_out: Callable[[Piece], None],
+        start_task: Callable[[LearningTask], None],
         now_ms: Callable[[], int],
     ) -> None:
         self.experiment = experiment
@@ -81,25 +85,25 @@ class Learner:
         self.error = ""
         self._store = store
         self._fence = fence
-        self._hand_out = hand_out
+        self._hand_out = start_task
         self._now_ms = now_ms
         self._timed: dict[Kind, Timed] = {"refit": Timed(), "search": Timed(), "report": Timed()}
-        self._model = Model(sampler.start(n, seed), "0", Judgement())
-        self._candidate = self._model  # what the running refit will become
+        self._model = Model(sampler.start(n, seed), "0", LiveAccuracy())
+        self._candidate = self._model  # replaced by the outcome of the running refit
         self._searched = -1
         self._reported: NDArray[np.float64] | None = None
         self._reported_to = 0
         self._reporting_to = 0
         self._ceiling = float("nan")
-        self._judgement = Judgement()
-        self._answered = Pace()
-        self._taken = Pace()
+        self._live_accuracy = LiveAccuracy()
+        self._answered = Rate()
+        self._taken = Rate()
         self._listed = 0
         self._thinned_at = 0
         self._was_cut = False
 
     def resume(self, stored: StoredModel | None) -> str:
-        """Go on from what was published last; the cursor up to which that model has seen the answers."""
+        """Restore what was published last and return its cursor."""
         if stored is None:
             return "0"
         numbers = stored.numbers
@@ -115,49 +119,50 @@ class Learner:
             absorbed=int(numbers["absorbed"]),
             loss=float(numbers["loss"]),
         )
-        self._judgement = Judgement.of(numbers)
-        self._model = Model(state, numbers["cursor"], self._judgement)
+        self._live_accuracy = LiveAccuracy.of(numbers)
+        self._model = Model(state, numbers["cursor"], self._live_accuracy)
         self._thinned_at = int(numbers.get("thinned_at", 0))
         self._reported = stored.reported if stored.reported is not None and len(stored.reported) == self.n else None
         return numbers["cursor"]
 
     def is_stale(self, generation: int) -> bool:
-        """Whether a search with this generation's model should end early, because a newer model is there.
+        """Return whether a search with this generation's model should stop early because there is a newer model.
 
-        Never twice in a row: where refits are faster than searches, no search would ever come to its end.
+        Never twice in a row: where refits are faster than searches, no search would ever finish.
         """
         return self._model.state.generation > generation and not self._was_cut
 
-    def greet(self) -> None:
-        """Make sure that there is something to ask before the workers are there: random draws, flagged as such."""
+    def seed_queue(self) -> None:
+        """Publish random queries, recorded as such, if there are none yet: the workers may still be starting."""
         if self._store.count_queries(self.experiment, self.name) == 0:
             model, wanted = self._model, queries_wanted(self._progress(0.0))
             drawn = random_round(model.state, wanted, len(self.answers))
-            self._publish(queries=queries_of(drawn, generation=drawn.generation, now_ms=self._now_ms()))
+            self._publish(queries=to_queries(drawn, generation=drawn.generation, now_ms=self._now_ms()))
             if len(self.answers) == 0:
                 self._searched = model.state.generation  # before any answer there is nothing better to find
 
     @property
     def state(self) -> State:
-        """The newest embedding."""
+        """The state of the newest model."""
         return self._model.state
 
     def judge(self, entries: Sequence[Entry]) -> None:
-        """Predict the random ones before anybody has learned from them: called before the log takes them.
+        """Predict the answers to random queries; called before they are appended to the log.
 
-        By the embedding that is shown, unless that lags: early in a run a few dozen answers change everything.
+        The reported embedding predicts, unless it lags behind the newest model: early in a run a few dozen answers
+        change everything.
         """
         state = self._model.state
         fresh = self._reported is not None and self._reported_to >= _FRESH * state.absorbed
         shown = self._reported if self._reported is not None and fresh else state.coordinates
-        self._judgement = self._judgement.judge(shown, [entry.triplet for entry in entries if entry.random])
+        self._live_accuracy = self._live_accuracy.judge(shown, [entry.triplet for entry in entries if entry.random])
 
-    def note_pace(self, count: int, now: float) -> None:
-        """Remember how fast answers come."""
+    def note_rate(self, count: int, now: float) -> None:
+        """Update the rate at which answers arrive."""
         self._answered = self._answered.add(count, now)
 
-    def turn(self, now: float) -> float:
-        """Begin whatever is due; when to be asked again at the latest (monotonic seconds)."""
+    def tick(self, now: float) -> float:
+        """Start every task that is due; return when to call this again at the latest (monotonic seconds)."""
         while not self.stale:
             *steps, rest = next_steps(self._progress(now), now)
             for step in steps:
@@ -167,7 +172,7 @@ class Learner:
         return inf
 
     def finish(self, kind: Kind, outcome: Any, seconds: float) -> None:
-        """Take what a piece of work has found."""
+        """Take over the outcome of a task and publish it."""
         self._timed[kind] = replace(self._timed[kind], running=False, seconds=seconds, failures=0)
         self.error = ""
         match kind:
@@ -176,7 +181,7 @@ class Learner:
                 self._publish_model()
             case "search":
                 self._was_cut = not outcome.complete
-                self._publish(queries=queries_of(outcome, generation=outcome.generation, now_ms=self._now_ms()))
+                self._publish(queries=to_queries(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
                 self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
                 self._reported_to = self._reporting_to
@@ -184,7 +189,7 @@ class Learner:
                 self._publish(model=arrays | {"ceiling": self._ceiling, "reported_of": self._reporting_to})
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
-        """A piece of work has failed: say so loudly, and try again after a pause."""
+        """Record and log the failure of a task; the plan tries again after a pause."""
         failures = self._timed[kind].failures + 1
         self._timed[kind] = replace(self._timed[kind], running=False, seconds=seconds, failures=failures)
         if kind == "search":
@@ -200,27 +205,27 @@ class Learner:
         state = self._model.state
         match step:
             case Refit():
-                self._candidate = Model(state, self.answers.cursor, self._judgement)
-                self._begin(Piece("refit", self, state), now)
+                self._candidate = Model(state, self.answers.cursor, self._live_accuracy)
+                self._begin(LearningTask("refit", self, state), now)
             case Search(count):
                 self._searched = state.generation
                 pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
                 pending = pending[(pending < self.n).all(axis=1)]
-                self._begin(Piece("search", self, state, pending, count), now)
+                self._begin(LearningTask("search", self, state, pending, count), now)
             case Report():
                 self._reporting_to = len(self.answers)
-                self._begin(Piece("report", self, state, repeatable=self.answers.repeatable()), now)
+                self._begin(LearningTask("report", self, state, repeatable=self.answers.repeatable()), now)
             case Rest():
                 pass
 
-    def _begin(self, piece: Piece, now: float) -> None:
-        self._timed[piece.kind] = replace(self._timed[piece.kind], running=True, began=now)
-        self._hand_out(piece)
+    def _begin(self, task: LearningTask, now: float) -> None:
+        self._timed[task.kind] = replace(self._timed[task.kind], running=True, began=now)
+        self._hand_out(task)
 
     def _progress(self, now: float) -> Progress:
         state = self._model.state
         listed = self._store.count_queries(self.experiment, self.name)
-        # A crowd that arrives takes queries before it answers any: the list shrinks first.
+        # Participants who arrive take queries before they answer any, so the list shrinks first.
         self._taken = self._taken.add(max(0, self._listed - listed), now)
         self._listed = listed
         return Progress(
@@ -231,7 +236,7 @@ class Learner:
             searched=self._searched,
             reported=self._reported_to,
             listed=listed,
-            pace=max(self._taken.at(now), self._answered.at(now)),
+            rate=max(self._taken.at(now), self._answered.at(now)),
             opening=len(self.answers) < self.sampler.R * self.n,
             refit=self._timed["refit"],
             search=self._timed["search"],
@@ -239,17 +244,17 @@ class Learner:
         )
 
     def _publish_model(self) -> None:
-        """The newest model and a line of history, in one call."""
+        """Publish the newest model and a history line in one call."""
         model, state = self._model, self._model.state
-        accuracy, low, high = model.judgement.recent_interval()
+        accuracy, low, high = model.live_accuracy.recent_interval()
         numbers: dict[str, Any] = {
             "generation": state.generation,
             "cursor": model.cursor,
             "absorbed": state.absorbed,
             "loss": state.loss,
             "published_ms": self._now_ms(),
-            "held_right": model.judgement.right,
-            "held_total": model.judgement.total,
+            "held_right": model.live_accuracy.right,
+            "held_total": model.live_accuracy.total,
         }
         line = numbers | {
             "accuracy": accuracy,
@@ -265,7 +270,7 @@ class Learner:
             line["coordinates"] = encode_array(shown.astype(np.float32))
         stored = numbers | {
             "coordinates": encode_array(state.coordinates),
-            "held_recent": model.judgement.recent,
+            "held_recent": model.live_accuracy.recent,
             "thinned_at": self._thinned_at,
         }
         self._publish(model=stored, line=line)
@@ -277,7 +282,7 @@ class Learner:
         model: Mapping[str, Any] | None = None,
         line: Mapping[str, Any] | None = None,
     ) -> None:
-        """Publish, unless another backend has taken over: then let go."""
+        """Publish; if another backend has taken over, nothing is written and this learner becomes stale."""
         length = self._store.publish(self.experiment, self.name, self._fence, queries=queries, model=model, line=line)
         self._listed = length or 0
         if length is None and not self.stale:
@@ -288,8 +293,8 @@ class Learner:
             )
 
 
-def queries_of(found: Round, *, generation: int, now_ms: int) -> list[Query]:
-    """A round as the queries that are published, best first."""
+def to_queries(found: Round, *, generation: int, now_ms: int) -> list[Query]:
+    """Return a round as the queries to publish, best first."""
     return [
         Query(
             head=int(head),

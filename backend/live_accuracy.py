@@ -1,4 +1,4 @@
-"""Live held-out accuracy: every answer to a random query is predicted by the model published before it, then absorbed."""
+"""Live held-out accuracy: the last published model predicts every answer to a random query before it is absorbed."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 
 from salmon.learning.accuracy import compared_distances
 
-#: Predictions that count as recent: the later half of them, at least these many and at most those. An early model's
-#: mistakes say little about the present one.
+#: Recent predictions are the later half of all, at least LEAST_RECENT and at most RECENT. The mistakes of an early model
+#: say little about the present one.
 LEAST_RECENT = 50
 RECENT = 500
 _Z = 1.959964  # 95 %
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Predictions so far: `right` of `total`, ties as halves; `recent` holds the last ones as letters r, w and t."""
+class LiveAccuracy:
+    """Predictions so far: `right` of `total` (ties count half); `recent` holds the last ones as letters r, w and t."""
 
     right: float = 0.0
     total: int = 0
     recent: str = ""
 
-    def judge(self, coordinates: NDArray[np.float64], triplets: Sequence[tuple[int, int, int]]) -> Judgement:
-        """With the predictions of these random answers by an embedding that has not seen them."""
+    def judge(self, coordinates: NDArray[np.float64], triplets: Sequence[tuple[int, int, int]]) -> LiveAccuracy:
+        """Return this with the predictions of random answers by an embedding that has not seen them."""
         if not triplets:
             return self
         d2_winner, d2_loser = compared_distances(coordinates, np.array(triplets, dtype=np.int32))
@@ -40,18 +40,18 @@ class Judgement:
         )
 
     def numbers(self) -> dict[str, float | int | str]:
-        """What is stored of it."""
+        """Return the fields to store."""
         return {"held_right": self.right, "held_total": self.total, "held_recent": self.recent}
 
     @staticmethod
-    def of(numbers: dict[str, str]) -> Judgement:
-        """What was stored."""
-        return Judgement(
+    def of(numbers: dict[str, str]) -> LiveAccuracy:
+        """Return the value of stored fields."""
+        return LiveAccuracy(
             float(numbers.get("held_right", 0)), int(numbers.get("held_total", 0)), numbers.get("held_recent", "")
         )
 
     def recent_interval(self) -> tuple[float, float, float]:
-        """(accuracy, low, high) of the recent predictions, Wilson's 95 % interval; NaN before the first."""
+        """Return (accuracy, low, high) of the recent predictions with Wilson's 95 % interval; NaN before the first."""
         recent = self.recent[-max(LEAST_RECENT, self.total // 2) :]
         count = len(recent)
         if not count:

@@ -1,9 +1,7 @@
-"""What a learner should do next: a pure function of its progress and of the time.
+"""What a learner should do next: a pure function of its progress and the time.
 
-Refitting, searching and reporting overlap: each kind of work runs at most once at a time, and every kind starts from the
-newest of what the others have published so far. Nothing here waits, computes or speaks to anybody.
-
-How fast something comes, remembered for a few seconds.
+Refits, searches and reports overlap. Each kind of task runs at most once at a time and starts from the newest results of
+the others. Nothing here waits, computes or does I/O.
 """
 
 from __future__ import annotations
@@ -16,13 +14,13 @@ DUTY = 0.5
 #: The shortest time between the starts of two refits, and of two reports.
 REFIT_SECONDS = 0.1
 REPORT_SECONDS = 2.0
-#: A list of queries should last for this many rounds at the present pace of answers, a round taking at least so long.
+#: A list of queries should last for this many rounds at the present rate of answers; a round takes at least so long.
 ROUNDS_KEPT = 4.0
 SHORTEST_ROUND_SECONDS = 0.25
-#: However few targets there are, and however fast answers come.
+#: Limits of the list's length, however few targets there are and however fast answers come.
 FEWEST_QUERIES = 20
 MOST_QUERIES = 5000
-#: While only random queries are asked they cannot grow stale: enough for a crowd that arrives at once.
+#: While only random queries are asked none of them goes stale: enough for many participants who arrive at once.
 OPENING_QUERIES = 500
 #: The pause after a failure doubles up to this.
 LONGEST_PAUSE_SECONDS = 60.0
@@ -30,7 +28,7 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Timed:
-    """One kind of work of a learner: whether it runs, when it last began, how long it takes, how often it failed in a row."""
+    """One kind of task: whether it runs, when it last began, how long it took, and how often it failed in a row."""
 
     running: bool = False
     began: float = -inf
@@ -40,11 +38,11 @@ class Timed:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a learner is. Answers are counted in the order of the log.
+    """The progress of a learner. Answers are counted in the order of the log.
 
     `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`.
     `searched` is the generation that the newest search used (-1: none yet). `listed` queries are published and not
-    taken; `pace` is how many are used a second. `opening`: so few answers are in that only random queries are asked.
+    taken; `rate` is how many are used per second. `opening` means that there are so few answers that all queries are random.
     """
 
     n: int
@@ -54,7 +52,7 @@ class Progress:
     searched: int
     reported: int
     listed: int
-    pace: float
+    rate: float
     opening: bool = False
     refit: Timed = Timed()
     search: Timed = Timed()
@@ -75,7 +73,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Report:
-    """Fit the embedding that is shown."""
+    """Fit the embedding that the console shows."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ Step = Refit | Search | Report | Rest
 
 
 def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
-    """Everything that should begin now, and last how long to rest."""
+    """Return every task that should start now, and last how long to rest."""
     steps: list[Step] = []
     wake = inf
     for wanted, timed, due, step in (
@@ -107,48 +105,48 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
 
 
 def may_begin(timed: Timed, gap: float) -> float:
-    """When a kind of work may begin again: not sooner than its gap, its share of a core and its failures allow."""
+    """Return when a kind of task may start again: not before its gap, its share of a core and its failures allow."""
     if timed.failures:
         return timed.began + timed.seconds + min(LONGEST_PAUSE_SECONDS, 0.5 * 2.0**timed.failures)
     return timed.began + max(gap, timed.seconds / DUTY)
 
 
 def queries_wanted(progress: Progress) -> int:
-    """How long a list should be: a query for every target, or what several rounds use up at the present pace."""
+    """Return how many queries to publish: one for every target, or what several rounds use at the present rate."""
     round_seconds = progress.refit.seconds / DUTY + progress.search.seconds
-    used = ROUNDS_KEPT * progress.pace * max(round_seconds, SHORTEST_ROUND_SECONDS)
+    used = ROUNDS_KEPT * progress.rate * max(round_seconds, SHORTEST_ROUND_SECONDS)
     wanted = max(FEWEST_QUERIES, min(MOST_QUERIES, max(progress.n, round(used))))
     return max(wanted, OPENING_QUERIES) if progress.opening else wanted
 
 
 def _search_is_due(progress: Progress) -> bool:
-    """A newer model is there, or the list runs short: half of it is gone."""
+    """Return whether there is a newer model, or half of the published queries are gone."""
     return progress.searched < progress.generation or progress.listed < queries_wanted(progress) / 2
 
 
 def _refit_may_begin(progress: Progress) -> float:
-    """While the newest model still waits for its search, the next one is fitted just in time for that search."""
+    """Return when a refit may start; while the newest model waits for its search, just in time for that search."""
     due = may_begin(progress.refit, REFIT_SECONDS)
     if progress.searched < progress.generation:
         return max(due, may_begin(progress.search, 0.0) - progress.refit.seconds)
     return due
 
 
-#: The pace is remembered for about this long.
-_PACE_SECONDS = 5.0
+#: Events older than about this no longer count.
+_RATE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Events a second, as remembered at a moment; it fades when nothing happens."""
+class Rate:
+    """Events per second as of a moment, decaying exponentially when nothing happens."""
 
     per_second: float = 0.0
     moment: float = -inf
 
     def at(self, now: float) -> float:
-        """What is left of it by now."""
-        return self.per_second * exp(-(now - self.moment) / _PACE_SECONDS) if self.moment > -inf else 0.0
+        """Return the rate as of now."""
+        return self.per_second * exp(-(now - self.moment) / _RATE_SECONDS) if self.moment > -inf else 0.0
 
-    def add(self, count: int, now: float) -> Pace:
-        """With these events."""
-        return Pace(self.at(now) + count / _PACE_SECONDS, now)
+    def add(self, count: int, now: float) -> Rate:
+        """Return this with more events."""
+        return Rate(self.at(now) + count / _RATE_SECONDS, now)

@@ -1,9 +1,8 @@
-"""Follows every open experiment and gives each its turn.
+"""The main loop of the learning process: read new answers and give every learner of every open experiment its turn.
 
-Two things wake it: the streams (new answers, new experiments), read by one thread that sleeps in Redis, and work that is
-done. All decisions are made in one thread, so nothing here needs a lock.
-
-Says every few seconds that the backend lives, and how it is, until told to stop.
+Two kinds of event wake the loop: entries of the streams (new answers, new experiments), which one thread reads by blocking
+in Redis, and finished tasks. All decisions are made in one thread, so nothing here needs a lock. A second thread publishes
+a heartbeat every few seconds.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from math import inf
 from typing import Any
 
 from backend.experiment import Experiment, open_experiment
-from backend.jobs import Jobs
-from backend.learner import Piece
-from backend.store import Entries, Followed, Store
-from backend.workers import Workshop
+from backend.jobs import JobRunner
+from backend.learner import LearningTask
+from backend.store import Entries, ExperimentRecord, Store
+from backend.workers import WorkerPool
 from salmon.errors import SalmonError, StoreError
 from salmon.logs import fields
 from salmon.parallel import Executor
@@ -29,15 +28,15 @@ from salmon.wire import REQUESTS, Heartbeat, Keys, Request, decode_answer
 
 log = logging.getLogger("salmon.backend")
 
-#: How long the reader sleeps in Redis when nothing happens; an entry wakes it at once.
+#: How long the reader blocks in Redis when nothing happens; a new entry wakes it at once.
 SLEEP_MS = 1000
-#: The pause after the store did not answer.
+#: The pause after the store has not answered.
 RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Entries of the streams; the reader waits until they have been taken, so that its cursors are up to date."""
+    """New entries of the streams. The reader waits until they are absorbed, so that its cursors are up to date."""
 
     entries: dict[str, Entries]
     taken: threading.Event
@@ -45,9 +44,9 @@ class _Read:
 
 @dataclass(frozen=True)
 class _Done:
-    """A piece of work has come back."""
+    """A finished task with its outcome."""
 
-    piece: Piece
+    task: LearningTask
     outcome: Any
     seconds: float
 
@@ -66,8 +65,8 @@ class Service:
         self._now_ms = now_ms
         self._started_ms = now_ms()
         self._events: queue.SimpleQueue[_Read | _Done | StoreError | None] = queue.SimpleQueue()
-        self._workshop = Workshop(open_executor, self._note_done)
-        self._jobs = Jobs(store, self._workshop.executor, self._workshop.recover, now_ms=now_ms)
+        self._workers = WorkerPool(open_executor, self._note_done)
+        self._jobs = JobRunner(store, self._workers.executor, self._workers.recover, now_ms=now_ms)
         self._experiments: dict[str, Experiment] = {}
         self._unusable: dict[str, str] = {}
         self._requests = "0"
@@ -77,7 +76,7 @@ class Service:
         self._away = ""
 
     def run(self) -> None:
-        """Follow the experiments until `stop` is called; when the store is away, wait for it and begin anew."""
+        """Learn until `stop` is called. When the store is away, wait for it and start again from what it holds."""
         while not self._stopping:
             try:
                 self.begin()
@@ -94,13 +93,13 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Let go of everything; what was not published is done again by the next service."""
+        """Release everything. Whatever was not published is done again by the next service."""
         self._stopping = True
         self._forget()
         if self._reader is not None:
             self._reader.join(2 * SLEEP_MS / 1000)
         self._jobs.close()
-        self._workshop.close()
+        self._workers.close()
 
     def stop(self) -> None:
         """Return from `run` soon; safe inside a signal handler."""
@@ -108,7 +107,7 @@ class Service:
         self._events.put(None)
 
     def begin(self) -> None:
-        """Take over what is open, and start to read."""
+        """Take over the open experiments and start reading their answers."""
         self._requests = self._store.last_request()
         self._follow()
         self._jobs.take(self._store.unended_requests())
@@ -117,7 +116,7 @@ class Service:
         self._reader.start()
 
     def step(self, wake: float) -> float:
-        """Take one event, or rest until `wake`; then give every learner its turn. Returns when to wake next."""
+        """Handle one event, or sleep until `wake`; then let every learner start what is due. Return when to wake next."""
         try:
             event = self._events.get(timeout=max(0.0, min(wake - time.monotonic(), SLEEP_MS / 1000)))
         except queue.Empty:
@@ -128,18 +127,18 @@ class Service:
                     self._take(entries)
                 finally:
                     taken.set()
-            case _Done(piece, outcome, seconds):
-                self._take_outcome(piece, outcome, seconds)
+            case _Done(task, outcome, seconds):
+                self._take_outcome(task, outcome, seconds)
             case StoreError():
                 raise event
             case None:
                 pass
         now = time.monotonic()
         learners = [learner for item in self._experiments.values() for learner in item.learners.values()]
-        return min((learner.turn(now) for learner in learners), default=inf)
+        return min((learner.tick(now) for learner in learners), default=inf)
 
     def report(self) -> Heartbeat:
-        """How this backend is."""
+        """Return the state of this backend for its heartbeat."""
         learners = [learner for item in list(self._experiments.values()) for learner in list(item.learners.values())]
         errors = [self._away, *self._unusable.values(), *(learner.error for learner in learners)]
         return Heartbeat(
@@ -147,17 +146,17 @@ class Service:
             beat_ms=self._started_ms,
             experiments=len(self._experiments),
             learners=len(learners),
-            workers=self._workshop.workers,
+            workers=self._workers.workers,
             errors=tuple(error for error in errors if error),
         )
 
     @property
     def experiments(self) -> dict[str, Experiment]:
-        """What is followed, by experiment."""
+        """The open experiments, by id."""
         return dict(self._experiments)
 
     def _read(self, number: int) -> None:
-        """The reader's thread: sleeps in Redis and hands over what came, until it fails or another one is present."""
+        """The reader thread: block in Redis and pass on what comes, until the store fails or a newer reader has started."""
         while not self._stopping and number == self._reading:
             cursors = {REQUESTS: self._requests}
             cursors |= {Keys(e).answers: item.cursor for e, item in list(self._experiments.items())}
@@ -188,21 +187,21 @@ class Service:
         if len(asked) < len(announced):
             self._follow()
 
-    def _take_outcome(self, piece: Piece, outcome: Any, seconds: float) -> None:
-        learner = piece.learner
+    def _take_outcome(self, task: LearningTask, outcome: Any, seconds: float) -> None:
+        learner = task.learner
         item = self._experiments.get(learner.experiment)
         if item is None or item.learners.get(learner.name) is not learner:
             return  # the experiment was closed, revised or taken over while the work was done
         if isinstance(outcome, Exception):
-            learner.fail(piece.kind, outcome, seconds)
+            learner.fail(task.kind, outcome, seconds)
         else:
-            learner.finish(piece.kind, outcome, seconds)
+            learner.finish(task.kind, outcome, seconds)
 
-    def _note_done(self, piece: Piece, outcome: Any, seconds: float) -> None:
-        self._events.put(_Done(piece, outcome, seconds))
+    def _note_done(self, task: LearningTask, outcome: Any, seconds: float) -> None:
+        self._events.put(_Done(task, outcome, seconds))
 
     def _follow(self) -> None:
-        """Take over what is open and new or revised; let go of what is open no more."""
+        """Take over experiments that are new or revised, and drop those that are no longer open."""
         opened = {item.experiment: item for item in self._store.list_experiments() if item.state == "open"}
         for experiment in list(self._experiments):
             if (
@@ -215,33 +214,33 @@ class Service:
             if experiment not in self._experiments:
                 self._open(item)
 
-    def _open(self, item: Followed) -> None:
+    def _open(self, item: ExperimentRecord) -> None:
         try:
-            opened = open_experiment(self._store, item, hand_out=self._workshop.take, now_ms=self._now_ms)
+            opened = open_experiment(self._store, item, start_task=self._workers.take, now_ms=self._now_ms)
         except StoreError:
             raise
         except SalmonError as error:
-            # One experiment that cannot be learned from must not stop the others.
+            # One unusable experiment must not stop the others.
             self._unusable[item.experiment] = f"{item.slug}: {error}"
             log.error("experiment unusable", extra=fields(experiment=item.experiment, slug=item.slug, error=str(error)))
             return
         self._unusable.pop(item.experiment, None)
         self._experiments[item.experiment] = opened
         if opened.learners:
-            self._workshop.warm_up()
+            self._workers.warm_up()
 
     def _forget(self) -> None:
-        """Drop what is known; the next `begin` replays it from the store."""
+        """Drop all experiments; the next `begin` replays them from the store."""
         self._experiments.clear()
 
 
-#: How often it speaks, and how long its word lasts: two missed beats are forgiven.
+#: The interval of the heartbeat, and its time to live: two missed beats are tolerated.
 BEAT_SECONDS = 4.0
 LIVES_SECONDS = 14
 
 
-class Pulse:
-    """A thread with a connection of its own, so that a long refit does not silence it."""
+class HeartbeatThread:
+    """Publishes the heartbeat from its own thread and connection, so that a long refit does not delay it."""
 
     def __init__(self, store: Store, report: Callable[[], Heartbeat]) -> None:
         self._store = store
@@ -250,11 +249,11 @@ class Pulse:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the thread."""
         self._stop.set()
         self._thread.join(BEAT_SECONDS)
 
@@ -267,6 +266,6 @@ class Pulse:
                 silent = False
             except StoreError as error:
                 if not silent:
-                    log.error("heartbeat not heard", extra=fields(error=str(error)))
+                    log.error("heartbeat not published", extra=fields(error=str(error)))
                 silent = True
             self._stop.wait(BEAT_SECONDS)

@@ -1,9 +1,9 @@
-"""The Lua calls of the learning process. Each runs whole or not at all, and is preceded by what it guarantees.
+"""The learning process's access to Redis, as verbs.
 
-The learning process's half of Redis, as verbs.
+It reads answers and specs and can write neither; the server's access list enforces this. When Redis is away, every verb
+raises StoreError and the service waits and tries again. Nothing is lost, because what was not published is done again.
 
-It reads answers and specs and can write neither: the server's access list says so. When Redis is away, every verb raises
-StoreError and the service waits and tries again; nothing is lost, because what was not published is done again.
+The Lua scripts come first. Each runs atomically, and the comment before it states what it guarantees.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from salmon.wire import (
     request,
 )
 
-#: Queries, model and a line of history are replaced together, and only by the newest backend: with an older fence
-#: nothing is written and nothing is returned. There is no moment without queries. What was taken since the search
-#: looked is left out of the new list, unless it is a random draw. Returns the length of the new list.
+#: Queries, model and a history line are written together, and only by the newest backend: with an older fence nothing is
+#: written and nil is returned. There is no moment without queries. Queries that were taken since the search read the
+#: pending ones are left out of the new list, unless they are random draws. Returns the length of the new list.
 #: KEYS queries, model, history, fence, pending · ARGV fence, history kept, number of model fields f,
 #: f names and values of the model, number of history fields h, h names and values of the line, then the queries
 PUBLISH = """
@@ -74,9 +74,8 @@ if #piece > 0 then length = redis.call('RPUSH', KEYS[1], unpack(piece)) end
 return length
 """
 
-#: Take a request on: whoever finds it waiting, or left running by another backend, is the only one that may write about
-#: it from then on. A request that was cancelled, or that too many backends have begun and not ended, ends here.
-#: Returns the state that it is in now.
+#: Claim a job that is waiting, or that another backend has left running; only the claimant may write about it from then on.
+#: A job that was cancelled, or that too many backends have begun without ending it, ends here. Returns its new state.
 #: KEYS request · ARGV backend, now, seconds to live, most tries, the sentence for too many tries
 BEGIN_REQUEST = """
 local state, cancel, backend, tries, began =
@@ -99,8 +98,8 @@ redis.call('EXPIRE', KEYS[1], ARGV[3])
 return 'running'
 """
 
-#: Write about a request that this backend has taken on. Nothing is written where another backend has it by now, where it
-#: has expired, or where it was cancelled: then it ends as cancelled. Returns the state that it is in now.
+#: Write about a job that this backend has claimed. Nothing is written if another backend has claimed it, if it has expired,
+#: or if it was cancelled; a cancelled job ends here. Returns its new state.
 #: KEYS request · ARGV backend, now, seconds to live, then field names and values
 NOTE_REQUEST = """
 local state, cancel, backend = unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend'))
@@ -115,7 +114,7 @@ return redis.call('HGET', KEYS[1], 'state')
 """
 
 
-#: Answers read in one piece, and generations kept in a history.
+#: Answers read per page, and generations kept in a history.
 PAGE = 5000
 HISTORY_KEPT = 100_000
 #: A query taken this long ago and not answered may be asked again.
@@ -125,8 +124,8 @@ Entries = list[tuple[str, dict[str, str]]]
 
 
 @dataclass(frozen=True)
-class Followed:
-    """An experiment as the backend sees it."""
+class ExperimentRecord:
+    """An experiment as the store lists it."""
 
     experiment: str
     slug: str
@@ -136,7 +135,7 @@ class Followed:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a learner published last: everything it needs to go on after a restart."""
+    """What a learner published last: everything it needs to continue after a restart."""
 
     coordinates: NDArray[np.float64]
     reported: NDArray[np.float64] | None
@@ -144,7 +143,7 @@ class StoredModel:
 
 
 class Store:
-    """Verbs on a pool of connections; threads may share it."""
+    """Verbs on a pool of connections, which threads may share."""
 
     def __init__(self, url: str) -> None:
         # One client for text, one for the bytes of coordinates; redis-py's types are looser than what it returns.
@@ -153,44 +152,44 @@ class Store:
         self._binary: Any = Redis.from_url(url, **options)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
         self._binary.close()
 
     def beat(self, heartbeat: Heartbeat, *, lives_seconds: int) -> None:
-        """Say that this backend lives; the word expires by itself."""
+        """Publish the heartbeat; it expires by itself."""
         self._do(lambda: self._client.set(BACKEND, heartbeat.encode(), ex=lives_seconds))
 
-    def list_experiments(self) -> tuple[Followed, ...]:
-        """Every experiment there is."""
+    def list_experiments(self) -> tuple[ExperimentRecord, ...]:
+        """Return every experiment."""
         names: dict[str, str] = self._do(lambda: self._client.hgetall(EXPERIMENTS))
-        found: list[Followed] = []
+        found: list[ExperimentRecord] = []
         for slug, experiment in sorted(names.items()):
             key = Keys(experiment).state
             state, revision = self._do(lambda key=key: self._client.hmget(key, ["state", "revision"]))
             if state:
-                found.append(Followed(experiment, slug, state, int(revision)))
+                found.append(ExperimentRecord(experiment, slug, state, int(revision)))
         return tuple(found)
 
-    def find_experiment(self, experiment: str) -> Followed | None:
-        """The experiment of this id; None where there is none (any more)."""
+    def find_experiment(self, experiment: str) -> ExperimentRecord | None:
+        """Return the experiment of this id, or None if there is none."""
         key = Keys(experiment).state
         slug, state, revision = self._do(lambda: self._client.hmget(key, ["slug", "state", "revision"]))
-        return Followed(experiment, slug, state, int(revision)) if state else None
+        return ExperimentRecord(experiment, slug, state, int(revision)) if state else None
 
     def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
-        """One version of an experiment's description: `spec` (YAML) and `manifest` (JSON or None)."""
+        """Return one revision of an experiment's spec: `spec` and `manifest` (JSON or None)."""
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")
         return decode_json(value)
 
     def take_over(self, experiment: str) -> int:
-        """Become the backend of an experiment: the number that lets this one publish and no earlier one."""
+        """Become the backend of an experiment; return the fence with which this one may publish and earlier ones may not."""
         return int(self._do(lambda: self._client.incrby(Keys(experiment).fence, 1)))
 
     def read_answers(self, experiment: str, *, after: str, until: str = "+") -> Iterator[tuple[str, Answer]]:
-        """(stream id, answer) of the answers after one place in the stream, up to another, in order, page by page."""
+        """Yield (stream id, answer) after one place in the stream up to another, in order, page by page."""
         key = Keys(experiment).answers
         while True:
             start = f"({after}"
@@ -202,17 +201,17 @@ class Store:
                 return
 
     def last_request(self) -> str:
-        """Where the stream of requests ends now."""
+        """Return the id of the last job that was asked for."""
         entries = self._do(lambda: self._client.xrevrange(REQUESTS, count=1))
         return str(entries[0][0]) if entries else "0"
 
     def wait(self, cursors: Mapping[str, str], *, at_most_ms: int) -> dict[str, Entries]:
-        """Entries after the cursors of several streams; sleeps in Redis until there are some, or time is up."""
+        """Return the entries after the cursors of several streams; block in Redis until there are some or time is up."""
         found = self._do(lambda: self._client.xread(cast("Any", dict(cursors)), block=at_most_ms, count=PAGE))
         return dict(found or ())
 
     def read_pending(self, experiment: str, sampler: str, *, now_ms: int) -> NDArray[np.int32]:
-        """(p, 3) queries taken and not yet answered; those taken too long ago are given up."""
+        """Return the queries (p, 3) that are taken and not answered; those taken too long ago are dropped."""
         key = Keys(experiment).pending(sampler)
         waiting: dict[str, str] = self._do(lambda: self._client.hgetall(key))
         stale = [token for token, value in waiting.items() if now_ms - int(value.rpartition("|")[2]) > PENDING_MS]
@@ -226,11 +225,11 @@ class Store:
         return np.array(rows, dtype=np.int32).reshape(-1, 3)
 
     def count_queries(self, experiment: str, sampler: str) -> int:
-        """How many queries are published and not taken."""
+        """Return how many queries are published and not taken."""
         return int(self._do(lambda: self._client.llen(Keys(experiment).queries(sampler))))
 
     def read_model(self, experiment: str, sampler: str) -> StoredModel | None:
-        """What was published last, here or where the experiment was imported from; None before the first publish."""
+        """Return what was published last, here or by the server it was imported from; None if nothing was."""
         values: dict[bytes, bytes] = {}
         for key in (Keys(experiment).model(sampler), Keys(experiment).restored(sampler)):
             values = self._do(lambda key=key: self._binary.hgetall(key))
@@ -253,9 +252,9 @@ class Store:
         model: Mapping[str, str | int | float | bytes] | None = None,
         line: Mapping[str, str | int | float | bytes] | None = None,
     ) -> int | None:
-        """Replace queries (where there are any), model and history together (atomic); None when our fence is not the newest.
+        """Replace queries and model and append a history line (atomic); return the number of queries in the list.
 
-        Without `queries` the list stays as it is.
+        Without `queries` the list stays as it is. Return None, and write nothing, if this fence is not the newest.
         """
         keys = Keys(experiment)
         names = (
@@ -272,7 +271,7 @@ class Store:
         return self._do(lambda: self._client.eval(PUBLISH, len(names), *names, *arguments))
 
     def find_generation(self, experiment: str, sampler: str, generation: int) -> str | None:
-        """The cursor up to which a generation's model had seen the answers; None where the history does not have it."""
+        """Return the cursor of a generation's model, or None if the history does not have it."""
         for key in (Keys(experiment).history(sampler), Keys(experiment).restored_history(sampler)):
             before, page = "+", None
             while page is None or len(page) == PAGE:
@@ -284,7 +283,7 @@ class Store:
         return None
 
     def unended_requests(self) -> tuple[Request, ...]:
-        """Requests that wait, or that some backend has begun and not ended, in the order in which they were asked."""
+        """Return the jobs that wait or that some backend has begun and not ended, in the order in which they were asked for."""
         entries: Entries = self._do(lambda: self._client.xrange(REQUESTS))
         asked = [found for _, entry in entries if (found := Request.decode(entry))]
         pipeline = self._client.pipeline(transaction=False)
@@ -296,17 +295,17 @@ class Store:
     def begin_request(
         self, identifier: str, backend: str, *, now_ms: int, most_tries: int, given_up: str
     ) -> str | None:
-        """Take a request on (atomic); the state that it is in now, "running" where it is this backend's to carry out.
+        """Claim a job (atomic) and return its state: "running" if this backend is to carry it out.
 
-        `given_up` is the error of a request that `most_tries` backends have begun and not ended.
+        `given_up` is the error of a job that `most_tries` backends have begun and not ended.
         """
         arguments = (backend, now_ms, KEPT_SECONDS, most_tries, given_up)
         return self._do(lambda: self._client.eval(BEGIN_REQUEST, 1, request(identifier), *arguments))
 
     def note_request(self, identifier: str, backend: str, values: Mapping[str, Any], *, now_ms: int) -> str:
-        """Say how far a request is (atomic); the state that it is in now.
+        """Write the progress of a job (atomic) and return its state.
 
-        "cancelled" and "lost" (expired, or taken on by another backend) say that nothing was written and that it is to
+        "cancelled" and "lost" (expired, or claimed by another backend) mean that nothing was written and that the job must
         be left alone.
         """
         pairs = [part for pair in encode_standing(values).items() for part in pair]

@@ -1,9 +1,8 @@
-"""The pieces of work that travel to the workers: plain functions of plain values.
+"""The workers: a Dask cluster of this machine or one that is joined, its tasks, and the threads that wait for them.
 
-The workers: a Dask cluster of this machine or one that is joined, and the threads that wait for it.
-
-Small experiments send each piece of work whole to one worker. Large ones keep the lead here and spread the heavy parts
-over all workers. When the cluster is lost it is made or joined anew, and the blocks are sent again.
+Tasks are plain functions of plain values. A small experiment sends each task whole to one worker. For a large one a thread
+of this process leads and spreads the heavy parts over all workers. When the cluster is lost, it is started or joined again
+and the blocks of answers are sent again.
 """
 
 from __future__ import annotations
@@ -21,33 +20,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import Rows, join
-from backend.learner import Piece
+from backend.learner import LearningTask
 from salmon.learning import laplace
 from salmon.logs import fields
 from salmon.parallel import Executor
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
 
-#: The prior under which the certainty of the shown embedding is judged.
+#: The ridge of the posterior from which the uncertainty of the shown embedding is computed.
 _SHOWN_RIDGE = 1.0
 
 
 def refit(sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows) -> State:
-    """The state after all answers of the log."""
+    """Return the sampler's state after a refit to all answers of the log."""
     return sampler.refit(state, join((*blocks, tail)))
 
 
 def search(
     sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows, pending: Rows, count: int
 ) -> Round:
-    """Queries to be asked next."""
+    """Return the queries to ask next."""
     return sampler.search(state, join((*blocks, tail)), pending, count)
 
 
 @dataclass(frozen=True)
 class Reported:
-    """The embedding that is shown: `coordinates` (n, d), the covariance of each target `spread` (n, d, d), and how well
-    any embedding could predict these answers: NaN where hardly a query was answered twice.
+    """The embedding that the console shows.
+
+    `coordinates` (n, d); `spread` (n, d, d) is the covariance of each target; `ceiling` is how well any embedding could
+    predict these answers, NaN where hardly any query was answered twice.
     """
 
     coordinates: NDArray[np.float64]
@@ -63,16 +64,16 @@ def report(
     repeatable: Rows,
     executor: Executor | None = None,
 ) -> Reported:
-    """The embedding that is shown, with what is known of its certainty."""
+    """Return the embedding to show, with the uncertainty of its coordinates and the noise ceiling."""
     rows = join((*blocks, tail))
     coordinates = sampler.report(state, rows, executor)
-    # The prior of the search: without one, targets that were hardly asked about would fill the map.
+    # The prior of the search: without one, the ellipses of targets with few answers would fill the map.
     posterior = laplace(coordinates, rows, sampler.shown_model, ridge=_SHOWN_RIDGE)
     return Reported(coordinates, posterior.target_covariance().astype(np.float32), ceiling(repeatable))
 
 
 def ceiling(rows: Rows) -> float:
-    """How well any embedding could predict, from answers to queries that came again."""
+    """Return the noise ceiling: how well any embedding could predict, from answers to repeated queries."""
     from salmon.estimator.noise_ceiling import noise_ceiling  # loads scikit-learn, which only the workers need
 
     found = noise_ceiling(rows)
@@ -81,16 +82,16 @@ def ceiling(rows: Rows) -> float:
 
 log = logging.getLogger("salmon.cluster")
 
-#: From this many targets a single refit or search is worth spreading over workers.
+#: From this many targets it pays to spread a single refit or search over the workers.
 SPREAD_FROM = 300
-#: Pieces of work that may be waited for at once.
+#: Tasks that may be waited for at once.
 WAITING = 16
-#: Workers started on one machine: one a core, and at least two so that a search goes on while a refit runs.
+#: Workers started on one machine: one per core, and at least two so that a search continues while a refit runs.
 MOST_WORKERS = 8
-#: So many failures in a row mean that the cluster itself is gone.
+#: After this many failures in a row the cluster itself is taken to be lost.
 FAILURES_TO_REOPEN = 3
 
-#: What an idle cluster does not need to do many times a second (the defaults cost several percent of a core).
+#: Settings that keep an idle cluster from waking many times a second; the defaults cost several percent of a core.
 QUIET = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.profile.interval": "1s",
@@ -106,11 +107,11 @@ QUIET = {
     "distributed.diagnostics.nvml": False,
 }
 
-Done = Callable[[Piece, Any, float], None]
+Done = Callable[[LearningTask, Any, float], None]
 
 
-class Workshop:
-    """Does pieces of work elsewhere and says when they are done; the cluster starts with the first piece."""
+class WorkerPool:
+    """Runs tasks on the cluster and reports their outcomes to `done`; the cluster starts with the first task."""
 
     def __init__(self, open_executor: Callable[[], Executor], done: Done) -> None:
         self._open_executor = open_executor
@@ -124,20 +125,20 @@ class Workshop:
 
     @property
     def workers(self) -> int:
-        """How many workers there are now; 0 before the first piece of work."""
+        """How many workers there are now; 0 before the first task."""
         return self._executor.workers if self._executor is not None else 0
 
     def warm_up(self) -> None:
-        """Start the cluster now, so that the first piece need not wait for it."""
+        """Start the cluster now, so that the first task does not wait for it."""
         self._threads.submit(self.executor)
 
-    def take(self, piece: Piece) -> None:
-        """Begin a piece of work and return at once."""
-        blocks, tail = piece.learner.answers.pieces()
-        self._threads.submit(self._do, piece, blocks, tail)
+    def take(self, task: LearningTask) -> None:
+        """Start a task and return at once."""
+        blocks, tail = task.learner.answers.parts()
+        self._threads.submit(self._do, task, blocks, tail)
 
     def executor(self) -> Executor:
-        """The workers; the cluster is started, or joined, where it is not there yet."""
+        """Return the executor; start or join the cluster if there is none yet."""
         with self._lock:
             if self._executor is None:
                 started = time.monotonic()
@@ -147,7 +148,7 @@ class Workshop:
             return self._executor
 
     def recover(self) -> None:
-        """Workers that held blocks may be gone: send them again. After several failures, open the cluster again."""
+        """Forget which blocks the workers hold; after several failures in a row, open the cluster again."""
         with self._lock:
             self._failures += 1
             self._sent.clear()
@@ -157,35 +158,35 @@ class Workshop:
                 log.warning("workers lost", extra=fields(failures=self._failures))
 
     def close(self) -> None:
-        """Leave the cluster, and end it if it was started here; what still runs is given up."""
+        """Leave the cluster, and stop it if it was started here; running tasks are abandoned."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._executor is not None:
             self._executor.close()
 
-    def _do(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows) -> None:
+    def _do(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows) -> None:
         began = time.monotonic()
         try:
             executor = self.executor()
-            began = time.monotonic()  # how long the cluster took to start says nothing about the work
-            outcome = self._outcome(piece, blocks, tail, executor)
+            began = time.monotonic()  # the start of the cluster is not part of the task
+            outcome = self._outcome(task, blocks, tail, executor)
             self._failures = 0
-        except Exception as error:  # noqa: BLE001 - the outermost loop of the work: what goes wrong is an outcome too
+        except Exception as error:  # noqa: BLE001 - the outermost loop of a task: an error is an outcome too
             outcome = error
             self.recover()
-        self._done(piece, outcome, time.monotonic() - began)
+        self._done(task, outcome, time.monotonic() - began)
 
-    def _outcome(self, piece: Piece, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
-        learner = piece.learner
+    def _outcome(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
+        learner = task.learner
         if learner.n >= SPREAD_FROM:
-            return _lead(piece, join((*blocks, tail)), executor)
-        arguments = (learner.sampler, piece.state, [self._handle(block, executor) for block in blocks], tail)
-        match piece.kind:
+            return _lead(task, join((*blocks, tail)), executor)
+        arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
+        match task.kind:
             case "refit":
                 return executor.submit(refit, *arguments, priority=2).result()
             case "search":
-                return executor.submit(search, *arguments, piece.pending, piece.count, priority=3).result()
+                return executor.submit(search, *arguments, task.pending, task.count, priority=3).result()
             case "report":
-                return executor.submit(report, *arguments, piece.repeatable, priority=1).result()
+                return executor.submit(report, *arguments, task.repeatable, priority=1).result()
 
     def _handle(self, block: Rows, executor: Executor) -> Any:
         with self._lock:
@@ -194,24 +195,24 @@ class Workshop:
             return self._sent[id(block)][1]
 
 
-def _lead(piece: Piece, rows: Rows, executor: Executor) -> Any:
-    """A large experiment: this thread leads and the workers do the parts; a newer model cuts a search short."""
-    learner, generation = piece.learner, piece.state.generation
-    match piece.kind:
+def _lead(task: LearningTask, rows: Rows, executor: Executor) -> Any:
+    """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
+    learner, generation = task.learner, task.state.generation
+    match task.kind:
         case "refit":
-            return learner.sampler.refit(piece.state, rows, executor)
+            return learner.sampler.refit(task.state, rows, executor)
         case "search":
-            pending = piece.pending if piece.pending is not None else rows[:0]
+            pending = task.pending if task.pending is not None else rows[:0]
             return learner.sampler.search(
-                piece.state, rows, pending, piece.count, executor, stop=lambda: learner.is_stale(generation)
+                task.state, rows, pending, task.count, executor, stop=lambda: learner.is_stale(generation)
             )
         case "report":
-            repeatable = piece.repeatable if piece.repeatable is not None else rows[:0]
-            return report(learner.sampler, piece.state, (), rows, repeatable, executor)
+            repeatable = task.repeatable if task.repeatable is not None else rows[:0]
+            return report(learner.sampler, task.state, (), rows, repeatable, executor)
 
 
-def opener(scheduler: str) -> Callable[[], Executor]:
-    """How the executor is opened: by joining a scheduler, or by starting workers sized to this machine."""
+def executor_opener(scheduler: str) -> Callable[[], Executor]:
+    """Return the function that opens the executor: it joins a scheduler, or starts workers sized to this machine."""
 
     def open_executor() -> Executor:
         import dask.config
@@ -219,7 +220,7 @@ def opener(scheduler: str) -> Callable[[], Executor]:
         from salmon.parallel.dask import join_cluster, local_cluster
 
         for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-            logging.getLogger(name).setLevel(logging.WARNING)  # Dask tells every connection at INFO
+            logging.getLogger(name).setLevel(logging.WARNING)  # Dask logs every connection at INFO
         dask.config.set(QUIET)
         os.environ.update(
             {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(QUIET[name]) for name in QUIET}

@@ -1,5 +1,5 @@
 """The console's requests to the learning process, carried out on the workers behind the live work."""
 
-from backend.jobs.runner import Jobs
+from backend.jobs.runner import JobRunner
 
-__all__ = ["Jobs"]
+__all__ = ["JobRunner"]

@@ -1,4 +1,4 @@
-"""The answers of one experiment as a request sees them: who gave each, and whether its query was drawn blindly."""
+"""The answers of one experiment for a job: who gave each, and whether its query was drawn blindly."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.answer_log import Rows, entry_of
+from backend.answer_log import Rows, to_entry
 from salmon.records import DRAWN_BLINDLY, REPEATABLE, Answer
 
-#: After so many answers the reader is told how far it is.
+#: The progress is reported after every so many answers.
 _PIECE = 5000
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnswerSet:
     """All answers that may be fitted, in the order of the stream.
 
     `triplets` (m, 3); `participants` (m,) counts into `names`; `random` (m,) where the query was chosen without looking
@@ -35,20 +35,20 @@ class Answered:
         return len(self.triplets)
 
     def given_by(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """(m,) whether one of these participants gave the answer."""
+        """Return (m,) whether one of these participants gave the answer."""
         places = [place for place, name in enumerate(self.names) if name in set(names)]
         return np.isin(self.participants, places)
 
 
-def gather(
+def collect_answers(
     answers: Iterable[tuple[str, Answer]],
     *,
     tests: frozenset[str],
     n: int,
     at_most: int | None,
-    heard: Callable[[int], None],
-) -> Answered:
-    """The answers (stream id, answer) that may be fitted, the first `at_most` of them; `heard(count)` now and then."""
+    on_progress: Callable[[int], None],
+) -> AnswerSet:
+    """Return the first `at_most` of the answers that may be fitted; `on_progress(count)` is called now and then."""
     rows: list[tuple[int, int, int]] = []
     people: list[int] = []
     kinds: list[str] = []
@@ -57,7 +57,7 @@ def gather(
     for stream_id, answer in answers:
         if at_most is not None and len(rows) >= at_most:
             break
-        entry = entry_of(stream_id, answer, tests=tests)
+        entry = to_entry(stream_id, answer, tests=tests)
         if entry is None or max(entry.triplet) >= n:
             continue
         cursor = stream_id
@@ -65,9 +65,9 @@ def gather(
         people.append(names.setdefault(answer.served.participant, len(names)))
         kinds.append(answer.served.trial_type)
         if len(rows) % _PIECE == 0:
-            heard(len(rows))
+            on_progress(len(rows))
     random = np.isin(kinds, tuple(DRAWN_BLINDLY))
-    return Answered(
+    return AnswerSet(
         triplets=np.array(rows, dtype=np.int32).reshape(-1, 3),
         participants=np.array(people, dtype=np.int32),
         random=random,

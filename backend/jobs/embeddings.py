@@ -1,4 +1,4 @@
-"""Embeddings on request: without some participants, and as they were earlier in the run."""
+"""Jobs that fit an embedding: without some participants, and as it was earlier in the run."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.answer_log import Rows
-from backend.jobs.answers import Answered
+from backend.jobs.answers import AnswerSet
 from backend.jobs.cross_validation import (
     RIDGE,
     Candidate,
-    Exam,
-    ceiling_of,
+    Evaluation,
+    describe_ceiling,
+    describe_noise,
     figures,
     join_folds,
     judge_fold,
-    judged_model,
-    noise_of,
+    noise_with_lapse,
 )
-from backend.jobs.steps import Course, Step
+from backend.jobs.steps import JobPlan, JobStep
 from salmon.errors import TripletError
 from salmon.estimator.cross_validation import HeldOut, grouped_interval
 from salmon.geometry import principal_axes
@@ -35,87 +35,87 @@ from salmon.spec import SamplerSpec, Spec
 _STARTS = 4
 
 
-def without(meaning: FitWithout, spec: Spec, n: int, answered: Answered) -> Course:
-    """The embedding without some participants; then the same answers of the others, judged with and without them."""
-    kept = ~answered.given_by(meaning.exclude)
+def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) -> JobPlan:
+    """Return the plan of a fit without some participants, and of the accuracy on the others' answers with and without them."""
+    kept = ~answers.given_by(job.exclude)
     if not kept.any():
         raise TripletError(
-            f"No answers are left to fit: of {len(answered):,} answers that can be fitted, the excluded participants "
+            f"No answers are left to fit: of {len(answers):,} answers that can be fitted, the excluded participants "
             "gave all.",
             hint="Exclude fewer participants.",
         )
-    exam = Exam(answered.triplets, answered.random & kept, kept, n, meaning.folds, spec.seed)
-    folds = exam.usable_folds if exam.usable_folds > 1 else 0
-    candidates = [Candidate(meaning.d, meaning.noise)]
+    evaluation = Evaluation(answers.triplets, answers.random & kept, kept, n, job.folds, spec.seed)
+    folds = evaluation.usable_folds if evaluation.usable_folds > 1 else 0
+    candidates = [Candidate(job.d, job.noise)]
     if not kept.all():
-        candidates.append(Candidate(meaning.d, meaning.noise, with_excluded=True))
-    steps = [Step("fitting the answers that are kept", fit_kept, (meaning.d, judged_model(meaning.noise)))]
+        candidates.append(Candidate(job.d, job.noise, with_excluded=True))
+    steps = [JobStep("fitting the answers that are kept", fit_kept, (job.d, noise_with_lapse(job.noise)))]
     for candidate in candidates:
         people = "everybody" if candidate.with_excluded or len(candidates) == 1 else "those who are kept"
         steps += [
-            Step(f"judging a fit of {people}, fold {fold + 1} of {folds}", judge_fold, (candidate, 0, fold))
+            JobStep(f"judging a fit of {people}, fold {fold + 1} of {folds}", judge_fold, (candidate, 0, fold))
             for fold in range(folds)
         ]
 
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         embedding, *judged = outcomes
-        found = [join_folds(exam, [judged[place : place + folds]]) for place in range(0, len(judged), folds or 1)]
-        gave_none = sorted(set(meaning.exclude) - set(answered.names))
+        found = [join_folds(evaluation, [judged[place : place + folds]]) for place in range(0, len(judged), folds or 1)]
+        gave_none = sorted(set(job.exclude) - set(answers.names))
         notes = [f"Participant {name} gave no answer that can be fitted." for name in gave_none]
         if not folds:
             notes.append("Too few queries were asked at random to hold some out, so no accuracy can be given.")
         return {
             **embedding,
-            "sampler": meaning.sampler,
+            "sampler": job.sampler,
             "excluded": {
-                "participants": len(meaning.exclude),
+                "participants": len(job.exclude),
                 "answers": int((~kept).sum()),
                 # How well the map of the others predicts those who were left out.
-                "accuracy": accuracy(np.array(embedding["coordinates"]), answered.triplets[~kept]),
+                "accuracy": accuracy(np.array(embedding["coordinates"]), answers.triplets[~kept]),
             },
-            "held_out": _held_out(found, exam, folds),
-            "ceiling": ceiling_of(answered.triplets[answered.repeatable & kept]),
+            "held_out": _held_out(found, evaluation, folds),
+            "ceiling": describe_ceiling(answers.triplets[answers.repeatable & kept]),
             "notes": notes,
         }
 
-    return Course(tuple(steps), conclude, shared=(exam,))
+    return JobPlan(tuple(steps), conclude, shared=(evaluation,))
 
 
-def as_of(meaning: EmbeddingAsOf, spec: Spec, n: int, answered: Answered) -> Course:
-    """A sampler's embedding of the first answers only.
+def plan_embedding_as_of(job: EmbeddingAsOf, spec: Spec, n: int, answers: AnswerSet) -> JobPlan:
+    """Return the plan of a fit to the first answers only.
 
-    It is always fitted again from these answers alone: what a run published then had begun at older embeddings, and its
-    history keeps coordinates in single precision and not of every generation.
+    It is always fitted again from these answers alone: what the run published at that time had started from older
+    embeddings, and the history keeps coordinates in single precision and not of every generation.
     """
-    if meaning.answers is not None and len(answered) < meaning.answers:
+    if job.answers is not None and len(answers) < job.answers:
         raise TripletError(
-            f"There are only {len(answered):,} answers that can be fitted, not {meaning.answers:,}.",
+            f"There are only {len(answers):,} answers that can be fitted, not {job.answers:,}.",
             hint="Ask for fewer.",
         )
-    sampler = spec.samplers[meaning.sampler] if meaning.sampler else None
-    step = Step(f"fitting the first {len(answered):,} answers", fit_first, (sampler, n, spec.seed))
+    sampler = spec.samplers[job.sampler] if job.sampler else None
+    step = JobStep(f"fitting the first {len(answers):,} answers", fit_first, (sampler, n, spec.seed))
 
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         return {
             **outcomes[0],
-            "sampler": meaning.sampler,
-            "generation": meaning.generation,
-            "cursor": answered.cursor,
-            "ceiling": ceiling_of(answered.triplets[answered.repeatable]),
+            "sampler": job.sampler,
+            "generation": job.generation,
+            "cursor": answers.cursor,
+            "ceiling": describe_ceiling(answers.triplets[answers.repeatable]),
         }
 
-    return Course((step,), conclude, shared=(answered.triplets,))
+    return JobPlan((step,), conclude, shared=(answers.triplets,))
 
 
-def fit_kept(exam: Exam, d: int, noise: NoiseModel) -> dict[str, Any]:
-    """The embedding of the kept answers, on its principal axes."""
-    return _fitted(exam.triplets[exam.kept], exam.n, d, noise, exam.seed)
+def fit_kept(evaluation: Evaluation, d: int, noise: NoiseModel) -> dict[str, Any]:
+    """Fit the embedding of the kept answers, on its principal axes."""
+    return _fitted(evaluation.triplets[evaluation.kept], evaluation.n, d, noise, evaluation.seed)
 
 
 def fit_first(triplets: Rows, sampler: SamplerSpec | None, n: int, seed: int) -> dict[str, Any]:
-    """The embedding of these answers as the sampler shows it; the recommended one where there is no active sampler."""
+    """Fit these answers as the sampler does, or with the recommended noise model if there is no active sampler."""
     if sampler is None:
-        return _fitted(triplets, n, 2, judged_model(RECOMMENDED), seed)
+        return _fitted(triplets, n, 2, noise_with_lapse(RECOMMENDED), seed)
     active = active_sampler(sampler.sampler_class, dict(sampler.arguments))
     state = active.refit(active.start(n, seed), triplets)
     return _described(active.report(state, triplets), triplets, active.shown_model)
@@ -127,21 +127,21 @@ def _fitted(triplets: Rows, n: int, d: int, noise: NoiseModel, seed: int) -> dic
 
 
 def _described(coordinates: NDArray[np.float64], triplets: Rows, noise: NoiseModel) -> dict[str, Any]:
-    """An embedding on its principal axes, with how well it agrees with the answers that it was fitted to."""
+    """Describe an embedding on its principal axes, with its loss and accuracy on the answers that it was fitted to."""
     return {
         "coordinates": principal_axes(coordinates),
-        "noise": noise_of(noise),
+        "noise": describe_noise(noise),
         "answers": len(triplets),
         "loss": log_loss(coordinates, triplets, noise=noise),
         "accuracy": accuracy(coordinates, triplets),
     }
 
 
-def _held_out(found: list[HeldOut], exam: Exam, folds: int) -> dict[str, Any] | None:
-    """Accuracy on random answers of those who are kept, and what leaving the others out changes."""
+def _held_out(found: list[HeldOut], evaluation: Evaluation, folds: int) -> dict[str, Any] | None:
+    """Describe the accuracy on random answers of the kept participants, and how leaving out the others changes it."""
     if not found:
         return None
-    content: dict[str, Any] = {"answers": int(exam.judged.sum()), "folds": folds, "without": figures(found[0])}
+    content: dict[str, Any] = {"answers": int(evaluation.judged.sum()), "folds": folds, "without": figures(found[0])}
     if len(found) > 1:
         alone, together = found
         content["with"] = figures(together)

@@ -1,14 +1,14 @@
-"""From a request to its course: what it means, which answers it needs, and the steps to its result."""
+"""From a job that was asked for to its plan: read its arguments and its answers, and list the steps to its result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from backend.jobs.answers import Answered, gather
-from backend.jobs.cross_validation import compare
-from backend.jobs.embeddings import as_of, without
-from backend.jobs.rehearsal import rehearse
-from backend.jobs.steps import Course
+from backend.jobs.answers import AnswerSet, collect_answers
+from backend.jobs.cross_validation import plan_comparison
+from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
+from backend.jobs.rehearsal import plan_rehearsal
+from backend.jobs.steps import JobPlan
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
 from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, Rehearsal, read_job
@@ -16,24 +16,24 @@ from salmon.spec import Manifest, Spec, parse_spec, targets_of
 from salmon.wire import Request
 
 
-def course_of(store: Store, asked: Request, heard: Callable[[int], None]) -> Course:
-    """The course of a request, from the newest revision of its experiment; `heard(count)` while answers are read."""
+def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -> JobPlan:
+    """Return the plan of a job about the newest revision of its experiment; `on_progress(count)` while answers are read."""
     spec, n = read_spec(store, asked.experiment)
-    meaning = read_job(asked.kind, asked.arguments, spec, n)
-    if isinstance(meaning, Rehearsal):
-        return rehearse(meaning, spec, n)
-    answered = _answered(store, asked.experiment, meaning, spec, n, heard)
-    match meaning:
+    job = read_job(asked.kind, asked.arguments, spec, n)
+    if isinstance(job, Rehearsal):
+        return plan_rehearsal(job, spec, n)
+    answers = _answered(store, asked.experiment, job, spec, n, on_progress)
+    match job:
         case EmbeddingAsOf():
-            return as_of(meaning, spec, n, answered)
+            return plan_embedding_as_of(job, spec, n, answers)
         case FitWithout():
-            return without(meaning, spec, n, answered)
+            return plan_fit_without(job, spec, n, answers)
         case CrossValidation():
-            return compare(meaning, spec, n, answered)
+            return plan_comparison(job, spec, n, answers)
 
 
 def read_spec(store: Store, experiment: str) -> tuple[Spec, int]:
-    """An experiment's newest description and how many targets it has."""
+    """Return an experiment's newest spec and how many targets it has."""
     found = store.find_experiment(experiment)
     if found is None:
         raise SalmonError("The experiment was deleted before this request was carried out.")
@@ -44,19 +44,19 @@ def read_spec(store: Store, experiment: str) -> tuple[Spec, int]:
 
 
 def _answered(
-    store: Store, experiment: str, meaning: Job, spec: Spec, n: int, heard: Callable[[int], None]
-) -> Answered:
+    store: Store, experiment: str, job: Job, spec: Spec, n: int, on_progress: Callable[[int], None]
+) -> AnswerSet:
     until, at_most = "+", None
-    if isinstance(meaning, EmbeddingAsOf):
-        at_most = meaning.answers
-        if meaning.generation is not None:
-            until = _cursor_of(store, experiment, meaning.sampler, meaning.generation)
+    if isinstance(job, EmbeddingAsOf):
+        at_most = job.answers
+        if job.generation is not None:
+            until = _cursor_of(store, experiment, job.sampler, job.generation)
     tests = frozenset(name for name, sampler in spec.samplers.items() if sampler.test)
     answers = store.read_answers(experiment, after="0", until=until)
-    answered = gather(answers, tests=tests, n=n, at_most=at_most, heard=heard)
-    if not len(answered):
+    answers = collect_answers(answers, tests=tests, n=n, at_most=at_most, on_progress=on_progress)
+    if not len(answers):
         raise TripletError("There are no answers that can be fitted.", hint="Ask again when there are some.")
-    return answered
+    return answers
 
 
 def _cursor_of(store: Store, experiment: str, sampler: str, generation: int) -> str:

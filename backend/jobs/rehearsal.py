@@ -1,8 +1,8 @@
 """The experiment with simulated participants: which accuracy to expect after how many answers.
 
-Everybody answers in a random world of as many targets, as people judged the alien eggs (Jamieson et al., 2015). The
-configured sampler and random queries see the same worlds, and one estimator judges both from their answers alone. There
-is one refit a round of n queries; a live experiment refits more often.
+Simulated participants answer in random worlds with as many targets, with the noise of people who judged the alien eggs
+(Jamieson et al., 2015). The configured sampler and random queries see the same worlds, and one estimator fits both from
+their answers alone. There is one refit per round of n queries; a live experiment refits more often.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.stats import t as student
 
 from backend.answer_log import Rows
 from backend.jobs.cross_validation import RIDGE
-from backend.jobs.steps import Course, Step
+from backend.jobs.steps import JobPlan, JobStep
 from salmon.estimator import RECOMMENDED_NOISE
 from salmon.jobs import Rehearsal
 from salmon.learning import fit
@@ -26,11 +26,11 @@ from salmon.samplers.state import State
 from salmon.simulate import Participant, random_world, stream
 from salmon.spec import SamplerSpec, Spec
 
-#: The name of the other curve of the result; no sampler can be called like this.
+#: The name of the curve of random queries in the result; no sampler can have this name.
 RANDOM = "random queries"
-#: Queries on which an embedding is judged, each by its exact chance: a standard error of about .002.
+#: Queries on which an embedding is judged, each by its exact probability: a standard error of about .002.
 _JUDGED = 20_000
-#: Measurements of a run, where it is long enough.
+#: The most measurements of one run.
 _MOST_POINTS = 40
 
 Floats = NDArray[np.float64]
@@ -50,44 +50,44 @@ class Stage:
     best_possible: float = float("nan")
 
 
-def rehearse(meaning: Rehearsal, spec: Spec, n: int) -> Course:
-    """Every run of both samplers, a step being one measurement."""
-    points = measured_at(n, meaning.answers)
+def plan_rehearsal(job: Rehearsal, spec: Spec, n: int) -> JobPlan:
+    """Return the plan of all runs of the sampler and of random queries; each measurement is a step."""
+    points = measured_at(n, job.answers)
     samplers: dict[str, SamplerSpec | None] = {RANDOM: None}
-    if meaning.sampler:
-        samplers[meaning.sampler] = spec.samplers[meaning.sampler]
+    if job.sampler:
+        samplers[job.sampler] = spec.samplers[job.sampler]
     # Both are judged in the dimension in which the experiment will be shown.
-    shown = int(spec.samplers[meaning.sampler].arguments.get("d", 2)) if meaning.sampler else meaning.d  # pyright: ignore[reportArgumentType]
-    steps: list[Step] = []
-    for run in range(meaning.runs):
+    shown = int(spec.samplers[job.sampler].arguments.get("d", 2)) if job.sampler else job.d  # pyright: ignore[reportArgumentType]
+    steps: list[JobStep] = []
+    for run in range(job.runs):
         seed = int(np.random.SeedSequence([spec.seed, run]).generate_state(1)[0])
-        person = Participant(random_world(n, meaning.d, seed), lapse=meaning.lapse)
+        person = Participant(random_world(n, job.d, seed), lapse=job.lapse)
         for name, sampler in samplers.items():
             for place, answers in enumerate(points):
                 arguments = (sampler, shown, person, seed, answers)
-                note = f"run {run + 1} of {meaning.runs}: {name}, {answers:,} answers"
-                steps.append(Step(note, advance, arguments, after=len(steps) - 1 if place else None))
+                note = f"run {run + 1} of {job.runs}: {name}, {answers:,} answers"
+                steps.append(JobStep(note, advance, arguments, after=len(steps) - 1 if place else None))
 
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         ends: list[Stage] = [stage for stage in outcomes if stage is not None]
-        accuracy = np.array([stage.curve for stage in ends]).reshape(meaning.runs, len(samplers), len(points))
+        accuracy = np.array([stage.curve for stage in ends]).reshape(job.runs, len(samplers), len(points))
         best = np.array([stage.best_possible for stage in ends]).mean()
         curves = {name: _curve(accuracy[:, place]) for place, name in enumerate(samplers)}
         return {
             "n": n,
-            "d": meaning.d,
-            "runs": meaning.runs,
+            "d": job.d,
+            "runs": job.runs,
             "answers": points,
             "curves": curves,
             "best_possible": best,
-            "random_needs": _random_needs(points, curves, meaning.sampler),
+            "random_needs": _random_needs(points, curves, job.sampler),
         }
 
-    return Course(tuple(steps), conclude)
+    return JobPlan(tuple(steps), conclude)
 
 
 def measured_at(n: int, answers: int) -> list[int]:
-    """After how many answers embeddings are judged: every n answers, or more rarely in a long run; the last one always."""
+    """Return the numbers of answers at which embeddings are judged: every n, fewer in a long run, and always the last."""
     every = n * max(1, -(-answers // (n * _MOST_POINTS)))
     return [*range(every, answers, every), answers]
 
@@ -95,7 +95,7 @@ def measured_at(n: int, answers: int) -> list[int]:
 def advance(
     sampler: SamplerSpec | None, d: int, person: Participant, seed: int, answers: int, stage: Stage | None = None
 ) -> Stage:
-    """Go on to so many answers in all, a round of n queries at a time, and judge the embedding in d dimensions."""
+    """Continue a run to so many answers, a round of n queries at a time, and judge its embedding in d dimensions."""
     n = person.world.n
     stage = stage or Stage(np.zeros((0, 3), np.int32))
     while len(stage.triplets) < answers:
@@ -109,7 +109,7 @@ def advance(
 
 
 def _ask(stage: Stage, sampler: SamplerSpec | None, person: Participant, count: int, seed: int) -> Stage:
-    """One round: queries by the sampler from all answers so far, or random ones, and the answers to them."""
+    """Add one round: queries by the sampler from all answers so far, or random ones, and the answers to them."""
     done = len(stage.triplets)
     state = stage.state
     if sampler is None:
@@ -124,7 +124,7 @@ def _ask(stage: Stage, sampler: SamplerSpec | None, person: Participant, count: 
 
 
 def judge(person: Participant, coordinates: Floats, seed: int) -> tuple[float, float]:
-    """(expected share of fresh answers to random queries that agree with an embedding, the same of the truth)."""
+    """Return (expected accuracy of an embedding on new answers to random queries, the same for the true embedding)."""
     queries = person.world.random_queries(_JUDGED, stream(seed, "judge"))
     chance = person.left_wins(queries)
     heads, first, second = coordinates[queries.T]
@@ -133,7 +133,7 @@ def judge(person: Participant, coordinates: Floats, seed: int) -> tuple[float, f
 
 
 def _curve(accuracy: Floats) -> dict[str, list[float]]:
-    """The mean over runs of (runs, points) accuracies, with Student's 95 % interval where there are two runs or more."""
+    """Return the mean over runs of (runs, points) accuracies, with Student's 95 % interval if there are two runs or more."""
     runs = len(accuracy)
     mean = accuracy.mean(axis=0)
     spread = accuracy.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full_like(mean, np.nan)
@@ -142,7 +142,7 @@ def _curve(accuracy: Floats) -> dict[str, list[float]]:
 
 
 def _random_needs(points: list[int], curves: Mapping[str, Mapping[str, list[float]]], sampler: str) -> float | None:
-    """How many times the sampler's answers random queries need for the accuracy that they reach at the end."""
+    """Return how many times more answers random queries need than the sampler for the accuracy they reach at the end."""
     if sampler not in curves:
         return None
     level = curves[RANDOM]["accuracy"][-1]

@@ -1,8 +1,8 @@
-"""Takes requests in the order in which they were asked and carries them out one at a time, in a thread of its own.
+"""Carry out jobs one at a time, in the order in which they were asked for, in a thread of their own.
 
-Live work comes first: steps have a lower priority than any of it, at most one of them is with the workers at a time,
-and no thread is there before the first request comes. When the store is away the request waits for it; when this process
-ends in the middle of one, the next backend begins it again.
+Live learning comes first: the steps of a job have a lower priority than any of its tasks, and at most one step is with the
+workers at a time. The thread starts with the first job. When the store is away the job waits for it; when this process ends
+in the middle of a job, the next backend begins it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from backend.jobs.steps import Failure, Step, attempt, plain
+from backend.jobs.steps import JobStep, StepFailure, run_step, to_json_value
 from backend.store import Store
 from salmon.errors import SalmonError, StoreError
 from salmon.logs import fields
@@ -24,17 +24,17 @@ from salmon.wire import Request
 
 log = logging.getLogger("salmon.jobs")
 
-#: Below all live work, whose priorities are at least 0.
+#: Below the priorities of live tasks, which are at least 0.
 PRIORITY = -10
-#: How many backends may begin a request and end before it does.
+#: How many backends may begin a job and end before it does.
 MOST_TRIES = 3
-#: How often answers are read anew when the store went away in between.
+#: How often answers are read again when the store went away in between.
 _MOST_READINGS = 5
-#: How often a step is sent to the workers before they are given up.
+#: How often a step is sent to the workers before the job fails.
 _MOST_SENDINGS = 5
-#: How often it is looked whether a request was cancelled while a step runs.
+#: How often to check whether a job was cancelled while a step runs.
 LOOK_SECONDS = 0.5
-#: The pause after the store, or the workers, did not answer.
+#: The pause after the store or the workers did not answer.
 RETRY_SECONDS = 1.0
 
 _GIVEN_UP = (
@@ -45,11 +45,11 @@ _LOST = "The workers were lost again and again while they carried this request o
 
 
 class _LeftError(Exception):
-    """The request is no longer ours to carry out: it was cancelled, it expired, or this process ends."""
+    """The backend must leave the job: it was cancelled, it expired, or this process is stopping."""
 
 
-class Jobs:
-    """`executor()` gives the workers, opening them if need be; `recover()` says that they were lost."""
+class JobRunner:
+    """Carries out jobs. `executor()` returns the workers, starting them if need be; `recover()` reports that they were lost."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Jobs:
         self._waiter = ThreadPoolExecutor(1, thread_name_prefix="step")
 
     def take(self, requests: Iterable[Request]) -> None:
-        """Carry these out after those that were taken before; returns at once. What has ended is passed over."""
+        """Queue jobs and return at once. Jobs that have ended are skipped."""
         for asked in requests:
             self._asked.put(asked)
             if self._thread is None:
@@ -78,7 +78,7 @@ class Jobs:
                 self._thread.start()
 
     def close(self) -> None:
-        """Let go of everything; the next backend begins again what runs and what waits."""
+        """Release everything; the next backend begins the running and the waiting jobs again."""
         self._ending.set()
         self._asked.put(None)
         self._waiter.shutdown(wait=False, cancel_futures=True)
@@ -97,7 +97,7 @@ class Jobs:
                 log.info("request left", extra=told)
 
     def _begin(self, asked: Request) -> bool:
-        """Whether the request is ours to carry out now."""
+        """Claim a job; return whether this backend is to carry it out."""
         state = self._insist(
             lambda: self._store.begin_request(
                 asked.request, self._name, now_ms=self._now_ms(), most_tries=MOST_TRIES, given_up=_GIVEN_UP
@@ -106,11 +106,11 @@ class Jobs:
         return state == "running"
 
     def _ended(self, asked: Request) -> dict[str, Any]:
-        """What the request comes to: a result, or a sentence."""
+        """Carry a job out; return its result, or the sentence of its error."""
         error = ""
         for _ in range(_MOST_READINGS):
             try:
-                return {"state": "done", "progress": 1.0, "result": plain(self._result(asked))}
+                return {"state": "done", "progress": 1.0, "result": to_json_value(self._result(asked))}
             except StoreError as away:
                 error = str(away)
                 self._note(asked, {})  # returns when the store answers again
@@ -120,31 +120,31 @@ class Jobs:
             except _LeftError:
                 raise
             except Exception as mistake:
-                # The outermost loop of this thread: a mistake of ours ends one request and not all.
+                # The outermost loop of this thread: a programming error ends one job and not all.
                 log.exception("request failed", extra=fields(request=asked.request, kind=asked.kind))
                 error = f"The request failed ({type(mistake).__name__}: {mistake})."
                 break
         return {"state": "failed", "error": error}
 
     def _result(self, asked: Request) -> Any:
-        from backend.jobs.plan import course_of  # loads scikit-learn, which nobody needs before the first request
+        from backend.jobs.plan import plan_job  # loads scikit-learn, which nobody needs before the first request
 
         self._note(asked, {"note": "reading the answers", "progress": 0.0})
-        course = course_of(self._store, asked, lambda count: self._note(asked, {"note": f"{count:,} answers read"}))
-        shared = _Shared(course.shared)
+        plan = plan_job(self._store, asked, lambda count: self._note(asked, {"note": f"{count:,} answers read"}))
+        shared = _Shared(plan.shared)
         outcomes: list[Any] = []
-        for done, step in enumerate(course.steps):
-            self._note(asked, {"note": step.note, "progress": done / len(course.steps)})
+        for done, step in enumerate(plan.steps):
+            self._note(asked, {"note": step.note, "progress": done / len(plan.steps)})
             earlier = () if step.after is None else (outcomes[step.after],)
             outcomes.append(self._outcome(asked, step, shared, earlier))
             if step.after is not None:
                 outcomes[step.after] = None
         if self._store.find_experiment(asked.experiment) is None:
             raise SalmonError("The experiment was deleted while this request was carried out.")
-        return course.conclude(outcomes)
+        return plan.conclude(outcomes)
 
-    def _outcome(self, asked: Request, step: Step, shared: _Shared, earlier: tuple[Any, ...]) -> Any:
-        """What a step comes to; sent again when the workers were lost with it."""
+    def _outcome(self, asked: Request, step: JobStep, shared: _Shared, earlier: tuple[Any, ...]) -> Any:
+        """Return the outcome of a step; it is sent again if the workers were lost with it."""
         for sending in range(_MOST_SENDINGS):
             if sending:
                 self._pause()
@@ -153,30 +153,30 @@ class Jobs:
             try:
                 executor = self._executor()
                 arguments = (*shared.on(executor), *step.arguments, *earlier)
-                task = executor.submit(attempt, step.function, *arguments, priority=PRIORITY)
+                task = executor.submit(run_step, step.function, *arguments, priority=PRIORITY)
                 outcome = self._wait(asked, task, self._waiter.submit(task.result))
             except _LeftError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a cluster raises when it is lost
                 log.warning("workers lost during a request", extra=fields(request=asked.request, error=str(error)))
                 continue
-            if isinstance(outcome, Failure):
+            if isinstance(outcome, StepFailure):
                 raise SalmonError(outcome.sentence)
             return outcome
         raise SalmonError(_LOST)
 
     def _wait(self, asked: Request, task: Task, outcome: Future[Any]) -> Any:
-        """The outcome of a task; looks meanwhile whether the request was cancelled."""
+        """Return the outcome of a task, checking meanwhile whether the job was cancelled."""
         try:
             while not wait((outcome,), timeout=LOOK_SECONDS).done:
                 self._note(asked, {})
         except _LeftError:
-            task.cancel()  # what runs already may finish; nobody listens
+            task.cancel()  # a task that runs already may finish; its outcome is ignored
             raise
         return outcome.result()
 
     def _note(self, asked: Request, values: dict[str, Any]) -> None:
-        """Write how far the request is; leaves it where it is not ours any more."""
+        """Write the progress of a job; raise _LeftError if it is no longer this backend's."""
         if self._ending.is_set():
             raise _LeftError
         state = self._insist(lambda: self._store.note_request(asked.request, self._name, values, now_ms=self._now_ms()))
@@ -184,7 +184,7 @@ class Jobs:
             raise _LeftError
 
     def _insist(self, verb: Callable[[], Any]) -> Any:
-        """Ask the store until it answers."""
+        """Call a verb of the store until it answers."""
         while True:
             try:
                 return verb()
@@ -198,7 +198,7 @@ class Jobs:
 
 
 class _Shared:
-    """The values that all steps of a course are given, sent to the workers once."""
+    """The values that all steps of a job share, sent to the workers once."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self._values = values
@@ -206,12 +206,12 @@ class _Shared:
         self._handles: tuple[Any, ...] = ()
 
     def on(self, executor: Executor) -> tuple[Any, ...]:
-        """What stands for the values in the arguments of work."""
+        """Return the handles that stand for the values in the arguments of a step."""
         if executor is not self._executor:
             self._handles = tuple(executor.scatter(value) for value in self._values)
             self._executor = executor
         return self._handles
 
     def forget(self) -> None:
-        """Workers that had them may be gone: send them again."""
+        """Send the values again: workers that held them may be gone."""
         self._executor = None

@@ -1,4 +1,4 @@
-"""A request as a course of steps: small pieces of work that travel to the workers, and what follows from all of them."""
+"""The plan of a job: small steps that run on the workers, and how their outcomes become the result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from salmon.errors import SalmonError
 
 
 @dataclass(frozen=True)
-class Step:
-    """One piece of work: `function(*shared, *arguments)`, a top-level function of plain values.
+class JobStep:
+    """One step: `function(*shared, *arguments)`, a top-level function of plain values.
 
-    With `after`, the outcome of that earlier step (counted from 0) is the last argument, and is not kept: `conclude`
-    sees None in its place. `note` says to a reader what is being done.
+    With `after`, the outcome of that earlier step (counted from 0) is the last argument and is not kept: `conclude` sees
+    None in its place. `note` tells the experimenter what is being done.
     """
 
     note: str
@@ -27,44 +27,44 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Course:
-    """All steps of a request, in order; `conclude` turns their outcomes into the result.
+class JobPlan:
+    """The steps of a job, in order; `conclude` turns their outcomes into the result.
 
-    `shared` are values that every step is given first: they travel to the workers once.
+    `shared` are the first arguments of every step; they are sent to the workers once.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[JobStep, ...]
     conclude: Callable[[Sequence[Any]], Mapping[str, Any]]
     shared: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What went wrong inside a step, as a sentence; workers that are lost are another matter."""
+class StepFailure:
+    """An error inside a step, as a sentence. Lost workers are handled elsewhere."""
 
     sentence: str
 
 
-def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The outcome of a step on its worker, or its Failure."""
+def run_step(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a step on its worker; return its outcome or its StepFailure."""
     try:
         return function(*arguments)
     except SalmonError as error:
-        return Failure(str(error))
-    except Exception as error:  # noqa: BLE001 - the outermost loop of the work: what goes wrong is an outcome too
-        return Failure(f"The computation failed ({type(error).__name__}: {error}).")
+        return StepFailure(str(error))
+    except Exception as error:  # noqa: BLE001 - the outermost loop of a step: an error is an outcome too
+        return StepFailure(f"The computation failed ({type(error).__name__}: {error}).")
 
 
-def plain(value: Any) -> Any:
-    """A result as JSON can hold it: arrays as lists, and nothing where a number is not finite; anything else is refused."""
+def to_json_value(value: Any) -> Any:
+    """Return a result as JSON can hold it: arrays as lists, null for numbers that are not finite; refuse anything else."""
     if isinstance(value, np.ndarray):
-        return plain(value.tolist())
+        return to_json_value(value.tolist())
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {str(name): to_json_value(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [to_json_value(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return to_json_value(value.item())
     if isinstance(value, float):
         return value if isfinite(value) else None
     if value is None or isinstance(value, str | int):

@@ -13,7 +13,7 @@ import pytest
 from backend import workers
 from backend.service import Service
 from backend.store import Store as BackendStore
-from backend.workers import Workshop
+from backend.workers import WorkerPool
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.parallel import SerialExecutor
@@ -141,15 +141,15 @@ def test_a_workshop_opens_its_cluster_again_after_it_was_lost() -> None:
         return opened[-1]
 
     from backend.answer_log import AnswerLog
-    from backend.learner import Piece
+    from backend.learner import LearningTask
     from salmon.samplers.registry import active_sampler
 
     class Some:
         n, sampler, answers = 5, active_sampler("Adaptive"), AnswerLog()
 
     outcomes: list[Any] = []
-    workshop = Workshop(open_executor, lambda piece, outcome, seconds: outcomes.append(outcome))
-    piece = Piece("refit", Some(), Some.sampler.start(5, 0))  # type: ignore[arg-type]
+    workshop = WorkerPool(open_executor, lambda piece, outcome, seconds: outcomes.append(outcome))
+    piece = LearningTask("refit", Some(), Some.sampler.start(5, 0))  # type: ignore[arg-type]
     for number in range(1, 5):
         workshop.take(piece)
         deadline = time.monotonic() + 20

@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from backend.jobs import runner
-from backend.jobs.runner import Jobs
+from backend.jobs.runner import JobRunner
 from backend.store import Store as BackendStore
 from frontend.settings import Settings
 from frontend.store import Store
@@ -32,7 +32,7 @@ async def test_a_request_that_three_backends_did_not_survive_is_given_up_in_a_se
     await crowd.answer(10)
     identifier = await asked(owned, "poison", "embedding", answers=10)
     for tries in (1, 2, 3, 4):
-        jobs = Jobs(probe, SerialExecutor, lambda: None, now_ms=lambda: 1)
+        jobs = JobRunner(probe, SerialExecutor, lambda: None, now_ms=lambda: 1)
         jobs.take(probe.unended_requests())
         if tries <= 3:
             assert held.begun.acquire(timeout=20)
@@ -67,7 +67,7 @@ async def test_steps_are_sent_again_when_workers_are_lost_and_live_work_is_told(
     for losses, state in ((2, "done"), (1000, "failed")):
         lost.clear()
         shaky = Shaky(losses)
-        jobs = Jobs(probe, lambda shaky=shaky: shaky, lambda: lost.append(1), now_ms=lambda: 1)
+        jobs = JobRunner(probe, lambda shaky=shaky: shaky, lambda: lost.append(1), now_ms=lambda: 1)
         identifier = await asked(owned, "lost", "embedding", answers=40)
         jobs.take([Request(identifier, "embedding", experiment, {"answers": 40})])
         wait_for(lambda identifier=identifier: standing(probe, identifier).ended)
@@ -98,7 +98,7 @@ async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
             return BackendStore._do(refuse if away else command)
 
     flaky = Flaky(backend_url)
-    jobs = Jobs(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
+    jobs = JobRunner(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
     identifier = await asked(owned, "away", "rehearsal", answers=60, runs=1)
     jobs.take([Request(identifier, "rehearsal", experiment, {"answers": 60, "runs": 1})])
     wait_for(lambda: standing(probe, identifier).ended)

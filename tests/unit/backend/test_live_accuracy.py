@@ -7,36 +7,36 @@ from math import isnan
 import numpy as np
 import pytest
 
-from backend.live_accuracy import RECENT, Judgement
+from backend.live_accuracy import RECENT, LiveAccuracy
 
 LINE = np.array([[0.0, 0], [1.0, 0], [3.0, 0], [-1.0, 0]])
 
 
 def test_agreement_is_right_disagreement_wrong_and_a_tie_half() -> None:
-    judged = Judgement().judge(LINE, [(0, 1, 2), (0, 2, 1), (0, 1, 3)])
+    judged = LiveAccuracy().judge(LINE, [(0, 1, 2), (0, 2, 1), (0, 1, 3)])
     assert (judged.right, judged.total, judged.recent) == (1.5, 3, "rwt")
 
 
 def test_what_is_stored_comes_back() -> None:
-    judged = Judgement().judge(LINE, [(0, 1, 2), (0, 2, 1)])
-    assert Judgement.of({name: str(value) for name, value in judged.numbers().items()}) == judged
-    assert Judgement.of({}) == Judgement()
+    judged = LiveAccuracy().judge(LINE, [(0, 1, 2), (0, 2, 1)])
+    assert LiveAccuracy.of({name: str(value) for name, value in judged.numbers().items()}) == judged
+    assert LiveAccuracy.of({}) == LiveAccuracy()
 
 
 def test_only_the_last_predictions_are_recent() -> None:
-    judged = Judgement().judge(LINE, [(0, 2, 1)] * 10 + [(0, 1, 2)] * RECENT)
+    judged = LiveAccuracy().judge(LINE, [(0, 2, 1)] * 10 + [(0, 1, 2)] * RECENT)
     assert judged.total == RECENT + 10
     assert judged.recent_interval()[0] == 1.0
 
 
 def test_before_the_first_prediction_there_is_no_number() -> None:
-    assert all(isnan(value) for value in Judgement().recent_interval())
+    assert all(isnan(value) for value in LiveAccuracy().recent_interval())
 
 
 def test_the_interval_covers_the_truth_about_95_times_of_100() -> None:
     draws = np.random.default_rng(0).random((2000, 200)) < 0.8
     covered = 0
     for row in draws:
-        _, low, high = Judgement(recent="".join(np.where(row, "r", "w"))).recent_interval()
+        _, low, high = LiveAccuracy(recent="".join(np.where(row, "r", "w"))).recent_interval()
         covered += low <= 0.8 <= high
     assert covered / len(draws) == pytest.approx(0.95, abs=0.02)

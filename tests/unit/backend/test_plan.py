@@ -23,7 +23,7 @@ from backend.plan import (
     queries_wanted,
 )
 
-FRESH = Progress(n=30, received=0, absorbed=0, generation=0, searched=-1, reported=0, listed=0, pace=0.0)
+FRESH = Progress(n=30, received=0, absorbed=0, generation=0, searched=-1, reported=0, listed=0, rate=0.0)
 SETTLED = replace(FRESH, received=90, absorbed=90, generation=3, searched=3, reported=90, listed=30)
 
 moments = st.floats(0, 1e6)
@@ -43,7 +43,7 @@ progresses = st.builds(
     searched=st.integers(-1, 1000),
     reported=st.integers(0, 10_000),
     listed=st.integers(0, 10_000),
-    pace=st.floats(0, 1000),
+    rate=st.floats(0, 1000),
     refit=timed,
     search=timed,
     report=timed,
@@ -132,7 +132,7 @@ def test_a_list_is_never_shorter_than_a_few_nor_longer_than_the_limit(progress: 
 
 
 def test_a_list_grows_with_the_pace_and_the_time_of_a_round() -> None:
-    slow = replace(SETTLED, pace=100.0, refit=Timed(seconds=1.0), search=Timed(seconds=1.0))
+    slow = replace(SETTLED, rate=100.0, refit=Timed(seconds=1.0), search=Timed(seconds=1.0))
     assert queries_wanted(slow) > 100 * 2 > queries_wanted(SETTLED)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.jobs.answers import Answered, gather
-from backend.jobs.cross_validation import Candidate, Exam, compare, join_folds, judge_fold
-from backend.jobs.embeddings import as_of, without
-from backend.jobs.rehearsal import RANDOM, advance, measured_at, rehearse
-from backend.jobs.steps import Course, Failure, attempt, plain
+from backend.jobs.answers import AnswerSet, collect_answers
+from backend.jobs.cross_validation import Candidate, Evaluation, join_folds, judge_fold, plan_comparison
+from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
+from backend.jobs.rehearsal import RANDOM, advance, measured_at, plan_rehearsal
+from backend.jobs.steps import JobPlan, StepFailure, run_step, to_json_value
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator import triple_groups
 from salmon.estimator.cross_validation import cross_validate
@@ -25,22 +25,22 @@ N = 30
 SPEC = parse_spec(b"targets: 30\nsamplers: {Adaptive: {}}\nseed: 5\n").spec
 
 
-def carried_out(course: Course) -> dict[str, Any]:
+def carried_out(course: JobPlan) -> dict[str, Any]:
     """The result as the store will hold it."""
     outcomes: list[Any] = []
     for step in course.steps:
         earlier = () if step.after is None else (outcomes[step.after],)
-        outcomes.append(attempt(step.function, *course.shared, *step.arguments, *earlier))
-        assert not isinstance(outcomes[-1], Failure), outcomes[-1]
+        outcomes.append(run_step(step.function, *course.shared, *step.arguments, *earlier))
+        assert not isinstance(outcomes[-1], StepFailure), outcomes[-1]
         if step.after is not None:
             outcomes[step.after] = None
-    result = plain(course.conclude(outcomes))
+    result = to_json_value(course.conclude(outcomes))
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     return result
 
 
 @pytest.fixture(scope="module")
-def answered() -> Answered:
+def answered() -> AnswerSet:
     """900 answers of five people about the eggs; the first one contradicts every other."""
     rng = np.random.default_rng(3)
     world = egg_world(N)
@@ -48,11 +48,11 @@ def answered() -> Answered:
     people = rng.integers(0, 5, 900).astype(np.int32)
     triplets[people == 0] = triplets[people == 0][:, [0, 2, 1]]
     random = rng.random(900) < 0.5
-    return Answered(triplets, people, random, np.ones(900, dtype=np.bool_), ("awkward", "b", "c", "d", "e"), "9-9")
+    return AnswerSet(triplets, people, random, np.ones(900, dtype=np.bool_), ("awkward", "b", "c", "d", "e"), "9-9")
 
 
-def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_to_predict(answered: Answered) -> None:
-    result = carried_out(without(FitWithout(("awkward",), "Adaptive", 2, "PowerTSTE", 5), SPEC, N, answered))
+def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_to_predict(answered: AnswerSet) -> None:
+    result = carried_out(plan_fit_without(FitWithout(("awkward",), "Adaptive", 2, "PowerTSTE", 5), SPEC, N, answered))
     excluded = int((answered.participants == 0).sum())
     assert result["answers"] == 900 - excluded
     assert result["excluded"]["answers"] == excluded
@@ -67,8 +67,8 @@ def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_
     assert result["notes"] == []
 
 
-def test_with_nobody_left_out_there_is_nothing_to_compare(answered: Answered) -> None:
-    course = without(FitWithout(("nobody",), "", 3, "CKL", 5), SPEC, N, answered)
+def test_with_nobody_left_out_there_is_nothing_to_compare(answered: AnswerSet) -> None:
+    course = plan_fit_without(FitWithout(("nobody",), "", 3, "CKL", 5), SPEC, N, answered)
     result = carried_out(course)
     assert len(course.steps) == 1 + 5
     assert "with" not in result["held_out"]
@@ -77,56 +77,58 @@ def test_with_nobody_left_out_there_is_nothing_to_compare(answered: Answered) ->
     assert result["notes"] == ["Participant nobody gave no answer that can be fitted."]
 
 
-def test_leaving_out_everybody_is_a_sentence(answered: Answered) -> None:
+def test_leaving_out_everybody_is_a_sentence(answered: AnswerSet) -> None:
     with pytest.raises(TripletError, match=r"No answers are left to fit.*Exclude fewer"):
-        without(FitWithout(answered.names, "", 2, "TSTE", 5), SPEC, N, answered)
+        plan_fit_without(FitWithout(answered.names, "", 2, "TSTE", 5), SPEC, N, answered)
 
 
-def test_without_random_answers_an_embedding_comes_without_an_accuracy(answered: Answered) -> None:
-    chosen = Answered(**{**vars(answered), "random": np.zeros(900, dtype=np.bool_)})
-    result = carried_out(without(FitWithout((), "", 2, "TSTE", 5), SPEC, N, chosen))
+def test_without_random_answers_an_embedding_comes_without_an_accuracy(answered: AnswerSet) -> None:
+    chosen = AnswerSet(**{**vars(answered), "random": np.zeros(900, dtype=np.bool_)})
+    result = carried_out(plan_fit_without(FitWithout((), "", 2, "TSTE", 5), SPEC, N, chosen))
     assert result["held_out"] is None
     assert "Too few queries were asked at random" in result["notes"][0]
     with pytest.raises(TripletError, match="0 of 900 answers are to random queries"):
-        compare(CrossValidation((1, 2), ("TSTE",), 5, 1), SPEC, N, chosen)
+        plan_comparison(CrossValidation((1, 2), ("TSTE",), 5, 1), SPEC, N, chosen)
 
 
-def test_an_embedding_as_of_then_depends_on_the_answers_until_then_alone(answered: Answered) -> None:
-    def first(count: int, kept: int) -> Answered:
+def test_an_embedding_as_of_then_depends_on_the_answers_until_then_alone(answered: AnswerSet) -> None:
+    def first(count: int, kept: int) -> AnswerSet:
         cut = {name: getattr(answered, name)[:kept] for name in ("triplets", "participants", "random", "repeatable")}
-        return Answered(**cut, names=answered.names, cursor=f"{count}-0")
+        return AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
 
     meaning = EmbeddingAsOf("Adaptive", None, 300)
-    then = carried_out(as_of(meaning, SPEC, N, first(300, 300)))
-    again = carried_out(as_of(meaning, SPEC, N, first(300, 300)))
+    then = carried_out(plan_embedding_as_of(meaning, SPEC, N, first(300, 300)))
+    again = carried_out(plan_embedding_as_of(meaning, SPEC, N, first(300, 300)))
     assert then == again
     assert (then["answers"], then["cursor"]) == (300, "300-0")
-    assert then["coordinates"] != carried_out(as_of(meaning, SPEC, N, first(301, 301)))["coordinates"]
+    assert then["coordinates"] != carried_out(plan_embedding_as_of(meaning, SPEC, N, first(301, 301)))["coordinates"]
     with pytest.raises(TripletError, match="There are only 299 answers"):
-        as_of(meaning, SPEC, N, first(299, 299))
+        plan_embedding_as_of(meaning, SPEC, N, first(299, 299))
 
 
-def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(answered: Answered) -> None:
+def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(answered: AnswerSet) -> None:
     kept = answered.participants > 0
-    exam = Exam(answered.triplets, answered.random & kept, kept, N, folds=4, seed=1)
+    evaluation = Evaluation(answered.triplets, answered.random & kept, kept, N, folds=4, seed=1)
     candidate = Candidate(2, "TSTE")
-    outcomes = [[judge_fold(exam, candidate, repeat, fold) for fold in range(4)] for repeat in range(2)]
-    joined = join_folds(exam, outcomes)
-    assert joined.hits.shape == (2, int(exam.judged.sum()))
-    groups = triple_groups(exam.triplets[exam.judged])
+    outcomes = [[judge_fold(evaluation, candidate, repeat, fold) for fold in range(4)] for repeat in range(2)]
+    joined = join_folds(evaluation, outcomes)
+    assert joined.hits.shape == (2, int(evaluation.judged.sum()))
+    groups = triple_groups(evaluation.triplets[evaluation.judged])
     for repeat in range(2):
         counts = [len(found.hits[0]) for found in outcomes[repeat]]
-        assert sum(counts) == int(exam.judged.sum())
+        assert sum(counts) == int(evaluation.judged.sum())
         assert all(len(set(joined.folds[repeat][groups == group])) == 1 for group in set(groups))
     # The library's own cross-validation, folds drawn otherwise, says the same within its interval.
-    whole = cross_validate(exam.triplets[exam.kept], exam.judged[exam.kept], N, 2, candidate.model, folds=4)
+    whole = cross_validate(
+        evaluation.triplets[evaluation.kept], evaluation.judged[evaluation.kept], N, 2, candidate.model, folds=4
+    )
     assert whole is not None
     assert whole.accuracy.low < joined.accuracy.value < whole.accuracy.high
 
 
-def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: Answered) -> None:
+def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: AnswerSet) -> None:
     meaning = CrossValidation((1, 2), ("TSTE", "STE"), folds=3, repeats=2)
-    course = compare(meaning, SPEC, N, answered)
+    course = plan_comparison(meaning, SPEC, N, answered)
     assert len(course.steps) == 2 * 2 * 3 * 2
     assert course.steps[0].note == "judging d = 1 with TSTE, fold 1 of 3"
     result = carried_out(course)
@@ -141,7 +143,7 @@ def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: Answ
 
 def test_a_rehearsal_rises_towards_what_is_possible_and_the_sampler_needs_fewer_answers() -> None:
     meaning = Rehearsal("Adaptive", answers=360, runs=2, d=2, lapse=0.0)
-    result = carried_out(rehearse(meaning, SPEC, N))
+    result = carried_out(plan_rehearsal(meaning, SPEC, N))
     assert result["answers"] == list(range(30, 361, 30))
     for curve in result["curves"].values():
         assert 0.45 < curve["accuracy"][0] < curve["accuracy"][-1] < result["best_possible"]
@@ -151,12 +153,12 @@ def test_a_rehearsal_rises_towards_what_is_possible_and_the_sampler_needs_fewer_
         )
     assert result["curves"]["Adaptive"]["accuracy"][-1] > result["curves"][RANDOM]["accuracy"][-1]
     assert result["random_needs"] > 1
-    assert carried_out(rehearse(meaning, SPEC, N)) == result
+    assert carried_out(plan_rehearsal(meaning, SPEC, N)) == result
 
 
 def test_thoughtless_answers_cost_accuracy_and_a_single_run_has_no_interval() -> None:
-    careful = carried_out(rehearse(Rehearsal("", answers=300, runs=1, d=2, lapse=0.0), SPEC, N))
-    careless = carried_out(rehearse(Rehearsal("", answers=300, runs=1, d=2, lapse=0.5), SPEC, N))
+    careful = carried_out(plan_rehearsal(Rehearsal("", answers=300, runs=1, d=2, lapse=0.0), SPEC, N))
+    careless = carried_out(plan_rehearsal(Rehearsal("", answers=300, runs=1, d=2, lapse=0.5), SPEC, N))
     assert careless["best_possible"] < careful["best_possible"]
     assert careless["curves"][RANDOM]["accuracy"][-1] < careful["curves"][RANDOM]["accuracy"][-1]
     assert careful["curves"][RANDOM]["low"][0] is None
@@ -175,17 +177,17 @@ def test_three_targets_are_enough_for_every_kind() -> None:
     spec = parse_spec(b"targets: 3\nsamplers: {Adaptive: {}, ARR: {}}\n").spec
     triplets = np.array([[0, 1, 2], [1, 0, 2], [2, 1, 0]] * 4, dtype=np.int32)
     every = np.ones(12, dtype=np.bool_)
-    answered = Answered(triplets, np.zeros(12, dtype=np.int32), every, every, ("a",), "1-1")
-    fitted = carried_out(without(FitWithout((), "Adaptive", 2, "PowerTSTE", 10), spec, 3, answered))
+    answered = AnswerSet(triplets, np.zeros(12, dtype=np.int32), every, every, ("a",), "1-1")
+    fitted = carried_out(plan_fit_without(FitWithout((), "Adaptive", 2, "PowerTSTE", 10), spec, 3, answered))
     assert (fitted["accuracy"], fitted["held_out"]) == (1.0, None)
     for sampler in ("Adaptive", "ARR"):
-        assert carried_out(as_of(EmbeddingAsOf(sampler, None, 12), spec, 3, answered))["accuracy"] == 1.0
-        result = carried_out(rehearse(Rehearsal(sampler, answers=9, runs=1, d=1, lapse=0.0), spec, 3))
+        assert carried_out(plan_embedding_as_of(EmbeddingAsOf(sampler, None, 12), spec, 3, answered))["accuracy"] == 1.0
+        result = carried_out(plan_rehearsal(Rehearsal(sampler, answers=9, runs=1, d=1, lapse=0.0), spec, 3))
         assert result["answers"] == [3, 6, 9]
 
 
 def test_a_stage_goes_on_where_the_one_before_it_ended() -> None:
-    steps = rehearse(Rehearsal("Adaptive", answers=90, runs=1, d=2, lapse=0.0), SPEC, N).steps[-3:]
+    steps = plan_rehearsal(Rehearsal("Adaptive", answers=90, runs=1, d=2, lapse=0.0), SPEC, N).steps[-3:]
     first = advance(*steps[0].arguments)
     second = advance(*steps[1].arguments, first)
     assert second.curve[:1] == first.curve
@@ -207,7 +209,7 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
         *(answer(1, "ann"), answer(2, "bob", "random"), answer(3, "ann", "catch"), answer(4, "cat", sampler="Test")),
         *(answer(5, "ann", "fallback"), answer(6, "dan", "validation"), answer(7, "eve")),
     ]
-    found = gather(entries, tests=frozenset({"Test"}), n=N, at_most=4, heard=heard.append)
+    found = collect_answers(entries, tests=frozenset({"Test"}), n=N, at_most=4, on_progress=heard.append)
     assert found.triplets[:, 0].tolist() == [1, 2, 5, 6]
     assert found.triplets[0].tolist() == [1, 3, 2]
     assert [found.names[place] for place in found.participants] == ["ann", "bob", "ann", "dan"]
@@ -216,7 +218,7 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
     assert found.cursor == "6-1"
     assert found.given_by(["ann", "zoe"]).tolist() == [True, False, True, False]
     assert heard == []
-    nothing = gather([], tests=frozenset(), n=N, at_most=None, heard=heard.append)
+    nothing = collect_answers([], tests=frozenset(), n=N, at_most=None, on_progress=heard.append)
     assert (len(nothing), nothing.cursor) == (0, "0")
 
 
@@ -224,15 +226,15 @@ def test_what_goes_wrong_on_a_worker_comes_back_as_a_sentence() -> None:
     def refuse() -> None:
         raise SalmonError("There are no targets.", hint="Add some.")
 
-    assert attempt(refuse) == Failure("There are no targets. Add some.")
-    assert attempt(divmod, 1, 0) == Failure(
+    assert run_step(refuse) == StepFailure("There are no targets. Add some.")
+    assert run_step(divmod, 1, 0) == StepFailure(
         "The computation failed (ZeroDivisionError: integer division or modulo by zero)."
     )
-    assert attempt(divmod, 7, 2) == (3, 1)
+    assert run_step(divmod, 7, 2) == (3, 1)
 
 
 def test_results_hold_plain_values_only() -> None:
     value = {"a": np.array([[1.0, np.nan]]), 2: (np.float64("inf"), np.int32(3), None, "x", True)}
-    assert plain(value) == {"a": [[1.0, None]], "2": [None, 3, None, "x", True]}
+    assert to_json_value(value) == {"a": [[1.0, None]], "2": [None, 3, None, "x", True]}
     with pytest.raises(TypeError, match="A set cannot be part of a result"):
-        plain({"a": {1}})
+        to_json_value({"a": {1}})
