@@ -28,7 +28,6 @@ from frontend.experiments import Experiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
 from frontend.pages import ErrorPage, ParticipantPage
-from frontend.participant import queries
 from frontend.participant.arrival import Arrival, arrival_of, is_preview, returning
 from frontend.participant.completion import ARRIVED, departure_of
 from frontend.participant.page_content import (
@@ -43,13 +42,12 @@ from frontend.participant.page_content import (
 )
 from frontend.participant.queries import (
     TRIALS_AHEAD,
+    allows_spare,
     check_open,
+    choose_sampler,
     loads_ahead,
-    may_be_random,
     next_query,
-    position_of,
-    random_query,
-    upcoming_targets,
+    prefetch_targets,
 )
 from frontend.participant.steps import OUT, UNDER_WAY, Values, carry_out, next_step, ready_for_trials, ready_to_finish
 from frontend.schemas import AnswerBody, ArriveBody, EventBody, FinishBody, Json, StepBody
@@ -208,12 +206,13 @@ async def _arrived(
 ) -> Json:
     """All that the page needs to begin or to go on."""
     spec = experiment.spec
-    soon = await upcoming_targets(
+    soon = await prefetch_targets(
         context.store,
         experiment.id,
         experiment,
         session.participant,
         after=position_of(values),
+        spares=int(values.get("spares", 0)),
         trials=TRIALS_AHEAD,
     )
     return {
@@ -352,7 +351,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     session = context.signer.read_session(session_key)
     values = await context.store.participants.read(session.experiment, session.participant)
     await _check_may_ask(context, session, values)
-    if spare and not await may_be_random(context, session, values):
+    if spare and not await _allows_spare(context, session, values):
         return {"none": True}
     turn = await context.store.participants.begin_turn(session.experiment, session.participant, spare=spare)
     if not is_tryout(session.participant):
@@ -361,25 +360,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     limit = parsed.spec.html.max_queries
     if 0 < limit <= turn.answers or turn.status in {"completed", "redirected"}:
         return {"done": True, "answers": turn.answers}
-    trial = turn.position + int(spare)  # a spare one may stand in for the query that comes next
-    choice = queries.choose_sampler(parsed.plan, participant=session.participant, trial=trial)
-    nonce = context.nonce()
-    if spare:
-        chosen = await random_query(context, session, turn, parsed, nonce)
-    else:
-        chosen = await next_query(context, session, turn, parsed, choice, nonce)
-    served = queries.serve(
-        chosen,
-        choice,
-        experiment=session.experiment,
-        revision=turn.revision,
-        participant=session.participant,
-        session=session.session,
-        trial=turn.number,
-        seed=parsed.plan.seed,
-        nonce=nonce,
-        now_ms=context.now_ms(),
-    )
+    served = await next_query(context, session, turn, parsed, spare=spare)
     return {
         "token": context.signer.token(served),
         "head": served.head,
@@ -388,12 +369,13 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
         "sampler": served.sampler,
         "score": served.score,
         "trial": served.trial,
-        "soon": await upcoming_targets(
+        "soon": await prefetch_targets(
             context.store,
             session.experiment,
             parsed,
             session.participant,
             after=turn.position,
+            spares=turn.number - turn.position,
             trials=0 if spare else TRIALS_AHEAD - 1,
         ),
     }
@@ -443,6 +425,18 @@ async def _check_may_ask(context: Context, session: Session, values: Values) -> 
         step = next_step(experiment.spec, {**values, "step:welcome": ""})
         raise ConflictError(f"The step {step} comes before the trials.", hint="Reload the page.", where=step)
     await context.store.participants.note(session.experiment, session.participant, {"status": "active"})
+
+
+async def _allows_spare(context: Context, session: Session, values: Values) -> bool:
+    """Whether a random query may stand in for the next one."""
+    experiment = await context.catalogue.read(session.experiment)
+    choice = choose_sampler(experiment.plan, participant=session.participant, trial=position_of(values) + 1)
+    return allows_spare(experiment, choice)
+
+
+def position_of(values: Values) -> int:
+    """How many queries of the experiment's order a participant was given; spare ones stand outside of it."""
+    return int(values.get("turns", 0)) - int(values.get("spares", 0))
 
 
 async def _record(context: Context, body: AnswerBody) -> Json:

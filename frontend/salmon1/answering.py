@@ -17,7 +17,7 @@ from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, EndedError, ForbiddenError
 from frontend.experiments import Experiment
 from frontend.participant import queries
-from frontend.participant.queries import check_open, next_query
+from frontend.participant.queries import check_open
 from frontend.participant.steps import OUT
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
@@ -90,28 +90,17 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     if turn.status in OUT:
         raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
     parsed = await context.catalogue.revision(experiment.id, turn.revision)
-    # What is fixed for each participant is fixed for nobody.
-    plan = parsed.plan if participant != NOBODY else replace(parsed.plan, details=(), samplers_per_user=0)
-    choice = queries.choose_sampler(plan, participant=participant, trial=turn.position)
+    choice = queries.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
     if sampler:
         choice = queries.Choice(sampler, 1.0)
+    # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
     own_turn = await context.store.participants.count_turn(experiment.id, participant, choice.sampler)
-    nonce = context.nonce()
-    chosen = await next_query(context, session, turn, parsed, choice, nonce, own_turn=own_turn)
+    plan = queries.plan_query(
+        parsed, choice, participant=participant, trial=turn.position, number=turn.number, own_turn=own_turn
+    )
+    served = await queries.take_query(context, session, turn, parsed, choice, plan)
     if participant == NOBODY:
         await context.store.participants.forget_asked(experiment.id, NOBODY)
-    served = queries.serve(
-        chosen,
-        choice,
-        experiment=experiment.id,
-        revision=turn.revision,
-        participant=participant,
-        session=_SESSION,
-        trial=turn.number,
-        seed=parsed.plan.seed,
-        nonce=nonce,
-        now_ms=context.now_ms(),
-    )
     placed = {"head": served.head, "left": served.left, "right": served.right}
     return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.token(served)}
 

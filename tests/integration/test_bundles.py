@@ -179,12 +179,12 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
     # The process kills itself where the log is written and the participants are not.
     (tmp_path / "dies.py").write_text(
         "import os, signal, sys\n"
-        "from frontend.restoring.__main__ import main\n"
+        "from frontend.transfer.__main__ import main\n"
         "from frontend.store.importing import Restoration\n"
         "step = sys.argv.pop()\n"
         "async def die(self, *_): os.kill(os.getpid(), signal.SIGKILL)\n"
         "setattr(Restoration, step, die)\n"
-        "main(sys.argv[1:])\n"
+        "main(['import', *sys.argv[1:]], sys.stdout.buffer)\n"
     )
     values = elsewhere.settings.model_dump()
     environment = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
@@ -268,4 +268,4 @@ async def test_the_route_and_the_commands_do_the_same(
 def test_nothing_of_an_import_can_shorten_the_answers() -> None:
     assert "MAXLEN" not in RESTORE_ANSWERS
     assert "MINID" not in RESTORE_ANSWERS
-    assert "maxlen" not in (REPOSITORY / "frontend" / "store" / "restoration.py").read_text()
+    assert "maxlen" not in (REPOSITORY / "frontend" / "store" / "importing.py").read_text()
