@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -13,9 +13,11 @@ from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
 from frontend.experiments import Experiment
 from frontend.schemas import Body, Json
+from frontend.store.participants import Keep, Participant
 from frontend.transfer.orders import JUDGEMENT, Order
 from frontend.transfer.subprocesses import WithErrands
 from salmon.export.participants import Decision
+from salmon.quality import Verdict
 from salmon.wire import Judgement
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")
@@ -24,7 +26,7 @@ router = APIRouter(prefix="/api/experiments/{slug}/participants")
 class DecisionBody(Body):
     """Whom to keep: by the experimenter's word, or by the proposal again."""
 
-    keep: Literal["keep", "exclude", "auto"]
+    keep: Keep
     note: Annotated[str, Field(max_length=2000)] = ""
 
 
@@ -55,7 +57,7 @@ async def list_participants(
     names = list(dict.fromkeys((*arrivals.values(), *verdicts)))
     rows: list[Json] = []
     async for page in context.store.logbook.read_people(experiment.id, names[offset : offset + limit]):
-        rows += [_row(name, values, Decision.of(values, verdicts.get(name))) for name, values in page if values]
+        rows += [_row(person, verdicts.get(person.id)) for person in page if person.fields]
     return {
         "as_of": judgement.as_of if judgement else None,
         "fresh": fresh,
@@ -74,48 +76,42 @@ async def decide(
     experimenter: WithExperimenter,
 ) -> Json:
     """Keep or exclude a participant by hand, or leave it to the proposal. Nothing is deleted, and nobody's payment changes."""
-    values = await context.store.participants.read(experiment.id, participant)
-    if "first_ms" not in values:
+    people = context.store.participants
+    if await people.read(experiment.id, participant) is None:
         raise NotFoundError(
             f"There is no participant {participant!r} in this experiment.",
             hint="Their ids are the column participant of every file, not a platform's.",
             where="participant",
         )
-    decided = {
-        "keep": body.keep,
-        "keep_note": body.note,
-        "keep_by": experimenter.name,
-        "keep_ms": str(context.now_ms()),
-    }
-    await context.store.logbook.decide(experiment.id, participant, decided)
-    judgement = Judgement.decode(await context.store.logbook.read_judgement(experiment.id))
-    verdict = judgement.verdicts.get(participant) if judgement else None
-    return _row(participant, {**values, **decided}, Decision.of({**values, **decided}, verdict))
+    decided = await people.decide(
+        experiment.id, participant, body.keep, note=body.note, by=experimenter.name, now_ms=context.now_ms()
+    )
+    judgement = await people.read_verdicts(experiment.id)
+    return _row(decided, judgement.verdicts.get(participant) if judgement else None)
 
 
 async def _judgement(context: Context, experiment: Experiment) -> tuple[Judgement | None, bool]:
     """What was found last, and whether nothing has happened since."""
-    logbook = context.store.logbook
-    judgement = Judgement.decode(await logbook.read_judgement(experiment.id))
+    judgement = await context.store.participants.read_verdicts(experiment.id)
     if judgement is None:
         return None, False
     state = await context.store.experiments.read(experiment.id)
-    now = (await logbook.last_answer(experiment.id), state.counters.get("decisions", 0))
+    now = (await context.store.logbook.last_answer(experiment.id), state.counters.get("decisions", 0))
     return judgement, now == (judgement.as_of, judgement.decisions)
 
 
-def _row(name: str, values: dict[str, str], decision: Decision) -> Json:
-    verdict = decision.verdict
+def _row(person: Participant, verdict: Verdict | None) -> Json:
+    decision = Decision.of(person.fields, verdict)
     return {
-        "participant": name,
-        "puid": values.get("puid", ""),
-        "source": values.get("source", ""),
-        "status": values.get("status", ""),
-        "asked": int(values.get("turns", 0)),
-        "answers": int(values.get("answers", 0)),
-        "first_ms": int(values.get("first_ms", 0)),
-        "last_ms": int(values.get("last_ms", 0)),
-        "completed_ms": int(values.get("completed_ms", 0)),
+        "participant": person.id,
+        "puid": person.puid,
+        "source": person.source,
+        "status": person.status,
+        "asked": person.turns,
+        "answers": person.answers,
+        "first_ms": person.first_ms,
+        "last_ms": person.last_ms,
+        "completed_ms": person.completed_ms,
         "keep": decision.keep,
         "keep_auto": verdict is None or verdict.keep,
         "keep_manual": decision.manual,

@@ -23,7 +23,8 @@ from frontend.errors import NotOpenError
 from frontend.experiments import Experiment, Parsed, Plan
 from frontend.security import Session
 from frontend.store import Store
-from frontend.store.participants import NOBODY, Turn, is_tryout
+from frontend.store.ids import NOBODY, is_tryout
+from frontend.store.participants import Turn
 from salmon.logs import fields
 from salmon.records import Query, Served
 from salmon.samplers.passive import Random, candidates, fallback

@@ -18,12 +18,12 @@ from frontend.errors import BadRequestError, EndedError, ForbiddenError
 from frontend.experiments import Experiment
 from frontend.participant import queries
 from frontend.participant.queries import check_open
-from frontend.participant.steps import OUT
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
-from frontend.store.participants import NOBODY, is_tryout
+from frontend.store.ids import NOBODY, is_tryout
+from frontend.store.participants import OUT, Status
 from salmon.records import NO_SCORE, Answer, Served, Timing
 
 _SESSION = "script"
@@ -203,11 +203,7 @@ async def _participant(context: Context, experiment: Experiment, puid: str) -> s
     """The participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is no id: it is too long, or has characters that cannot be seen.", where="puid")
-    first: dict[str, str | int] = {
-        "puid": puid,
-        "source": "link",
-        "first_ms": context.now_ms(),
-        "status": "active",
-    }
-    participant, _ = await context.store.participants.arrive(experiment.id, f"link:{puid}", first)
-    return participant
+    participant = await context.store.participants.arrive(
+        experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE
+    )
+    return participant.id

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from frontend.errors import ConflictError, NotFoundError
 from frontend.store.connection import Connection
-from frontend.store.participants import NOBODY
+from frontend.store.ids import NOBODY, draw_experiment_id
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 
 State = Literal["draft", "open", "paused", "closed"]
 STATES: tuple[State, ...] = get_args(State)
-
-_ID_LETTERS = string.ascii_lowercase + string.digits
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class Experiments:
 
         A crash in between leaves a name without an experiment, which `list` passes over and the next `create` reuses.
         """
-        experiment = "".join(secrets.choice(_ID_LETTERS) for _ in range(10))
+        experiment = draw_experiment_id()
         taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
         if taken:
             experiment = str(await self.find(slug))

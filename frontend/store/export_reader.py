@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from frontend.store.connection import Connection
+from frontend.store.participants import Participant
 from salmon.errors import StoreError
 from salmon.records import Answer
 from salmon.wire import AnswerReader, Keys
@@ -129,17 +130,15 @@ class Logbook:
         """Platform identity → participant."""
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).arrivals))
 
-    async def read_people(
-        self, experiment: str, participants: Sequence[str]
-    ) -> AsyncIterator[list[tuple[str, dict[str, str]]]]:
-        """Pages of (participant, fields), in the order given."""
+    async def read_people(self, experiment: str, participants: Sequence[str]) -> AsyncIterator[list[Participant]]:
+        """Pages of participants, in the order given; who is not there has no fields."""
         keys = Keys(experiment)
         for start in range(0, len(participants), PEOPLE_PAGE):
             names = participants[start : start + PEOPLE_PAGE]
             found: list[dict[str, str]] = await self._connection.together(
                 lambda pipeline, names=names: [pipeline.hgetall(keys.participant(name)) for name in names]
             )
-            yield list(zip(names, found, strict=True))
+            yield [Participant.parse(name, fields) for name, fields in zip(names, found, strict=True)]
 
     async def read_asked(self, experiment: str, participants: Sequence[str]) -> list[set[str]]:
         """The queries that each of these participants has seen."""
@@ -171,21 +170,3 @@ class Logbook:
                 if len(page) < HISTORY_PAGE:
                     break
                 after = f"({page[-1][0].decode()}"
-
-    async def read_judgement(self, experiment: str) -> str | None:
-        """What was last found out about the quality of participants, as it was remembered."""
-        return await self._connection.do(lambda client: client.get(Keys(experiment).quality))
-
-    async def remember_judgement(self, experiment: str, judgement: str) -> None:
-        """Keep what was found out about the quality of participants, for the next who asks."""
-        await self._connection.do(lambda client: client.set(Keys(experiment).quality, judgement))
-
-    async def decide(self, experiment: str, participant: str, values: dict[str, str]) -> None:
-        """Note whom the experimenter keeps (atomic with the count of such decisions)."""
-        keys = Keys(experiment)
-        await self._connection.together(
-            lambda pipeline: (
-                pipeline.hset(keys.participant(participant), mapping=values),  # pyright: ignore[reportArgumentType]
-                pipeline.hincrby(keys.state, "decisions", 1),
-            )
-        )

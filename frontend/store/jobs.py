@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from frontend.errors import NotFoundError
 from frontend.store.connection import Connection
+from frontend.store.ids import draw_participant_id
 from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, Keys, Request, Standing, request
 
-_ID_LETTERS = string.ascii_lowercase + string.digits
 #: The stream of requests is cut to about so many entries, and so many of its last ones are looked through for a list.
 _KEPT = 10_000
 _LOOKED_AT = 2000
@@ -30,7 +28,7 @@ class Requests:
         What is asked is written first and announced then: a crash in between leaves a request that nobody carries out
         and nobody was told of, and it expires.
         """
-        identifier = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+        identifier = draw_participant_id()
         standing = Standing(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
         key = request(identifier)
         await self._connection.together(

@@ -187,8 +187,9 @@ async def members_of(collection: Collection) -> AsyncIterator[Member]:
 async def _people(collection: Collection) -> Pieces:
     names = list(await collection.people())
     async for page in collection.logbook.read_people(collection.experiment.id, names):
-        asked = await collection.logbook.read_asked(collection.experiment.id, [name for name, _ in page])
-        yield b"".join(_line([name, values, sorted(seen)]) for (name, values), seen in zip(page, asked, strict=True))
+        asked = await collection.logbook.read_asked(collection.experiment.id, [person.id for person in page])
+        rows = ([person.id, person.fields, sorted(seen)] for person, seen in zip(page, asked, strict=True))
+        yield b"".join(map(_line, rows))
 
 
 async def _pages(pages: AsyncIterator[list[Any]]) -> Pieces:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import string
 import tempfile
 import zipfile
 from collections import Counter, deque
@@ -31,7 +30,9 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import MINUTE_MS, tally
 from frontend.store.experiments import Change
+from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
+from frontend.store.participants import Status, identity_of
 from frontend.transfer.import_bundle import Imported, check_free, free_id, pages_of, restore
 from salmon.answer_files.answers import AnswersFileError, bare
 from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
@@ -162,7 +163,6 @@ def _listed(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
 
-_ID_LETTERS = string.ascii_lowercase + string.digits
 _PEOPLE = 100
 _PIECE = 1 << 20
 _UNKNOWN = (
@@ -227,7 +227,7 @@ async def _restore(context: Context, files: Recording, folder: Path, *, slug: st
     for page in pages_of(people.items(), _PEOPLE):
         rows = [(_participant(experiment, puid), _fields(puid, person), sorted(person.asked)) for puid, person in page]
         await store.write_people(experiment, rows)
-        arrivals = {f"link:{puid}": _participant(experiment, puid) for puid, _ in page}
+        arrivals = {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
         await store.write_hash(experiment, "arrivals", arrivals)
     await store.write_hash(experiment, "counts", counts)
     opened_ms = began_ms or known.began_ms or min(person.first_ms for person in people.values())
@@ -337,7 +337,7 @@ def _fields(puid: str, person: _Person) -> dict[str, str]:
     return {
         "puid": puid,
         "source": "link",
-        "status": "active",
+        "status": Status.ACTIVE.value,
         "first_ms": str(person.first_ms),
         "last_ms": str(person.last_ms),
         "turns": str(person.answers),
@@ -347,8 +347,7 @@ def _fields(puid: str, person: _Person) -> dict[str, str]:
 
 def _participant(experiment: str, puid: str) -> str:
     """The id of a participant inside the experiment; it follows from the two, so that an import can be repeated."""
-    digest = hashlib.sha256(f"{experiment}:{puid}".encode()).digest()
-    return "".join(_ID_LETTERS[byte % len(_ID_LETTERS)] for byte in digest[:12])
+    return derive_participant_id(f"{experiment}:{puid}")
 
 
 def _coin(name: str, order: int) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import string
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +11,7 @@ from typing import TypeVar
 from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.store.experiments import Change
+from frontend.store.ids import derive_experiment_id
 from frontend.store.importing import PAGE
 from frontend.transfer import bundle_reader
 from frontend.transfer.bundle_reader import Archive, Outline, Totals
@@ -20,7 +19,6 @@ from frontend.transfer.bundle_writer import MEDIA
 
 Item = TypeVar("Item")
 
-_ID_LETTERS = string.ascii_lowercase + string.digits
 _PEOPLE = 100
 _OPEN_PAGES = "Pages that were open on the other server cannot send to this one."
 _EVENTS = 1000
@@ -80,8 +78,7 @@ async def free_id(context: Context, digest: str, slug: str, last: str, answers: 
     `last` is the place of the last of the answers in the log.
     """
     for attempt in range(1000):
-        letters = hashlib.sha256(f"{digest}:{slug}:{attempt}".encode()).digest()
-        experiment = "".join(_ID_LETTERS[byte % len(_ID_LETTERS)] for byte in letters[:10])
+        experiment = derive_experiment_id(f"{digest}:{slug}:{attempt}")
         if await context.store.restoration.may_hold(experiment, last, answers):
             return experiment
     raise ConflictError("This was imported a thousand times under this name.", hint="Choose another name.")

@@ -9,6 +9,7 @@ from frontend.context import Context
 from frontend.errors import NotFoundError
 from frontend.experiments import Experiment
 from frontend.store.models import ARRAYS
+from frontend.store.participants import Participant
 from frontend.transfer.orders import Order
 from salmon.export import RevisionNames, TargetNames
 from salmon.export.participants import Conduct, Decision
@@ -21,7 +22,7 @@ from salmon.wire import Judgement, decode_array, decode_json
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-People = dict[str, dict[str, str]]
+People = dict[str, Participant]
 
 #: Dimensions of a table of embeddings where no sampler learns.
 _DIMENSIONS = 2
@@ -110,20 +111,20 @@ class Collection:
             names = list(dict.fromkeys((*arrivals.values(), *judged)))
             found: People = {}
             async for page in self.logbook.read_people(self.experiment.id, names):
-                found.update((name, values) for name, values in page if values or name in judged)
-            self._people = dict(sorted(found.items(), key=lambda item: (int(item[1].get("first_ms", 0)), item[0])))
+                found.update((person.id, person) for person in page if person.fields or person.id in judged)
+            self._people = dict(sorted(found.items(), key=lambda item: (item[1].first_ms, item[0])))
         return self._people
 
     async def puids(self) -> Mapping[str, str]:
         """The id that is written for each participant: none where ids of platforms are left out."""
         if not self.order.personal:
             return {}
-        return {name: values["puid"] for name, values in (await self.people()).items() if "puid" in values}
+        return {name: person.puid for name, person in (await self.people()).items() if "puid" in person.fields}
 
     async def decisions(self) -> dict[str, Decision]:
         """Whom the experimenter keeps."""
         verdicts = (await self.judgement()).verdicts
-        return {name: Decision.of(values, verdicts.get(name)) for name, values in (await self.people()).items()}
+        return {name: Decision.of(person.fields, verdicts.get(name)) for name, person in (await self.people()).items()}
 
     async def excluded(self) -> dict[str, str]:
         """Participants who are left out of analyses, with the reason."""
@@ -133,10 +134,10 @@ class Collection:
         """The verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and remembered."""
         if self._judgement is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
-            known = Judgement.decode(await self.logbook.read_judgement(self.experiment.id))
+            known = await self.context.store.participants.read_verdicts(self.experiment.id)
             if known is None or (known.as_of, known.decisions) != (self.until, decisions):
                 known = await self._judge(decisions)
-                await self.logbook.remember_judgement(self.experiment.id, known.encode())
+                await self.context.store.participants.remember_verdicts(self.experiment.id, known)
             self._judgement = known
         return self._judgement
 
@@ -167,10 +168,10 @@ class Collection:
         asked: dict[str, int] = {}
         excluded: set[str] = set()
         async for page in self.logbook.read_people(self.experiment.id, list(evidence.traces)):
-            for name, values in page:
-                asked[name] = limit if limit > 0 else int(values.get("turns", 0))
-                if values.get("keep") == "exclude":
-                    excluded.add(name)
+            for person in page:
+                asked[person.id] = limit if limit > 0 else person.turns
+                if person.keep == "exclude":
+                    excluded.add(person.id)
         verdicts = judge(
             evidence, asked=asked, excluded=frozenset(excluded), coordinates=await self._map_of_most_answers()
         )

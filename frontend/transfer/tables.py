@@ -93,20 +93,20 @@ async def _participants(collection: Collection) -> tuple[Table, Pages]:
     people, questions = await collection.people(), collection.questions
     first: dict[tuple[str, str], str] = {}
     duplicates: dict[str, str] = {}
-    for name, values in people.items():
-        identity = values.get("source", ""), values.get("puid", "")
+    for name, person in people.items():
+        identity = person.source, person.puid
         if first.setdefault(identity, name) != name:
             duplicates[name] = first[identity]
     rows = (
         participant_row(
             name,
-            values,
+            person.fields,
             conduct=conduct.get(name, Conduct()),
             decision=decisions[name],
             duplicate_of=duplicates.get(name, ""),
             questions=questions,
         )
-        for name, values in people.items()
+        for name, person in people.items()
         if decisions[name].keep or collection.order.excluded == "mark"
     )
     return participants_table(questions), _paged(rows)
@@ -114,7 +114,7 @@ async def _participants(collection: Collection) -> tuple[Table, Pages]:
 
 async def _platform_ids(collection: Collection) -> tuple[Table, Pages]:
     people = await collection.people()
-    return PLATFORM_IDS, _paged(platform_row(name, values) for name, values in people.items())
+    return PLATFORM_IDS, _paged(platform_row(name, person.fields) for name, person in people.items())
 
 
 async def _quality(collection: Collection) -> tuple[Table, Pages]:

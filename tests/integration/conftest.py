@@ -113,8 +113,9 @@ async def bundle(
             await answer_one(crowd, f"p{number % 3}")
         await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
         people = await store.logbook.read_arrivals(made.experiment)
-        decided = {"keep": "exclude", "keep_note": "Slept.", "keep_by": "ada", "keep_ms": "5"}
-        await store.logbook.decide(made.experiment, people["link:p1"], decided)
+        await store.participants.decide(
+            made.experiment, people["link:p1"], "exclude", note="Slept.", by="ada", now_ms=5
+        )
         bundles["shapes"] = await bundle_of(settings, store, "shapes")
     return bundles["shapes"]
 

@@ -62,7 +62,7 @@ async def slug(client: httpx.AsyncClient, settings: Settings, store: Store) -> A
     yield "files"
     if experiment := await store.experiments.find("files"):
         for participant in (await store.logbook.read_arrivals(experiment)).values():
-            await store.logbook.decide(experiment, participant, {"keep": "auto", "keep_note": ""})
+            await store.participants.decide(experiment, participant, "auto", note="", by="", now_ms=0)
 
 
 async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClient, slug: str) -> None:

@@ -20,7 +20,7 @@ from frontend.participant.queries import (
     turn_of,
 )
 from frontend.store.experiments import Revision
-from frontend.store.participants import NOBODY, new_tryout
+from frontend.store.ids import NOBODY, draw_tryout_id
 from salmon.records import Query
 from salmon.samplers.passive import candidates, fallback
 
@@ -119,7 +119,7 @@ def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: Parsed) 
 def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everything_given(mixed: Parsed) -> None:
     random = Drawn(fallback(9, participant="p", turn=11, seed=5))
     assert all(planned(mixed, trial, number=11, spare=True) == random for trial in (2, 3, 4))
-    tryout = new_tryout()
+    tryout = draw_tryout_id()
     assert planned(mixed, 2, participant=tryout) == planned(mixed, 2)
     assert planned(mixed, 3, participant=tryout) == Drawn(fallback(9, participant=tryout, turn=3, seed=5))
 
