@@ -188,7 +188,7 @@ class Example:
 
 def examples() -> tuple[Example, ...]:
     """The examples of this installation: beside the packages, or where the wheel puts them."""
-    folders = (Path(__file__).parent.parent / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
+    folders = (Path(__file__).parents[2] / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
     folder = next((path for path in folders if path.is_dir()), folders[0])
     found = sorted(folder.glob("*/experiment.yaml"))
     archives = [path.with_name("targets.zip") for path in found]

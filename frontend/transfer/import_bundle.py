@@ -14,8 +14,9 @@ from frontend.store.experiments import Change
 from frontend.store.ids import derive_experiment_id
 from frontend.store.importing import PAGE
 from frontend.transfer import bundle_reader
-from frontend.transfer.bundle_reader import Archive, Outline, Totals
+from frontend.transfer.bundle_reader import Outline, Totals
 from frontend.transfer.bundle_writer import MEDIA
+from frontend.transfer.bundle_zip import BundleZip
 
 Item = TypeVar("Item")
 
@@ -49,20 +50,20 @@ async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imp
 
     May be repeated after a crash, with the same bundle and name.
     """
-    archive = Archive(path)
+    bundle = BundleZip(path)
     try:
-        outline = bundle_reader.outline_of(archive)
+        outline = bundle_reader.outline_of(bundle)
         slug = name or outline.slug
         await check_free(context, slug)
-        archive.check()
-        media = tuple(bundle_reader.media_of(archive))
-        totals = bundle_reader.totals_of(archive, outline)
-        experiment = await free_id(context, archive.digest, slug, totals.last, totals.state.get("answers", 0))
+        bundle.check()
+        media = tuple(bundle_reader.media_of(bundle))
+        totals = bundle_reader.totals_of(bundle, outline)
+        experiment = await free_id(context, bundle.digest, slug, totals.last, totals.state.get("answers", 0))
         for medium in media:
-            context.media.keep(medium, archive.pieces(MEDIA + medium))
-        return await _write(context, archive, outline, totals, experiment=experiment, slug=slug, owner=owner)
+            context.media.keep(medium, bundle.pieces(MEDIA + medium))
+        return await _write(context, bundle, outline, totals, experiment=experiment, slug=slug, owner=owner)
     finally:
-        archive.close()
+        bundle.close()
 
 
 async def check_free(context: Context, slug: str) -> None:
@@ -85,15 +86,15 @@ async def free_id(context: Context, digest: str, slug: str, last: str, answers: 
 
 
 async def _write(
-    context: Context, archive: Archive, outline: Outline, totals: Totals, *, experiment: str, slug: str, owner: str
+    context: Context, bundle: BundleZip, outline: Outline, totals: Totals, *, experiment: str, slug: str, owner: str
 ) -> Imported:
     store, now_ms = context.store.restoration, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
-    for page in pages_of(bundle_reader.answers_of(archive, outline), PAGE):
+    for page in pages_of(bundle_reader.answers_of(bundle, outline), PAGE):
         await store.append_answers(experiment, [(stream_id, fields) for stream_id, fields, _ in page])
     await store.check(experiment, totals.state.get("answers", 0))
     count = 0
-    for page in pages_of(bundle_reader.people_of(archive), _PEOPLE):
+    for page in pages_of(bundle_reader.people_of(bundle), _PEOPLE):
         count += len(page)
         await store.write_people(
             experiment,
@@ -102,14 +103,14 @@ async def _write(
                 for person in page
             ],
         )
-    for page in pages_of(bundle_reader.arrivals_of(archive), _EVENTS):
+    for page in pages_of(bundle_reader.arrivals_of(bundle), _EVENTS):
         await store.write_hash(experiment, "arrivals", dict(page))
     for name in ("events", "changes"):
-        for page in pages_of(bundle_reader.entries_of(archive, f"{name}.jsonl"), _EVENTS):
+        for page in pages_of(bundle_reader.entries_of(bundle, f"{name}.jsonl"), _EVENTS):
             await store.append(experiment, name, page)
-    for model in bundle_reader.models_of(archive, outline):
+    for model in bundle_reader.models_of(bundle, outline):
         await store.write_model(experiment, model.sampler, {**model.numbers, **model.arrays})
-    for line in bundle_reader.history_of(archive, outline):
+    for line in bundle_reader.history_of(bundle, outline):
         await store.append_generation(experiment, line.sampler, line.stream_id, {**line.numbers, **line.arrays})
     await store.write_hash(experiment, "counts", totals.counts)
     state = "draft" if outline.state["state"] == "draft" else "paused"
@@ -126,7 +127,7 @@ async def _write(
         },
     )
     answers = totals.state.get("answers", 0)
-    detail = f"{answers} answers of {archive.manifest['slug']}, exported {archive.manifest.get('exported', '')}"
+    detail = f"{answers} answers of {bundle.manifest['slug']}, exported {bundle.manifest.get('exported', '')}"
     await context.store.experiments.note_change(experiment, Change(now_ms, owner, "imported", detail[:200]))
     await context.store.experiments.announce(experiment)
     return Imported(slug, state, answers, count, (_OPEN_PAGES,))

@@ -115,7 +115,11 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
     "a consent that is none": (person(lambda fields: fields.__setitem__("consent:x", "{}")), "in consent:x"),
     "a reply that is no JSON": (person(lambda fields: fields.__setitem__("question:age", "{")), "in question:age"),
     "an event without a number": (add("machine/events.jsonl", b'["1-0", {"trial": "x"}]\n'), "in trial"),
-    "a change by nobody": (add("machine/changes.jsonl", b'["1-0", {"what": "x"}]\n'), "is no change"),
+    "a status that nobody has": (
+        person(lambda fields: fields.__setitem__("status", "king")),
+        "no known status in status",
+    ),
+    "a change by nobody": (add("machine/changes.jsonl", b'["1-0", {"what": "x"}]\n'), "lacks the field at_ms"),
     "a model that was never fitted": (array_of(encode_array(np.zeros((3, 2)))), "lacks the field absorbed"),
     "a model with endless coordinates": (array_of(encode_array(np.full((3, 2), np.inf))), "numbers that are none"),
     "no state": (without("machine/state.json"), "is missing"),
