@@ -179,7 +179,7 @@ class Store:
         return Followed(experiment, slug, state, int(revision)) if state else None
 
     def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
-        """One version of an experiment's description: `spec` (YAML) and `manifest` (JSON or None)."""
+        """One version of an experiment's description: `spec` (for `read_stored_spec`) and `manifest` (JSON or None)."""
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")

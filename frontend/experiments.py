@@ -11,7 +11,7 @@ from frontend.store.experiments import ExperimentState, Revision
 from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
-from salmon.spec import Manifest, Spec, TargetSpec, dump_spec, parse_spec, targets_of
+from salmon.spec import Manifest, Spec, TargetSpec, read_stored_spec, targets_of
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,17 @@ class Catalogue:
         return known
 
 
-def make_revision(source: str, spec: Spec, manifest: str | None, *, now_ms: int) -> Revision:
-    """What is stored of a description: as written, and with every default, so that later defaults change nothing."""
-    return Revision(source, dump_spec(spec), manifest, created_ms=now_ms, app_version=__version__)
+def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms: int) -> Revision:
+    """Return what is stored of a description: as written, and with every default, so that later defaults change nothing."""
+    listed = manifest.dump() if manifest is not None else None
+    return Revision(source, spec.to_json(), listed, created_ms=now_ms, app_version=__version__)
 
 
 def parsed_revision(revision: Revision) -> Parsed:
     """One revision as it is served."""
     manifest = Manifest.load(revision.manifest) if revision.manifest else None
     try:
-        spec = parse_spec(revision.spec, manifest=manifest).spec
+        spec = read_stored_spec(revision.spec, manifest)
     except SpecError as error:
         raise NotFoundError(
             f"This experiment was stored by a version of Salmon whose description cannot be read any more: {error}",

@@ -17,9 +17,11 @@ STATES: tuple[State, ...] = get_args(State)
 
 @dataclass(frozen=True)
 class Revision:
-    """One version of an experiment's description: the file as written, the same with every default, the targets.
+    """One version of an experiment's description.
 
-    `app_version` is the version of Salmon that stored it; empty where that was not noted.
+    `source` is the file as it was written, `spec` the same with every default, as `salmon.spec.read_stored_spec` reads
+    it, and `manifest` the JSON of its list of targets where they came in a ZIP. `app_version` is the version of Salmon
+    that stored it; empty where that was not noted.
     """
 
     source: str

@@ -23,7 +23,9 @@ from frontend.store.experiments import Revision
 from frontend.store.participants import Status
 from frontend.transfer.bundle_writer import MEDIA
 from frontend.transfer.bundle_zip import BundleZip
+from salmon.errors import SpecError
 from salmon.records import Answer
+from salmon.spec import dump_spec, parse_spec
 from salmon.spec.schema import SAMPLER_NAME
 from salmon.wire import decode_answer, decode_array, decode_json
 
@@ -444,14 +446,21 @@ def _arrays(bundle: BundleZip, outline: Outline, row: tuple[Any, ...], folder: s
 
 
 def _revision(text: str, where: str) -> Parsed:
+    """Return a revision as it would be served.
+
+    A spec that is stored as JSON is written out and parsed as an uploaded file is: only that checks all it says.
+    """
     try:
-        return parsed_revision(Revision(**decode_json(text)))
-    except (NotFoundError, TypeError, ValueError, KeyError) as error:
+        parsed = parsed_revision(Revision(**decode_json(text)))
+        checked = parse_spec(dump_spec(parsed.spec), manifest=parsed.manifest).spec
+    except (NotFoundError, SpecError, TypeError, ValueError, KeyError) as error:
         raise BundleError(
             f"{where} describes an experiment that this version cannot read: {error}",
             hint="Nothing was imported.",
             where=where,
         ) from error
+    require(checked == parsed.spec, where, "describes an experiment in values that no file has")
+    return parsed
 
 
 def _later(stream_id: Any, before: tuple[int, int], where: str) -> tuple[int, int]:

@@ -211,7 +211,7 @@ async def _restore(context: Context, files: Recording, folder: Path, *, slug: st
     last = await asyncio.to_thread(_last_place, known, now_ms)
     experiment = await free_id(context, await asyncio.to_thread(_digest, files.answers), slug, last, known.answers)
     store = context.store.restoration
-    revision = make_revision(description.source, description.spec, manifest.dump() if manifest else None, now_ms=now_ms)
+    revision = make_revision(description.source, description.spec, manifest, now_ms=now_ms)
     await store.write_hash(experiment, "spec", {"1": encode_json(vars(revision))})
     people: dict[str, _Person] = {}
     state: Counter[str] = Counter()
