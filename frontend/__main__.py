@@ -72,7 +72,7 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     if await store.accounts.exist():
         parent_watch.announce(f"{port} {address}")
     else:
-        invitation = Signer(settings.secret).first_invitation()
+        invitation = Signer(settings.secret).sign_first_invitation()
         parent_watch.announce(f"{port} {address} {address}/console/welcome?invitation={invitation}")
 
 

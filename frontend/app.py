@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from frontend import auth, errors, salmon1
 from frontend.console import accounts, dashboard, experiments, jobs, pages, participants
 from frontend.context import Context, WithContext
-from frontend.metrics import MeasuredApp
+from frontend.metrics import MetricsMiddleware
 from frontend.participant import routes as participant
 from frontend.settings import Settings
 from frontend.store import Store
@@ -52,7 +52,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app = FastAPI(title="Salmon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     app.state.closing = lambda: False  # whoever serves the application says when it ends
-    app.add_middleware(MeasuredApp, measures=context.measures)
+    app.add_middleware(MetricsMiddleware, metrics=context.metrics)
     app.add_exception_handler(SalmonError, errors.answer_salmon_error)
     app.add_exception_handler(HTTPException, errors.answer_http_error)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
@@ -117,4 +117,4 @@ async def readyz(context: WithContext) -> Response:
 @_health.get("/metrics")
 async def metrics(context: WithContext) -> Response:
     """Counters and durations of this process, for Prometheus."""
-    return Response(generate_latest(context.measures.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)

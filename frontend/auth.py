@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend.context import Context, WithContext
 from frontend.errors import ForbiddenError, LoginError, NotFoundError, TooManyError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.pages import LoginPage
 from frontend.schemas import LoginBody
 from frontend.security import LOGIN_SECONDS, hash_password, password_fits
@@ -44,7 +44,7 @@ class Experimenter:
 @router.get("/welcome", response_class=Response)
 async def welcome(context: WithContext, invitation: str = "") -> Response:
     """A link that makes an account, once: the owner's, the first of all, or that of somebody who was invited."""
-    invited = context.signer.invited(invitation)
+    invited = context.signer.read_invitation(invitation)
     if await _is_used(context, invited):
         return RedirectResponse("/console/login", status_code=303)
     if invited is None:
@@ -72,7 +72,7 @@ async def log_in(
     """Check a name and password, or make the owner's account, and begin a session."""
     check_origin(request)
     first = bool(invitation)
-    owner = context.signer.invited(invitation) == ""
+    owner = context.signer.read_invitation(invitation) == ""
     try:
         body = LoginBody(name=name, password=password, invitation=invitation)
     except ValidationError:
@@ -105,7 +105,7 @@ def begin_session(request: Request, context: Context, response: Response, accoun
     """A response that logs this browser in."""
     response.set_cookie(
         COOKIE,
-        context.signer.login(account.name, account.password_hash),
+        context.signer.sign_login(account.name, account.password_hash),
         max_age=LOGIN_SECONDS,
         httponly=True,
         samesite="lax",
@@ -139,7 +139,7 @@ async def make_account(context: Context, name: str, password: str, *, owner: boo
     return account
 
 
-async def logged_in(request: Request, context: WithContext) -> Experimenter:
+async def read_experimenter(request: Request, context: WithContext) -> Experimenter:
     """Who sends this request, by cookie or by HTTP Basic; a change by cookie must carry the session's CSRF token."""
     authorization = request.headers.get("authorization", "")
     if authorization.lower().startswith("basic "):
@@ -157,12 +157,12 @@ async def logged_in(request: Request, context: WithContext) -> Experimenter:
     return Experimenter(account.name, known.csrf, account.role)
 
 
-WithExperimenter = Annotated[Experimenter, Depends(logged_in)]
+WithExperimenter = Annotated[Experimenter, Depends(read_experimenter)]
 
 
 async def _take_up(context: Context, body: LoginBody) -> Account:
     """Make the account that an invitation stands for."""
-    invited = context.signer.invited(body.invitation)
+    invited = context.signer.read_invitation(body.invitation)
     if invited is None or await _is_used(context, invited):
         raise ForbiddenError("This link has been used already.", hint="Log in with the account it made.")
     return await make_account(context, invited or body.name, body.password, owner=not invited)
@@ -201,7 +201,7 @@ def may_see(experimenter: Experimenter, state: ExperimentState) -> bool:
     )
 
 
-async def reachable(slug: str, context: WithContext, experimenter: WithExperimenter) -> Experiment:
+async def find_visible(slug: str, context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
     """The experiment of this name, for somebody who may see it."""
     experiment = await context.catalogue.find(slug)
     if not may_see(experimenter, experiment.state):
@@ -213,7 +213,7 @@ async def reachable(slug: str, context: WithContext, experimenter: WithExperimen
     return experiment
 
 
-async def server_owner(experimenter: WithExperimenter) -> Experimenter:
+async def require_owner(experimenter: WithExperimenter) -> Experimenter:
     """Whoever sends this request, if they own the server."""
     if experimenter.role != "owner":
         raise ForbiddenError("Only the owner of this server may do this.", hint="Ask the owner.")
@@ -221,6 +221,6 @@ async def server_owner(experimenter: WithExperimenter) -> Experimenter:
 
 
 #: The experiment of the address, for somebody who may see it.
-WithExperiment = Annotated[Experiment, Depends(reachable)]
+WithExperiment = Annotated[ServedExperiment, Depends(find_visible)]
 #: The owner of the server.
-WithOwner = Annotated[Experimenter, Depends(server_owner)]
+WithOwner = Annotated[Experimenter, Depends(require_owner)]

@@ -20,10 +20,10 @@ from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.bundle_writer import write_bundle
-from frontend.transfer.import_answers import Recording, restore_file
+from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
 from frontend.transfer.orders import BUNDLE, Order
-from frontend.transfer.source import Collection
+from frontend.transfer.source import ExportSource
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
@@ -84,9 +84,9 @@ def export_bundle(
     passing = path.with_name(f".{path.name}.part")
 
     async def put(context: Context) -> None:
-        collection = await Collection.open(context, order)
+        source = await ExportSource.open(context, order)
         with passing.open("wb") as file:
-            await write_bundle(collection, file.write)
+            await write_bundle(source, file.write)
             file.flush()
             os.fsync(file.fileno())
 
@@ -122,12 +122,12 @@ def import_files(
 
     Example: salmon import responses.csv --config init.yaml --targets targets.zip
     """
-    files = Recording(file, file.name, config, targets)
+    files = ImportFiles(file, file.name, config, targets)
 
     async def put(context: Context) -> Imported:
         slug = slug_of(name) if name else ""
         otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
-        return await restore_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
+        return await import_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
 
     with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
         made = _with_store(data, put)

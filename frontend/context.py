@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from frontend.experiments import Catalogue
 from frontend.history import Histories
 from frontend.media import MediaStore
-from frontend.metrics import Measures
+from frontend.metrics import Metrics
 from frontend.pages import Pages
 from frontend.security import Attempts, Signer
 from frontend.settings import Settings
@@ -34,7 +34,7 @@ class Context:
     pages: Pages
     catalogue: Catalogue
     attempts: Attempts
-    measures: Measures
+    metrics: Metrics
     histories: Histories
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     nonce: Callable[[], str] = field(default=lambda: secrets.token_urlsafe(12))
@@ -50,7 +50,7 @@ class Context:
             pages=Pages.open(),
             catalogue=Catalogue(store),
             attempts=Attempts(MOST_ATTEMPTS),
-            measures=Measures(),
+            metrics=Metrics(),
             histories=Histories(store),
         )
 

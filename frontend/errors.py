@@ -115,7 +115,7 @@ class BundleError(SalmonError):
     code = "bad_bundle"
 
 
-class ToldError(SalmonError):
+class SubprocessError(SalmonError):
     """What a process of ours found wrong, in its words and with its status."""
 
     def __init__(self, status: int, error: Mapping[str, Any]) -> None:
@@ -143,7 +143,7 @@ _STATUS: dict[type[SalmonError], int] = {
 
 def status_of(error: SalmonError) -> int:
     """The HTTP status of an error."""
-    if isinstance(error, ToldError):
+    if isinstance(error, SubprocessError):
         return error.status
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
 
@@ -162,7 +162,7 @@ def body_of(error: SalmonError) -> dict[str, Any]:
         ]
     if isinstance(error, FormError):
         content["problems"] = [{"where": name, "message": text} for name, text in error.problems.items()]
-    if isinstance(error, ToldError) and error.problems:
+    if isinstance(error, SubprocessError) and error.problems:
         content["problems"] = error.problems
     return {"error": content}
 

@@ -15,7 +15,7 @@ from salmon.spec import Manifest, Spec, TargetSpec, read_stored_spec, targets_of
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """What of an experiment decides about sampling: hashable, so that earlier choices can be remembered."""
 
     samplers: tuple[str, ...]
@@ -26,18 +26,18 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedRevision:
     """One revision, parsed: what of an experiment never changes. `manifest` is there where the targets came in a ZIP."""
 
     spec: Spec
     manifest: Manifest | None
     targets: tuple[TargetSpec, ...]
-    plan: Plan
+    plan: SamplingPlan
     passive: dict[str, PassiveSampler]
 
 
 @dataclass(frozen=True)
-class Experiment(Parsed):
+class ServedExperiment(ParsedRevision):
     """The newest revision of an experiment, with its state as it was when the experiment was looked up."""
 
     state: ExperimentState
@@ -53,9 +53,9 @@ class Catalogue:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._parsed: dict[tuple[str, int], Parsed] = {}
+        self._parsed: dict[tuple[str, int], ParsedRevision] = {}
 
-    async def find(self, slug: str) -> Experiment:
+    async def find(self, slug: str) -> ServedExperiment:
         """The experiment of this name, with its newest revision."""
         experiment = await self._store.experiments.find(slug)
         if experiment is None:
@@ -65,17 +65,17 @@ class Catalogue:
             )
         return await self.read(experiment)
 
-    async def read(self, experiment: str) -> Experiment:
+    async def read(self, experiment: str) -> ServedExperiment:
         """The experiment of this id, with its newest revision."""
         state = await self._store.experiments.read(experiment)
         parsed = await self.revision(experiment, state.revision)
-        return Experiment(**vars(parsed), state=state)
+        return ServedExperiment(**vars(parsed), state=state)
 
-    async def revision(self, experiment: str, revision: int) -> Parsed:
+    async def revision(self, experiment: str, revision: int) -> ParsedRevision:
         """One revision, parsed; read from the store the first time only."""
         known = self._parsed.get((experiment, revision))
         if known is None:
-            known = parsed_revision(await self._store.experiments.read_revision(experiment, revision))
+            known = parse_revision(await self._store.experiments.read_revision(experiment, revision))
             self._parsed[experiment, revision] = known
         return known
 
@@ -86,7 +86,7 @@ def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms:
     return Revision(source, spec.to_json(), listed, created_ms=now_ms, app_version=__version__)
 
 
-def parsed_revision(revision: Revision) -> Parsed:
+def parse_revision(revision: Revision) -> ParsedRevision:
     """One revision as it is served."""
     manifest = Manifest.load(revision.manifest) if revision.manifest else None
     try:
@@ -97,7 +97,7 @@ def parsed_revision(revision: Revision) -> Parsed:
             hint="Export it with the version that made it.",
         ) from error
     probabilities = spec.probabilities
-    plan = Plan(
+    plan = SamplingPlan(
         samplers=tuple(probabilities),
         probabilities=tuple(probabilities.values()),
         samplers_per_user=spec.sampling.samplers_per_user,
@@ -109,4 +109,4 @@ def parsed_revision(revision: Revision) -> Parsed:
         for name, sampler in spec.samplers.items()
         if sampler.sampler_class in PASSIVE
     }
-    return Parsed(spec, manifest, targets_of(spec, manifest), plan, passive)
+    return ParsedRevision(spec, manifest, targets_of(spec, manifest), plan, passive)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from frontend.context import Context
-from frontend.experiments import Experiment, make_revision
+from frontend.experiments import ServedExperiment, make_revision
 from frontend.store.experiments import Change, ExperimentState, State
 from salmon.errors import MediaError, Problem, SpecError
 from salmon.spec import DefaultSampler, Manifest, TargetSpec, merge_manifests, parse_spec, targets_of
@@ -52,7 +52,7 @@ async def launch(
 
 
 async def revise(
-    context: Context, experiment: Experiment, source: bytes, *, archive: Path | None, by: str, known: int
+    context: Context, experiment: ServedExperiment, source: bytes, *, archive: Path | None, by: str, known: int
 ) -> list[str]:
     """Make the next revision of an experiment; sentences about what was odd but usable.
 

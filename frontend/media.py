@@ -171,7 +171,7 @@ _PIECE = 1 << 20
 
 
 @asynccontextmanager
-async def on_disk(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
+async def spool_upload(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
     """An upload as a file, copied piece by piece; None where nothing was uploaded."""
     if upload is None or not upload.filename:
         yield None

@@ -56,11 +56,11 @@ class Signer:
         self._tryouts = URLSafeTimedSerializer(secret, salt="tryout", signer_kwargs=options)
         self._logins = URLSafeTimedSerializer(secret, salt="login", signer_kwargs=options)
 
-    def token(self, served: Served) -> str:
+    def sign_served(self, served: Served) -> str:
         """The token of a served query: everything about it, unforgeable."""
         return self._text(self._tokens.dumps(encode_served(served)))
 
-    def served(self, token: str) -> Served:
+    def read_served(self, token: str) -> Served:
         """The served query that a token stands for."""
         payload = self._payload(self._tokens, token, "The token of this answer")
         try:
@@ -68,7 +68,7 @@ class Signer:
         except (TypeError, ValueError) as error:
             raise ForgedError("The token of this answer is of a version that is not known here.") from error
 
-    def session(self, session: Session) -> str:
+    def sign_session(self, session: Session) -> str:
         """The key that a participant's page sends with each request."""
         return self._text(self._sessions.dumps([session.experiment, session.participant, session.session]))
 
@@ -76,22 +76,22 @@ class Signer:
         """Who sends a request."""
         return Session(*self._payload(self._sessions, key, "The session of this page"))
 
-    def first_invitation(self) -> str:
+    def sign_first_invitation(self) -> str:
         """Lets whoever holds it make the owner's account, once: it is worthless when an account exists."""
-        return self.invitation("")
+        return self.sign_invitation("")
 
-    def invitation(self, name: str) -> str:
+    def sign_invitation(self, name: str) -> str:
         """Lets whoever holds it choose the password of a new account, once: it is worthless when the account exists."""
         return self._text(self._invitations.dumps(name))
 
-    def invited(self, invitation: str) -> str | None:
+    def read_invitation(self, invitation: str) -> str | None:
         """Whom a link invites: a name, or "" for the owner; None when it is not ours, or too old."""
         try:
             return str(self._invitations.loads(invitation[:LONGEST_TOKEN], max_age=INVITATION_SECONDS))
         except (BadSignature, ValueError, TypeError):
             return None
 
-    def tryout(self, experiment: str) -> str:
+    def sign_tryout(self, experiment: str) -> str:
         """Lets whoever holds it walk through an experiment without being recorded, in whatever state it is."""
         return self._text(self._tryouts.dumps(experiment))
 
@@ -102,7 +102,7 @@ class Signer:
         except (BadSignature, ValueError, TypeError):
             return False
 
-    def login(self, name: str, password_hash: str) -> str:
+    def sign_login(self, name: str, password_hash: str) -> str:
         """The value of an experimenter's session cookie; it carries the seed of its CSRF token.
 
         It names the password that it was made with, so that a new password ends all sessions.

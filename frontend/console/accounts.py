@@ -41,7 +41,7 @@ async def invite(request: Request, body: InvitationBody, context: WithContext, _
     """A link with which somebody chooses the password of a new account, once, within a week."""
     if await context.store.accounts.read(body.name) is not None:
         raise ConflictError(f"There is an account called {body.name!r} already.", hint="Choose another name.")
-    link = f"{context.address(request)}/console/welcome?invitation={context.signer.invitation(body.name)}"
+    link = f"{context.address(request)}/console/welcome?invitation={context.signer.sign_invitation(body.name)}"
     return {"name": body.name, "link": link}
 
 

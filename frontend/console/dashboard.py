@@ -11,20 +11,20 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from frontend.auth import WithExperiment
-from frontend.console.overview import POINT, SamplerView, Seen, overview, points_of
+from frontend.console.overview import POINT, OverviewInputs, SamplerView, overview, points_of
 from frontend.console.targets import target_rows
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.schemas import Json
 from frontend.store.counters import Counts
-from frontend.store.models import Standing
+from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Spec
 from salmon.wire import encode_json
 
 if TYPE_CHECKING:
-    from frontend.history import Shown
+    from frontend.history import MapEmbedding
 
 #: How often a live page looks, and how long it stays quiet before it says that it is still there.
 LOOK_SECONDS = 1.0
@@ -41,7 +41,7 @@ router = APIRouter(prefix="/api/experiments/{slug}")
 @router.get("/overview")
 async def read_overview(experiment: WithExperiment, context: WithContext) -> Json:
     """What an experimenter wants to know at a glance."""
-    return overview(await _counted(context, experiment, await _glimpsed(context, experiment)))
+    return overview(await _with_counts(context, experiment, await _read_inputs(context, experiment)))
 
 
 @router.get("/stream", response_class=Response)
@@ -76,7 +76,7 @@ async def read_model(experiment: WithExperiment, context: WithContext, sampler: 
     if shown is None:
         message = "There is no such line in the history." if line else "There is no embedding yet."
         raise NotFoundError(message, hint="It is fitted as soon as the first answers are in.")
-    return {"sampler": name, "line": line, **await asyncio.to_thread(_drawn, shown)}
+    return {"sampler": name, "line": line, **await asyncio.to_thread(_draw_map, shown)}
 
 
 @router.get("/targets")
@@ -98,7 +98,7 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
     yield "retry: 2000\n\n"
     while loop.time() - began < LIVE_SECONDS and not request.app.state.closing():
         found = await context.catalogue.read(experiment)
-        seen = await _glimpsed(context, found)
+        seen = await _read_inputs(context, found)
         current = (
             seen.state,
             seen.arrived,
@@ -108,7 +108,7 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
         )
         if current != before:
             before, said = current, loop.time()
-            shown = overview(await _counted(context, found, seen))
+            shown = overview(await _with_counts(context, found, seen))
             yield f"event: overview\ndata: {encode_json(shown)}\n\n"
         elif loop.time() - said > QUIET_SECONDS:
             said = loop.time()
@@ -116,23 +116,23 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _counted(context: Context, experiment: Experiment, seen: Seen) -> Seen:
+async def _with_counts(context: Context, experiment: ServedExperiment, seen: OverviewInputs) -> OverviewInputs:
     """With the counters, which are thousands of numbers where there are many targets: read only to be shown."""
     return replace(seen, counts=Counts.of(await context.store.experiments.read_counts(experiment.id)))
 
 
-async def _glimpsed(context: Context, experiment: Experiment) -> Seen:
+async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
     """Everything that the overview is made of but the counters: a few round trips, and enough to see that something changed."""
     store = context.store
     active = samplers_with_embedding(experiment.spec)
-    arrived, heartbeat, standing = await asyncio.gather(
+    arrived, heartbeat, progress = await asyncio.gather(
         store.participants.count(experiment.id),
         store.connection.read_heartbeat(),
-        store.models.read_standing(experiment.id, active),
+        store.models.read_progress(experiment.id, active),
     )
-    known = {item.sampler: item for item in standing}
+    known = {item.sampler: item for item in progress}
     views = [await _view(context, experiment, name, known.get(name)) for name in experiment.spec.samplers]
-    return Seen(
+    return OverviewInputs(
         state=experiment.state,
         spec=experiment.spec,
         n=len(experiment.targets),
@@ -141,19 +141,21 @@ async def _glimpsed(context: Context, experiment: Experiment) -> Seen:
         samplers=tuple(views),
         heartbeat=heartbeat,
         now_ms=context.now_ms(),
-        latencies=tuple(context.measures.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
+        latencies=tuple(context.metrics.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
     )
 
 
-async def _view(context: Context, experiment: Experiment, name: str, standing: Standing | None) -> SamplerView:
+async def _view(
+    context: Context, experiment: ServedExperiment, name: str, progress: SamplerProgress | None
+) -> SamplerView:
     sampler_class = experiment.spec.samplers[name].sampler_class
-    if standing is None:
+    if progress is None:
         return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
     history = await context.histories.read(experiment.id, name)
-    return SamplerView(name, sampler_class, True, standing.listed, standing.pending, history.last)
+    return SamplerView(name, sampler_class, True, progress.listed, progress.pending, history.last)
 
 
-def _active_sampler(experiment: Experiment, wanted: str) -> str:
+def _active_sampler(experiment: ServedExperiment, wanted: str) -> str:
     """The sampler whose embedding is meant: the named one, or the first that has one."""
     active = samplers_with_embedding(experiment.spec)
     if wanted and wanted not in active:
@@ -170,7 +172,7 @@ def _active_sampler(experiment: Experiment, wanted: str) -> str:
     return wanted or active[0]
 
 
-def _drawn(shown: Shown) -> Json:
+def _draw_map(shown: MapEmbedding) -> Json:
     import numpy as np
 
     from salmon.geometry import squared_distances

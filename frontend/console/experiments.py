@@ -14,16 +14,16 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from starlette.responses import FileResponse, Response
 
-from frontend.auth import WithExperiment, WithExperimenter, may_see, reachable
+from frontend.auth import WithExperiment, WithExperimenter, find_visible, may_see
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, ForbiddenError, NotFoundError
 from frontend.launching import free_slug, launch, note_change, revise
-from frontend.media import on_disk
+from frontend.media import spool_upload
 from frontend.participant import steps
 from frontend.schemas import DraftBody, Json, NameBody, SharedBody, StateBody
 from frontend.store.experiments import ExperimentState, Revision
 from frontend.transfer.routes import keep_bundle
-from frontend.transfer.subprocesses import WithErrands
+from frontend.transfer.subprocesses import WithSubprocesses
 from salmon.errors import Problem, SpecError
 from salmon.spec import Manifest, ParsedSpec, parse_spec, targets_of
 
@@ -47,7 +47,7 @@ async def create_experiment(
     state: Annotated[Literal["draft", "open"], Form()] = "draft",
 ) -> Json:
     """Check a YAML file and a ZIP, keep the targets, and make the experiment."""
-    async with on_disk(targets) as archive:
+    async with spool_upload(targets) as archive:
         made, warnings = await launch(
             context,
             await spec.read(),
@@ -89,7 +89,7 @@ async def change_spec(
     targets: Annotated[UploadFile | None, File()] = None,
 ) -> Json:
     """Make the next revision; `revision` is the one that was changed. Answers already given are kept."""
-    async with on_disk(targets) as archive:
+    async with spool_upload(targets) as archive:
         warnings = await revise(
             context, experiment, await spec.read(), archive=archive, by=experimenter.name, known=revision
         )
@@ -140,7 +140,7 @@ async def delete(
     body: NameBody,
     context: WithContext,
     experimenter: WithExperimenter,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
 ) -> Json:
     """Take an experiment away for good; its name has to be typed once more, and it must not be open.
 
@@ -155,7 +155,7 @@ async def delete(
         )
     if state.state == "open":
         raise ConflictError("This experiment is open.", hint="Close it first, so that nobody is in the middle of it.")
-    bundle = await keep_bundle(context, errands, state.slug)
+    bundle = await keep_bundle(context, subprocesses, state.slug)
     await context.store.experiments.delete(state.slug, experiment.id)
     return {"slug": state.slug, "bundle": bundle}
 
@@ -221,8 +221,8 @@ async def check(body: DraftBody, context: WithContext, experimenter: WithExperim
     """Everything wrong with a file, each at its line, and what the experiment would be if nothing is."""
     manifest = None
     if body.slug and not body.zip:
-        manifest = (await reachable(body.slug, context, experimenter)).manifest
-    return await asyncio.to_thread(_checked, body, manifest)
+        manifest = (await find_visible(body.slug, context, experimenter)).manifest
+    return await asyncio.to_thread(_check_draft, body, manifest)
 
 
 @router.post("/experiments/{slug}/tryout")
@@ -233,10 +233,10 @@ async def try_out(request: Request, experiment: WithExperiment, context: WithCon
 
 def tryout_link(request: Request, context: Context, experiment: str, slug: str) -> str:
     """Where an experiment can be tried out, for some hours."""
-    return f"{context.address(request)}/e/{slug}/?tryout={context.signer.tryout(experiment)}"
+    return f"{context.address(request)}/e/{slug}/?tryout={context.signer.sign_tryout(experiment)}"
 
 
-def _checked(body: DraftBody, manifest: Manifest | None) -> Json:
+def _check_draft(body: DraftBody, manifest: Manifest | None) -> Json:
     try:
         parsed = parse_spec(body.spec, manifest=manifest, zip_follows=body.zip)
     except SpecError as error:

@@ -10,7 +10,7 @@ from typing import Any
 from frontend.metrics import Latency
 from frontend.store.counters import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState
-from frontend.store.models import Line
+from frontend.store.models import HistoryLine
 from salmon.spec import Spec
 from salmon.wire import Heartbeat
 
@@ -39,11 +39,11 @@ class SamplerView:
     active: bool
     listed: int
     pending: int
-    last: Line | None
+    last: HistoryLine | None
 
 
 @dataclass(frozen=True)
-class Seen:
+class OverviewInputs:
     """Everything that a glance is made of, as it was read at `now_ms`."""
 
     state: ExperimentState
@@ -57,7 +57,7 @@ class Seen:
     latencies: tuple[Latency, ...] = ()
 
 
-def overview(seen: Seen) -> Json:
+def overview(seen: OverviewInputs) -> Json:
     """The page's numbers, series and sentences."""
     counts, state = seen.counts, seen.state
     total = state.counters.get("answers", 0)
@@ -114,7 +114,7 @@ class Goal:
     sentence: str
 
 
-def goal_of(seen: Seen) -> Goal:
+def goal_of(seen: OverviewInputs) -> Goal:
     """The experimenter's own goal, or a rule of thumb where the file names none."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
@@ -138,7 +138,7 @@ def goal_of(seen: Seen) -> Goal:
     )
 
 
-def sentences(seen: Seen, *, fallbacks: int, total: int) -> list[Json]:
+def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]:
     """What needs attention, most urgent first; an empty list is good news."""
     found: list[Json] = []
     has_active = any(view.active for view in seen.samplers)
@@ -187,14 +187,14 @@ def _sentence(level: str, what: str, hint: str) -> Json:
     return {"level": level, "what": what, "hint": hint}
 
 
-def _backend(seen: Seen) -> Json:
+def _backend(seen: OverviewInputs) -> Json:
     beat = seen.heartbeat
     if beat is None:
         return {"alive": False, "workers": 0, "errors": []}
     return {"alive": True, "workers": beat.workers, "errors": list(beat.errors)}
 
 
-def _sampler(view: SamplerView, seen: Seen) -> Json:
+def _sampler(view: SamplerView, seen: OverviewInputs) -> Json:
     numbers: Mapping[str, float] = view.last.numbers if view.last else {}
     counters = seen.state.counters
     answers = counters.get(f"answers:{view.name}", 0)
@@ -227,7 +227,7 @@ POINT = (
 )
 
 
-def points_of(lines: Sequence[Line]) -> list[list[float | None]]:
+def points_of(lines: Sequence[HistoryLine]) -> list[list[float | None]]:
     """Generations as rows of `POINT`; what was not known then is None."""
     return [[line.numbers.get(name) for name in POINT] for line in lines]
 

@@ -10,7 +10,7 @@ from frontend.console.dashboard import read_targets, samplers_with_embedding
 from frontend.console.experiments import examples
 from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.html import clean
 from frontend.pages import TABS, AccountPage, ExperimentHead, ExperimentLine, ExperimentsPage, Frame, LaunchPage, Tab
 from frontend.schemas import Json
@@ -88,7 +88,7 @@ async def other_tab(
 
 
 async def _tab(
-    request: Request, context: Context, experimenter: Experimenter, experiment: Experiment, tab: Tab
+    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab
 ) -> Response:
     state = experiment.state
     head = ExperimentHead(
@@ -103,7 +103,7 @@ async def _tab(
     return context.pages.show(TABS[tab](_frame(experimenter), head, tab, data))
 
 
-async def _data(context: Context, experimenter: Experimenter, experiment: Experiment, tab: Tab) -> Json:
+async def _data(context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab) -> Json:
     """What a tab's script begins with."""
     match tab:
         case "map":
@@ -128,7 +128,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Experi
             return {"samplers": samplers_with_embedding(experiment.spec)}
 
 
-async def _settings(context: Context, experimenter: Experimenter, experiment: Experiment) -> Json:
+async def _settings(context: Context, experimenter: Experimenter, experiment: ServedExperiment) -> Json:
     store, state = context.store, experiment.state
     stored = await store.experiments.read_revision(experiment.id, state.revision)
     return {

@@ -11,11 +11,11 @@ from pydantic import Field
 from frontend.auth import WithExperiment, WithExperimenter
 from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from frontend.store.participants import Keep, Participant
-from frontend.transfer.orders import JUDGEMENT, Order
-from frontend.transfer.subprocesses import WithErrands
+from frontend.transfer.orders import VERDICTS, Order
+from frontend.transfer.subprocesses import WithSubprocesses
 from salmon.export.participants import Decision
 from salmon.quality import Verdict
 from salmon.wire import Judgement
@@ -34,7 +34,7 @@ class DecisionBody(Body):
 async def list_participants(
     experiment: WithExperiment,
     context: WithContext,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     wait: Annotated[bool, Query()] = False,
     offset: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
@@ -44,22 +44,22 @@ async def list_participants(
     The figures are those found last, as of the answer `as_of`. Where answers or decisions have come since, `fresh` is
     false and newer figures are being found, or soon will be: ask again, or `wait` for them.
     """
-    judgement, fresh = await _judgement(context, experiment)
+    quality, fresh = await _quality(context, experiment)
     if not fresh:
         slug = experiment.state.slug
-        order = Order(slug, *JUDGEMENT).encode()
-        finding = errands.begin(f"judgement {slug}", "export", order, urgent=wait or judgement is None)
+        order = Order(slug, *VERDICTS).encode()
+        finding = subprocesses.begin(f"verdicts {slug}", "export", order, urgent=wait or quality is None)
         if wait and finding is not None:
             await finding
-            judgement, fresh = await _judgement(context, experiment)
-    verdicts = judgement.verdicts if judgement else {}
-    arrivals = await context.store.logbook.read_arrivals(experiment.id)
+            quality, fresh = await _quality(context, experiment)
+    verdicts = quality.verdicts if quality else {}
+    arrivals = await context.store.export_reader.read_arrivals(experiment.id)
     names = list(dict.fromkeys((*arrivals.values(), *verdicts)))
     rows: list[Json] = []
-    async for page in context.store.logbook.read_people(experiment.id, names[offset : offset + limit]):
+    async for page in context.store.export_reader.read_people(experiment.id, names[offset : offset + limit]):
         rows += [_row(person, verdicts.get(person.id)) for person in page if person.fields]
     return {
-        "as_of": judgement.as_of if judgement else None,
+        "as_of": quality.as_of if quality else None,
         "fresh": fresh,
         "total": len(names),
         "offset": offset,
@@ -86,18 +86,18 @@ async def decide(
     decided = await people.decide(
         experiment.id, participant, body.keep, note=body.note, by=experimenter.name, now_ms=context.now_ms()
     )
-    judgement = await people.read_verdicts(experiment.id)
-    return _row(decided, judgement.verdicts.get(participant) if judgement else None)
+    quality = await people.read_verdicts(experiment.id)
+    return _row(decided, quality.verdicts.get(participant) if quality else None)
 
 
-async def _judgement(context: Context, experiment: Experiment) -> tuple[Judgement | None, bool]:
+async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Judgement | None, bool]:
     """What was found last, and whether nothing has happened since."""
-    judgement = await context.store.participants.read_verdicts(experiment.id)
-    if judgement is None:
+    quality = await context.store.participants.read_verdicts(experiment.id)
+    if quality is None:
         return None, False
     state = await context.store.experiments.read(experiment.id)
-    now = (await context.store.logbook.last_answer(experiment.id), state.counters.get("decisions", 0))
-    return judgement, now == (judgement.as_of, judgement.decisions)
+    now = (await context.store.export_reader.last_answer(experiment.id), state.counters.get("decisions", 0))
+    return quality, now == (quality.as_of, quality.decisions)
 
 
 def _row(person: Participant, verdict: Verdict | None) -> Json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 
-from frontend.experiments import Experiment, Parsed
+from frontend.experiments import ParsedRevision, ServedExperiment
 from frontend.html import clean, prose, refers_elsewhere
 from frontend.languages import strings_of
 from frontend.pages import participant_policy
@@ -60,7 +60,7 @@ def page_of(spec: Spec, language: str) -> Json:
     }
 
 
-def steps_of(parsed: Experiment | Parsed, participant: Participant) -> Json:
+def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant) -> Json:
     """Return what each step around the trials shows; the right options of the comprehension stay on the server."""
     spec, trusted = parsed.spec, parsed.spec.page.trusted
     content: Json = {"order": list(steps.steps_of(spec))}
@@ -123,7 +123,7 @@ def target_of(target: TargetSpec, *, trusted: bool) -> Json:
     return {"kind": "html", "html": clean(target.html, trusted=trusted)}
 
 
-def sample_of(parsed: Experiment | Parsed) -> tuple[str, str, str]:
+def sample_of(parsed: ServedExperiment | ParsedRevision) -> tuple[str, str, str]:
     """Return the first three targets as HTML: what a preview shows, before anything is stored."""
     head, left, right = parsed.targets[:3]
     trusted = parsed.spec.page.trusted
@@ -135,7 +135,7 @@ def sample_of(parsed: Experiment | Parsed) -> tuple[str, str, str]:
     return show(head), show(left), show(right)
 
 
-def policy_of(parsed: Experiment | Parsed) -> str:
+def policy_of(parsed: ServedExperiment | ParsedRevision) -> str:
     """Return the page's content security policy: as narrow as what the experimenter wrote allows."""
     spec = parsed.spec
     written = [target.html for target in parsed.targets if not target.media]

@@ -20,7 +20,7 @@ from itertools import islice
 
 from frontend.context import Context
 from frontend.errors import NotOpenError
-from frontend.experiments import Experiment, Parsed, Plan
+from frontend.experiments import ParsedRevision, SamplingPlan, ServedExperiment
 from frontend.security import Session
 from frontend.store import Store
 from frontend.store.ids import NOBODY, is_tryout
@@ -42,7 +42,7 @@ MOST_BYTES = 20_000_000
 
 
 @dataclass(frozen=True)
-class Choice:
+class SamplerChoice:
     """The sampler of one trial, with the probability it had; `query` is set where the experimenter fixed it."""
 
     sampler: str
@@ -74,7 +74,7 @@ class Published:
 QueryPlan = Fixed | Drawn | Published
 
 
-def choose_sampler(plan: Plan, *, participant: str, trial: int) -> Choice:
+def choose_sampler(plan: SamplingPlan, *, participant: str, trial: int) -> SamplerChoice:
     """Return the sampler of a trial: the experimenter's, where the spec fixes one, otherwise drawn by `sampling.probs`.
 
     With `samplers_per_user` k > 0 a participant meets only k samplers, drawn once without replacement by the same
@@ -84,15 +84,15 @@ def choose_sampler(plan: Plan, *, participant: str, trial: int) -> Choice:
         plan = replace(plan, details=(), samplers_per_user=0)
     for fixed_trial, sampler, query in plan.details:
         if fixed_trial == trial:
-            return Choice(sampler, 1.0, query)
+            return SamplerChoice(sampler, 1.0, query)
     weights = _weights(plan, participant)
     sampler = _draw(weights, _uniform(plan.seed, participant, "sampler", trial))
-    return Choice(sampler, weights[sampler] / sum(weights.values()))
+    return SamplerChoice(sampler, weights[sampler] / sum(weights.values()))
 
 
 def plan_query(
-    parsed: Experiment | Parsed,
-    choice: Choice,
+    parsed: ServedExperiment | ParsedRevision,
+    choice: SamplerChoice,
     *,
     participant: str,
     trial: int,
@@ -120,7 +120,7 @@ def plan_query(
     return Published(sampler)
 
 
-def allows_spare(parsed: Experiment | Parsed, choice: Choice) -> bool:
+def allows_spare(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -> bool:
     """Return whether a random query may stand in for that of a trial.
 
     Queries that the experimenter has fixed, sets for validation and rounds stay as they are: the page waits for them.
@@ -129,7 +129,7 @@ def allows_spare(parsed: Experiment | Parsed, choice: Choice) -> bool:
     return choice.query is None and (passive is None or passive == Random())
 
 
-def turn_of(plan: Plan, *, participant: str, trial: int, sampler: str) -> int:
+def turn_of(plan: SamplingPlan, *, participant: str, trial: int, sampler: str) -> int:
     """Count how often this sampler came before this trial for this participant."""
     earlier = range(1, trial)
     return sum(choose_sampler(plan, participant=participant, trial=k).sampler == sampler for k in earlier)
@@ -143,7 +143,7 @@ def place(query: Query, *, participant: str, trial: int, seed: int) -> tuple[int
 
 def serve(
     query: Query,
-    choice: Choice,
+    choice: SamplerChoice,
     *,
     session: Session,
     revision: int,
@@ -175,7 +175,9 @@ def serve(
     )
 
 
-async def next_query(context: Context, session: Session, turn: Turn, parsed: Parsed, *, spare: bool = False) -> Served:
+async def next_query(
+    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, *, spare: bool = False
+) -> Served:
     """Get the query of a participant's turn; a `spare` one may stand in for the query that comes after it."""
     trial = turn.position + int(spare)
     choice = choose_sampler(parsed.plan, participant=session.participant, trial=trial)
@@ -184,7 +186,7 @@ async def next_query(context: Context, session: Session, turn: Turn, parsed: Par
 
 
 async def take_query(
-    context: Context, session: Session, turn: Turn, parsed: Parsed, choice: Choice, plan: QueryPlan
+    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, choice: SamplerChoice, plan: QueryPlan
 ) -> Served:
     """Get the planned query from the store and return it as it is served.
 
@@ -213,7 +215,7 @@ async def take_query(
 async def prefetch_targets(
     store: Store,
     experiment: str,
-    parsed: Experiment | Parsed,
+    parsed: ServedExperiment | ParsedRevision,
     participant: str,
     *,
     after: int,
@@ -265,7 +267,7 @@ def check_open(state: str) -> None:
         )
 
 
-def _weights(plan: Plan, participant: str) -> Mapping[str, float]:
+def _weights(plan: SamplingPlan, participant: str) -> Mapping[str, float]:
     weights = dict(zip(plan.samplers, map(float, plan.probabilities), strict=True))
     if not 0 < plan.samplers_per_user < len(weights):
         return weights
@@ -300,7 +302,7 @@ async def _remember_first(context: Context, session: Session, drawn: tuple[Query
 
 
 async def _take_published(
-    context: Context, session: Session, turn: Turn, parsed: Parsed, sampler: str, nonce: str
+    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, sampler: str, nonce: str
 ) -> Query:
     store, now_ms = context.store.participants, context.now_ms()
     taken = await _in_time(

@@ -24,7 +24,7 @@ from frontend.errors import (
     body_of,
     status_of,
 )
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
 from frontend.pages import ErrorPage, ParticipantPage
@@ -252,7 +252,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
         trials=0 if spare else TRIALS_AHEAD - 1,
     )
     return {
-        "token": context.signer.token(served),
+        "token": context.signer.sign_served(served),
         "head": served.head,
         "left": served.left,
         "right": served.right,
@@ -290,7 +290,7 @@ async def add_events(slug: str, session_key: SessionHeader, request: Request, co
     return {"stored": len(entries)}
 
 
-def _check_link(context: Context, experiment: Experiment, parameters: Mapping[str, str]) -> None:
+def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:
     """Refuse a link that cannot be right, and an experiment that nobody has opened yet."""
     if context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
         return
@@ -307,7 +307,7 @@ def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> E
     return ErrorPage(status_of(error), translated or error.message, below, language, direction_of(language))
 
 
-async def _arrive_to_try(context: Context, experiment: Experiment, body: ArriveBody) -> Json:
+async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: ArriveBody) -> Json:
     """An experimenter looks at the experiment as a participant would; nothing is recorded."""
     known = await _find_known(context, experiment, body.session, "")
     if known is None or not is_tryout(known.id):
@@ -322,7 +322,7 @@ async def _arrive_to_try(context: Context, experiment: Experiment, body: ArriveB
     )
 
 
-async def _find_known(context: Context, experiment: Experiment, key: str | None, puid: str) -> Participant | None:
+async def _find_known(context: Context, experiment: ServedExperiment, key: str | None, puid: str) -> Participant | None:
     """Return the participant of the session that a page had before a reload.
 
     A session of another experiment or server, or of somebody else than the link says, is passed over.
@@ -340,7 +340,11 @@ async def _find_known(context: Context, experiment: Experiment, key: str | None,
 
 
 async def _begin_session(
-    context: Context, experiment: Experiment, participant: Participant, body: ArriveBody, companions: Mapping[str, str]
+    context: Context,
+    experiment: ServedExperiment,
+    participant: Participant,
+    body: ArriveBody,
+    companions: Mapping[str, str],
 ) -> tuple[Session, str]:
     """Return (the session of this opening of the page, its language); the newest opening is the one that goes on."""
     language = language_of(body.parameters.get("lang", ""), experiment.spec.page.language)
@@ -358,7 +362,7 @@ async def _begin_session(
 
 async def _arrival_reply(
     context: Context,
-    experiment: Experiment,
+    experiment: ServedExperiment,
     session: Session,
     participant: Participant,
     language: str,
@@ -378,7 +382,7 @@ async def _arrival_reply(
         trials=TRIALS_AHEAD,
     )
     return {
-        "session": context.signer.session(session),
+        "session": context.signer.sign_session(session),
         "participant": participant.puid,
         "status": participant.status,
         "answers": participant.answers,
@@ -400,7 +404,7 @@ async def _note_event(context: Context, session: Session, event: str, now_ms: in
     await context.store.participants.add_events(session.experiment, session.participant, [entry])
 
 
-def _check_may_finish(experiment: Experiment, participant: Participant) -> None:
+def _check_may_finish(experiment: ServedExperiment, participant: Participant) -> None:
     if participant.status in OUT:
         raise EndedError("Your part in this study has ended.", hint="Answers already given are kept.")
     if not ready_to_finish(experiment.spec, participant):
@@ -427,7 +431,7 @@ async def _check_may_ask(context: Context, session: Session, participant: Partic
 
 async def _record(context: Context, body: AnswerBody) -> Json:
     try:
-        served = context.signer.served(body.token)
+        served = context.signer.read_served(body.token)
         answer = _answer_of(served, body, context.now_ms())
     except SalmonError as error:
         return {"token": body.token, **body_of(error)}

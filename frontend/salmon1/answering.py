@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, EndedError, ForbiddenError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.participant import queries
 from frontend.participant.queries import check_open
 from frontend.salmon1.errors import OldError, OldRoute
@@ -84,7 +84,7 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
             hint=f"The samplers are {', '.join(experiment.spec.samplers)}.",
             where="sampler",
         )
-    participant = await _participant(context, experiment, puid) if puid else NOBODY
+    participant = await _arrive(context, experiment, puid) if puid else NOBODY
     session = Session(experiment.id, participant, _SESSION)
     turn = await context.store.participants.begin_turn(experiment.id, participant)
     if turn.status in OUT:
@@ -92,7 +92,7 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     parsed = await context.catalogue.revision(experiment.id, turn.revision)
     choice = queries.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
     if sampler:
-        choice = queries.Choice(sampler, 1.0)
+        choice = queries.SamplerChoice(sampler, 1.0)
     # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
     own_turn = await context.store.participants.count_turn(experiment.id, participant, choice.sampler)
     plan = queries.plan_query(
@@ -102,7 +102,7 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     if participant == NOBODY:
         await context.store.participants.forget_asked(experiment.id, NOBODY)
     placed = {"head": served.head, "left": served.left, "right": served.right}
-    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.token(served)}
+    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.sign_served(served)}
 
 
 @router.post("/answer")
@@ -110,9 +110,9 @@ async def record_answer(request: Request, context: WithContext) -> Json:
     """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
     body = _read(await request.body())
     if body.token:
-        served = await _of_token(context, body)
+        served = await _read_token(context, body)
     else:
-        served = await _unsigned(context, await for_participants(context), body)
+        served = await _read_unsigned(context, await for_participants(context), body)
     if is_tryout(served.participant):
         await context.store.participants.answer_to_try(served.experiment, served.participant, served.nonce)
         return {"success": True}
@@ -137,9 +137,9 @@ def _read(content: bytes) -> OldAnswer:
     return body
 
 
-async def _of_token(context: Context, body: OldAnswer) -> Served:
+async def _read_token(context: Context, body: OldAnswer) -> Served:
     """The query that was served, on the sides where the script says it showed them."""
-    served = context.signer.served(body.token)
+    served = context.signer.read_served(body.token)
     if served.head != body.head or {served.left, served.right} != {body.left, body.right}:
         raise BadRequestError(
             f"The answer is to the query {served.key}, and says {body.head},{body.left},{body.right}.",
@@ -149,12 +149,12 @@ async def _of_token(context: Context, body: OldAnswer) -> Served:
     participant = served.participant
     if participant == NOBODY:
         experiment = await context.catalogue.read(served.experiment)
-        answering = await _participant(context, experiment, body.puid)
+        answering = await _arrive(context, experiment, body.puid)
         participant = await context.store.participants.claim(served.experiment, NOBODY, served.nonce, answering)
     return replace(served, participant=participant, left=body.left, right=body.right)
 
 
-async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -> Served:
+async def _read_unsigned(context: Context, experiment: ServedExperiment, body: OldAnswer) -> Served:
     """The query that a script made up itself, where the experiment allows it."""
     check_open(experiment.state.state)
     if not experiment.spec.security.accept_unsigned_answers:
@@ -173,7 +173,7 @@ async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -
         )
     if body.sampler not in experiment.spec.samplers:
         raise OldError(422, f"There is no sampler {body.sampler!r}.", where="sampler")
-    participant = await _participant(context, experiment, body.puid)
+    participant = await _arrive(context, experiment, body.puid)
     turn = await context.store.participants.begin_turn(experiment.id, participant)
     passive = experiment.passive.get(body.sampler)
     drawn = "validation" if passive is not None and passive.repeats else "random"
@@ -199,7 +199,7 @@ async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -
     )
 
 
-async def _participant(context: Context, experiment: Experiment, puid: str) -> str:
+async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> str:
     """The participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is no id: it is too long, or has characters that cannot be seen.", where="puid")

@@ -10,13 +10,13 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
 from frontend.context import WithContext
-from frontend.errors import NotFoundError, ToldError
-from frontend.experiments import Experiment
+from frontend.errors import NotFoundError, SubprocessError
+from frontend.experiments import ServedExperiment
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForExperimenter
 from frontend.schemas import Json
 from frontend.transfer.orders import BUNDLE, Order
-from frontend.transfer.subprocesses import Errands, WithErrands
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon import __version__
 from salmon.export import MEDIA_TYPES
 from salmon.spec import dump_spec
@@ -28,21 +28,23 @@ router = APIRouter(route_class=OldRoute)
 
 
 @router.get("/responses", response_class=Response)
-async def responses(experiment: ForExperimenter, errands: WithErrands, *, json: bool = True) -> Response:
+async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
     """Every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
     order = Order(experiment.state.slug, "salmon_responses", extension)
-    return await _file(errands, order, f"responses.{extension}")
+    return await _file(subprocesses, order, f"responses.{extension}")
 
 
 @router.get("/embeddings", response_class=Response)
-async def embeddings(experiment: ForExperimenter, errands: WithErrands, sampler: str = "", alg: str = "") -> Response:
+async def embeddings(
+    experiment: ForExperimenter, subprocesses: WithSubprocesses, sampler: str = "", alg: str = ""
+) -> Response:
     """The newest embedding of each sampler, or of one, as CSV."""
     wanted = sampler or alg
     order = Order(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
     try:
-        return await _file(errands, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
-    except (NotFoundError, ToldError) as error:
+        return await _file(subprocesses, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
+    except (NotFoundError, SubprocessError) as error:
         samplers = [wanted] if wanted else list(experiment.spec.samplers)
         raise OldError(
             500, f"No model has been created for any sampler in {samplers}. {error.message}", hint=error.hint
@@ -74,11 +76,11 @@ async def dashboard(experiment: ForExperimenter) -> Response:
 
 
 @router.get("/download", response_class=Response)
-async def download(experiment: ForExperimenter, errands: WithErrands, context: WithContext) -> Response:
+async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, context: WithContext) -> Response:
     """Everything of the experiment in one bundle, which /restore brings back."""
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     return await _file(
-        errands, Order(experiment.state.slug, *BUNDLE), f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip"
+        subprocesses, Order(experiment.state.slug, *BUNDLE), f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip"
     )
 
 
@@ -94,7 +96,7 @@ async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, l
     }
 
 
-def old_config(experiment: Experiment) -> dict[str, Any]:
+def old_config(experiment: ServedExperiment) -> dict[str, Any]:
     """The four keys of the first Salmon: a sampler has its class and arguments, targets are what pages show."""
     content = yaml.safe_load(dump_spec(experiment.spec, secrets=False))
     content["targets"] = [target.html for target in experiment.targets]
@@ -105,7 +107,7 @@ def old_config(experiment: Experiment) -> dict[str, Any]:
     return {key: content[key] for key in _KEYS}
 
 
-async def _file(errands: Errands, order: Order, filename: str) -> Response:
-    pieces = await errands.stream("export", order.encode())
+async def _file(subprocesses: Subprocesses, order: Order, filename: str) -> Response:
+    pieces = await subprocesses.stream("export", order.encode())
     headers = {"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"}
     return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)

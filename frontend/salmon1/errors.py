@@ -36,7 +36,7 @@ class OldRoute(APIRoute):
         """The handler, with its errors caught."""
         handle = super().get_route_handler()
 
-        async def told(request: Request) -> Response:
+        async def handle_errors(request: Request) -> Response:
             try:
                 return await handle(request)
             except SalmonError as error:
@@ -44,7 +44,7 @@ class OldRoute(APIRoute):
                     return _page(request, error)
                 return _answer(error)
 
-        return told
+        return handle_errors
 
 
 def _answer(error: SalmonError) -> Response:
@@ -65,14 +65,17 @@ def _status(error: SalmonError) -> int:
     return error.status if isinstance(error, OldError) else status_of(error)
 
 
-def complaint(source: bytes, error: SpecError) -> str:
+def describe_problems(source: bytes, error: SpecError) -> str:
     """A text that begins with the word that scripts look for, and has every mistake at its place."""
     lines = source.decode("utf-8-sig", errors="replace").splitlines()
-    told = [part for problem in error.problems for part in _told(problem, error.name, lines)]
-    return "\n".join(("Error!", "", *told, *_in_other_words(source, error.problems), "", "Nothing was changed.")) + "\n"
+    handle_errors = [part for problem in error.problems for part in _problem_lines(problem, error.name, lines)]
+    return (
+        "\n".join(("Error!", "", *handle_errors, *_in_other_words(source, error.problems), "", "Nothing was changed."))
+        + "\n"
+    )
 
 
-def _told(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:
+def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:
     yield problem.sentence(name)
     if 0 < problem.line <= len(lines):
         yield f"    {lines[problem.line - 1][:200]}"

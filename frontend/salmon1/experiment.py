@@ -18,15 +18,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from frontend.auth import Experimenter, WithExperimenter, check_origin, make_account, may_see
 from frontend.context import Context, WithContext
-from frontend.errors import ForbiddenError, LoginError, ToldError, status_of
-from frontend.experiments import Experiment
+from frontend.errors import ForbiddenError, LoginError, SubprocessError, status_of
+from frontend.experiments import ServedExperiment
 from frontend.launching import launch, note_change
-from frontend.media import on_disk
-from frontend.salmon1.errors import OldError, OldRoute, complaint
+from frontend.media import spool_upload
+from frontend.salmon1.errors import OldError, OldRoute, describe_problems
 from frontend.schemas import Json, LoginBody
 from frontend.store.experiments import ExperimentState
 from frontend.transfer.routes import import_upload, keep_bundle
-from frontend.transfer.subprocesses import Errands, WithErrands
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon.errors import SalmonError, SpecError
 
 _NOTHING = "No data has been uploaded: there is no experiment here."
@@ -42,7 +42,7 @@ def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
     return max(living, key=lambda state: (state.state == "open", state.opened_ms, state.created_ms), default=None)
 
 
-async def for_participants(context: WithContext) -> Experiment:
+async def for_participants(context: WithContext) -> ServedExperiment:
     """The experiment that is open."""
     state = newest(await context.store.experiments.list())
     if state is None:
@@ -50,7 +50,7 @@ async def for_participants(context: WithContext) -> Experiment:
     return await context.catalogue.read(state.experiment)
 
 
-async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> Experiment:
+async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
     """The experiment that this experimenter means."""
     state = await seen_by(context, experimenter)
     if state is None:
@@ -85,8 +85,8 @@ def is_local(request: Request) -> bool:
     return here and named
 
 
-ForParticipants = Annotated[Experiment, Depends(for_participants)]
-ForExperimenter = Annotated[Experiment, Depends(for_experimenter)]
+ForParticipants = Annotated[ServedExperiment, Depends(for_participants)]
+ForExperimenter = Annotated[ServedExperiment, Depends(for_experimenter)]
 ByScript = Annotated[Experimenter, Depends(by_script)]
 
 
@@ -132,7 +132,7 @@ async def begin_as_before() -> Response:
 
 
 @router.post("/init_exp", response_class=Response)
-async def init_exp(request: Request, context: WithContext, errands: WithErrands, by: ByScript) -> Response:
+async def init_exp(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
     """Make and open an experiment of `exp` (YAML) and `targets` (ZIP), or bring one back from `rdb`; only one at a time."""
     there = await seen_by(context, by)
     if there is not None:
@@ -144,20 +144,20 @@ async def init_exp(request: Request, context: WithContext, errands: WithErrands,
     async with request.form() as form:
         rdb = _upload(form.get("rdb"))
         if rdb is not None:
-            return await _restore(context, errands, rdb, owner=by.name)
+            return await _restore(context, subprocesses, rdb, owner=by.name)
         return await _launch(request, context, form, owner=by.name)
 
 
 @router.post("/restore", response_class=Response)
-async def restore(request: Request, context: WithContext, errands: WithErrands, by: ByScript) -> Response:
+async def restore(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
     """Bring an experiment back from `rdb`: a backup of the first Salmon, or what /download gives now. It is paused then."""
     async with request.form() as form:
-        return await _restore(context, errands, _upload(form.get("rdb")), owner=by.name)
+        return await _restore(context, subprocesses, _upload(form.get("rdb")), owner=by.name)
 
 
 @router.get("/reset")
 @router.delete("/reset")
-async def reset(context: WithContext, errands: WithErrands, by: ByScript, force: int = 0) -> Json:
+async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScript, force: int = 0) -> Json:
     """Archive the experiment: everything of it goes into a bundle first. Accounts stay."""
     if not force:
         raise OldError(
@@ -168,7 +168,7 @@ async def reset(context: WithContext, errands: WithErrands, by: ByScript, force:
     state = await seen_by(context, by)
     if state is None:
         return {"success": True}
-    bundle = await keep_bundle(context, errands, state.slug)
+    bundle = await keep_bundle(context, subprocesses, state.slug)
     await context.store.experiments.archive(state.experiment)
     await note_change(context, state.experiment, by.name, "archived", bundle)
     return {"success": True}
@@ -182,7 +182,7 @@ async def _create(request: Request, context: Context, username: str, password: s
             "A maximum number of users have already been registered: the owner's account is there.",
             hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
         )
-    if context.signer.invited(invitation) != "" and not is_local(request):
+    if context.signer.read_invitation(invitation) != "" and not is_local(request):
         raise OldError(
             403,
             "The first account is made on the server itself, or with the link that it printed when it started.",
@@ -204,7 +204,7 @@ async def _launch(request: Request, context: Context, form: FormData, *, owner: 
     exp = form.get("exp")
     source = await exp.read() if isinstance(exp, UploadFile) else str(exp or "").encode()
     try:
-        async with on_disk(_upload(form.get("targets"))) as archive:
+        async with spool_upload(_upload(form.get("targets"))) as archive:
             made, warnings = await launch(
                 context,
                 source,
@@ -216,18 +216,18 @@ async def _launch(request: Request, context: Context, form: FormData, *, owner: 
                 default_sampler="Random",
             )
     except SpecError as error:
-        return PlainTextResponse(complaint(source, error), status_code=500)
+        return PlainTextResponse(describe_problems(source, error), status_code=500)
     address = context.address(request)
     links = {"query_page": f"{address}/e/{made.slug}/", "dashboard": f"{address}/dashboard"}
     return JSONResponse({"success": True, "experiment": made.slug, **links, "warnings": warnings})
 
 
-async def _restore(context: Context, errands: Errands, upload: Any, *, owner: str) -> Response:
+async def _restore(context: Context, subprocesses: Subprocesses, upload: Any, *, owner: str) -> Response:
     if upload is None:
         raise OldError(422, "There is no file in this form.", hint="Send it as `rdb`.", where="rdb")
     try:
-        made = await import_upload(context, errands, upload, config=None, targets=None, name="", owner=owner)
-    except ToldError as error:
+        made = await import_upload(context, subprocesses, upload, config=None, targets=None, name="", owner=owner)
+    except SubprocessError as error:
         raise OldError(_status_of(error), error.message, hint=error.hint, where=error.where) from error
     return JSONResponse({"success": True, "experiment": made["slug"], "message": made["message"]})
 

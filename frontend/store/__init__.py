@@ -8,9 +8,9 @@ from frontend.store.accounts import Accounts
 from frontend.store.answers import Answers
 from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
-from frontend.store.export_reader import Logbook
-from frontend.store.importing import Restoration
-from frontend.store.jobs import Requests
+from frontend.store.export_reader import ExportReader
+from frontend.store.importing import Importer
+from frontend.store.jobs import Jobs
 from frontend.store.models import Models
 from frontend.store.participants import Participants
 
@@ -27,9 +27,9 @@ class Store:
         self.participants = Participants(connection)
         self.answers = Answers(connection)
         self.models = Models(connection)
-        self.requests = Requests(connection)
-        self.logbook = Logbook(connection)
-        self.restoration = Restoration(connection)
+        self.jobs = Jobs(connection)
+        self.export_reader = ExportReader(connection)
+        self.importer = Importer(connection)
 
     @staticmethod
     def open(url: str) -> "Store":

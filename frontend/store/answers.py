@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from frontend.store.connection import Connection
-from frontend.store.counters import MINUTE_MS, tally
+from frontend.store.counters import MINUTE_MS, counters_moved
 from frontend.store.lua import RECORD_ANSWER
 from salmon.records import Answer
 from salmon.wire import Keys, decode_answer, encode_answer
@@ -16,7 +16,7 @@ PAGE = 1000
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedAnswer:
     """What recording an answer came to: its place in the stream, and how many this participant has given."""
 
     stream_id: str
@@ -30,14 +30,14 @@ class Answers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def record(self, answer: Answer) -> Recorded:
+    async def record(self, answer: Answer) -> RecordedAnswer:
         """Append an answer and move the counters, unless its token was answered (atomic).
 
         The second time, say what was recorded the first time.
         """
         served = answer.served
         keys = Keys(served.experiment)
-        moved = tally(answer)
+        moved = counters_moved(answer)
         fields = [part for pair in encode_answer(answer).items() for part in pair]
         stream_id, fresh, count = await self._connection.run(
             RECORD_ANSWER,
@@ -59,7 +59,7 @@ class Answers:
                 *fields,
             ),
         )
-        return Recorded(stream_id, duplicate=not fresh, count=int(count))
+        return RecordedAnswer(stream_id, duplicate=not fresh, count=int(count))
 
     async def read(self, experiment: str, *, after: str = "0") -> AsyncIterator[tuple[str, Answer]]:
         """(stream id, answer) of all answers after a place in the stream, in order, page by page."""

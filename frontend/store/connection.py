@@ -43,14 +43,14 @@ class Connection:
         try:
             return await command(self._client)
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def do_binary(self, command: Callable[[Redis], Awaitable[Any]]) -> Any:
         """Run one command whose reply is bytes, because it holds arrays."""
         try:
             return await command(self._binary)
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def together(self, commands: Callable[[Pipeline], object]) -> list[Any]:
         """Run several commands in one round trip and one transaction: all of them or none."""
@@ -59,7 +59,7 @@ class Connection:
                 commands(pipeline)
                 return await pipeline.execute()
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def run(self, script: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
         """Run a script whole; it is sent to the server once and then named by its digest."""
@@ -71,7 +71,7 @@ class Connection:
                 await self._client.script_load(script)
                 return await self._client.evalsha(digest, len(keys), *keys, *(str(part) for part in arguments))
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def alive(self) -> bool:
         """Whether Redis answers."""
@@ -98,7 +98,7 @@ def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
     return Redis(connection_pool=pool)
 
 
-def _translated(error: RedisError) -> StoreError:
+def _translate(error: RedisError) -> StoreError:
     log.error("store failed", extra=fields(error=type(error).__name__, detail=str(error)))
     if isinstance(error, AuthenticationError):
         return StoreError("The store refuses this program's password.", hint="Check SALMON_REDIS_URL.")

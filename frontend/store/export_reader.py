@@ -37,7 +37,7 @@ Entry = tuple[str, dict[str, str]]
 BinaryEntry = tuple[str, dict[str, bytes]]
 
 
-class Logbook:
+class ExportReader:
     """Verbs that read whole experiments."""
 
     def __init__(self, connection: Connection) -> None:

@@ -32,7 +32,7 @@ return redis.call('XLEN', KEYS[1])
 """
 
 
-class Restoration:
+class Importer:
     """Verbs of an import."""
 
     def __init__(self, connection: Connection) -> None:

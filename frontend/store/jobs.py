@@ -16,7 +16,7 @@ _KEPT = 10_000
 _LOOKED_AT = 2000
 
 
-class Requests:
+class Jobs:
     """Verbs about requests to the learning process."""
 
     def __init__(self, connection: Connection) -> None:

@@ -18,7 +18,7 @@ _PLACES = frozenset({"cursor"})
 
 
 @dataclass(frozen=True)
-class Line:
+class HistoryLine:
     """A generation: its place in the history, its numbers, and whether its coordinates were kept."""
 
     stream_id: str
@@ -27,7 +27,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedModel:
     """The newest model: its numbers as they are written, and its arrays as .npy bytes."""
 
     numbers: Mapping[str, str]
@@ -35,7 +35,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SamplerProgress:
     """A sampler's newest generation, the answers its shown embedding has seen, and its queries listed and pending."""
 
     sampler: str
@@ -51,7 +51,7 @@ class Models:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def read(self, experiment: str, sampler: str) -> Published | None:
+    async def read(self, experiment: str, sampler: str) -> PublishedModel | None:
         """The newest model of a sampler; None before the first."""
         values: dict[bytes, bytes] = {}
         for key in (Keys(experiment).model(sampler), Keys(experiment).restored(sampler)):
@@ -62,9 +62,9 @@ class Models:
             return None
         named = {name.decode(): value for name, value in values.items()}
         arrays = {name: named.pop(name) for name in tuple(named) if name in ARRAYS}
-        return Published({name: value.decode() for name, value in named.items()}, arrays)
+        return PublishedModel({name: value.decode() for name, value in named.items()}, arrays)
 
-    async def read_standing(self, experiment: str, samplers: Sequence[str]) -> tuple[Standing, ...]:
+    async def read_progress(self, experiment: str, samplers: Sequence[str]) -> tuple[SamplerProgress, ...]:
         """How samplers stand now, in one round trip."""
         if not samplers:
             return ()
@@ -82,11 +82,11 @@ class Models:
             ]
         )
         return tuple(
-            Standing(sampler, int(found[4 * k] or 0), int(found[4 * k + 1] or 0), *found[4 * k + 2 : 4 * k + 4])
+            SamplerProgress(sampler, int(found[4 * k] or 0), int(found[4 * k + 1] or 0), *found[4 * k + 2 : 4 * k + 4])
             for k, sampler in enumerate(samplers)
         )
 
-    async def read_history(self, experiment: str, sampler: str, *, after: str = "0") -> AsyncIterator[Line]:
+    async def read_history(self, experiment: str, sampler: str, *, after: str = "0") -> AsyncIterator[HistoryLine]:
         """The generations after a place in the history, in order: first those that an import brought."""
         for key in (Keys(experiment).restored_history(sampler), Keys(experiment).history(sampler)):
             page: list[tuple[bytes, dict[bytes, bytes]]] | None = None
@@ -97,7 +97,7 @@ class Models:
                 )
                 for stream_id, entry in page or ():
                     after = stream_id.decode()
-                    yield Line(after, _numbers(entry), b"coordinates" in entry)
+                    yield HistoryLine(after, _numbers(entry), b"coordinates" in entry)
 
     async def read_coordinates(self, experiment: str, sampler: str, stream_id: str) -> bytes | None:
         """The coordinates that a line of history keeps, as .npy bytes."""

@@ -54,13 +54,13 @@ async def _import(order: str, output: BinaryIO) -> None:
     from dataclasses import asdict
     from pathlib import Path
 
-    from frontend.transfer.import_answers import Recording, restore_here
+    from frontend.transfer.import_answers import ImportFiles, import_here
     from salmon.wire import decode_json, encode_json
 
     given = decode_json(order)
     config, targets = (Path(given[name]) if given.get(name) else None for name in ("config", "targets"))
-    files = Recording(Path(given["answers"]), given["name"], config, targets)
-    made = await restore_here(files, slug=given["slug"], otherwise=given["otherwise"], owner=given["owner"])
+    files = ImportFiles(Path(given["answers"]), given["name"], config, targets)
+    made = await import_here(files, slug=given["slug"], otherwise=given["otherwise"], owner=given["owner"])
     output.write(encode_json({**asdict(made), "message": made.sentence}).encode())
 
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, Validat
 from pydantic_core import PydanticCustomError
 
 from frontend.errors import BundleError, NotFoundError
-from frontend.experiments import Parsed, parsed_revision
+from frontend.experiments import ParsedRevision, parse_revision
 from frontend.store.counters import MINUTE_MS, recount
 from frontend.store.experiments import Revision
 from frontend.store.participants import Status
@@ -217,7 +217,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Arrays:
+class ModelArrays:
     """A model, or a line of history where `stream_id` is not empty; arrays as .npy bytes."""
 
     sampler: str
@@ -323,7 +323,7 @@ def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
         yield stream_id, found
 
 
-def models_of(bundle: BundleZip, outline: Outline) -> Iterator[Arrays]:
+def models_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     """The newest model of each sampler."""
     for number, value in bundle.lines("models.jsonl"):
         where = f"machine/models.jsonl:{number}"
@@ -332,7 +332,7 @@ def models_of(bundle: BundleZip, outline: Outline) -> Iterator[Arrays]:
         yield _arrays(bundle, outline, (sampler, "", numbers, names), f"models/{sampler}", where)
 
 
-def history_of(bundle: BundleZip, outline: Outline) -> Iterator[Arrays]:
+def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     """All generations, sampler by sampler."""
     before: tuple[str, tuple[int, int]] = ("", (0, 0))
     for number, value in bundle.lines("history.jsonl"):
@@ -423,7 +423,7 @@ def wrong(where: str, what: str) -> BundleError:
     return BundleError(f"{where} {what}.", hint="Nothing was imported; use the bundle as it was exported.", where=where)
 
 
-def _arrays(bundle: BundleZip, outline: Outline, row: tuple[Any, ...], folder: str, where: str) -> Arrays:
+def _arrays(bundle: BundleZip, outline: Outline, row: tuple[Any, ...], folder: str, where: str) -> ModelArrays:
     from numpy import isfinite as is_finite
 
     sampler, stream_id, numbers, names = row
@@ -442,16 +442,16 @@ def _arrays(bundle: BundleZip, outline: Outline, row: tuple[Any, ...], folder: s
         require(bool(is_finite(array).all()), where, "has an array with numbers that are none")
     found = _fields(numbers, where)
     check_fields(ModelFields, found, where)
-    return Arrays(sampler, stream_id, found, arrays)
+    return ModelArrays(sampler, stream_id, found, arrays)
 
 
-def _revision(text: str, where: str) -> Parsed:
+def _revision(text: str, where: str) -> ParsedRevision:
     """Return a revision as it would be served.
 
     A spec that is stored as JSON is written out and parsed as an uploaded file is: only that checks all it says.
     """
     try:
-        parsed = parsed_revision(Revision(**decode_json(text)))
+        parsed = parse_revision(Revision(**decode_json(text)))
         checked = parse_spec(dump_spec(parsed.spec), manifest=parsed.manifest).spec
     except (NotFoundError, SpecError, TypeError, ValueError, KeyError) as error:
         raise BundleError(

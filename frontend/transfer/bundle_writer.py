@@ -33,8 +33,8 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.models import ARRAYS
 from frontend.transfer.documents import BUNDLED, document_of
-from frontend.transfer.orders import BUNDLE, EXTENSIONS, JUDGEMENT, Order
-from frontend.transfer.source import Collection
+from frontend.transfer.orders import BUNDLE, EXTENSIONS, VERDICTS, Order
+from frontend.transfer.source import ExportSource
 from frontend.transfer.tables import pages_of
 from salmon import __version__
 from salmon.export import FILES, moment
@@ -99,37 +99,37 @@ class _Bundle:
         self._archive.writestr(info, text + "\n")
 
 
-async def write_bundle(collection: Collection, send: Callable[[bytes], object]) -> None:
+async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) -> None:
     """The whole ZIP, piece by piece."""
-    experiment, context = collection.experiment, collection.context
+    experiment, context = source.experiment, source.context
     answers = await context.store.answers.count(experiment.id)
     with zipfile.ZipFile(_outlet(send), "w", allowZip64=True, compresslevel=1) as archive:
         bundle = _Bundle(archive, now_ms=context.now_ms(), large=answers > _LARGE_ANSWERS)
         for name, extension in _DOCUMENTS:
-            await bundle.add(f"{name}.{extension}", _content(await document_of(collection, name, extension)))
+            await bundle.add(f"{name}.{extension}", _content(await document_of(source, name, extension)))
         for name, extensions in BUNDLED.items():
-            if name == "platform_ids" and not collection.order.personal:
+            if name == "platform_ids" and not source.order.personal:
                 continue
             for extension in extensions:
-                await bundle.add(f"{name}.{extension}", table_pieces(collection, name, extension))
+                await bundle.add(f"{name}.{extension}", table_pieces(source, name, extension))
         for medium in sorted({target.media for target in experiment.targets if target.media}):
-            await bundle.add(MEDIA + medium, _medium(collection, medium), stored=True)
-        if collection.order.personal:
-            async for name, pieces in members_of(collection):
+            await bundle.add(MEDIA + medium, _medium(source, medium), stored=True)
+        if source.order.personal:
+            async for name, pieces in members_of(source):
                 await bundle.add(name, pieces())
         bundle.close(
             format=FORMAT,
             salmon=__version__,
             slug=experiment.state.slug,
             exported=moment(context.now_ms()),
-            as_of=collection.until,
-            complete=collection.order.personal,
+            as_of=source.until,
+            complete=source.order.personal,
         )
 
 
-async def table_pieces(collection: Collection, name: str, extension: str) -> AsyncIterator[bytes]:
+async def table_pieces(source: ExportSource, name: str, extension: str) -> AsyncIterator[bytes]:
     """The bytes of a table as a file."""
-    table, pages = await pages_of(collection, name)
+    table, pages = await pages_of(source, name)
     file = FILES[extension](table)
     yield file.begin()
     async for rows in pages:
@@ -145,8 +145,8 @@ async def _content(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-async def _medium(collection: Collection, name: str) -> AsyncIterator[bytes]:
-    with collection.context.media.open(name) as file:
+async def _medium(source: ExportSource, name: str) -> AsyncIterator[bytes]:
+    with source.context.media.open(name) as file:
         while piece := file.read(_PIECE_BYTES):
             yield piece
 
@@ -157,37 +157,37 @@ Member = tuple[str, Callable[[], Pieces]]
 FOLDER = "machine/"
 
 
-async def members_of(collection: Collection) -> AsyncIterator[Member]:
+async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     """(name, pieces) of each member, in an order in which an import can check them."""
-    logbook, experiment = collection.logbook, collection.experiment.id
-    yield f"{FOLDER}state.json", lambda: _once(encode_json, logbook.read_state(experiment))
-    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(logbook.read_revisions(experiment))
-    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(logbook.read_arrivals(experiment))
-    yield f"{FOLDER}participants.jsonl", lambda: _people(collection)
-    yield f"{FOLDER}answers.jsonl", lambda: _pages(logbook.read_entries(experiment, until=collection.until))
-    yield f"{FOLDER}events.jsonl", lambda: _pages(logbook.read_events(experiment))
-    yield f"{FOLDER}changes.jsonl", lambda: _list(logbook.read_changes(experiment))
+    export_reader, experiment = source.export_reader, source.experiment.id
+    yield f"{FOLDER}state.json", lambda: _once(encode_json, export_reader.read_state(experiment))
+    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(export_reader.read_revisions(experiment))
+    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(export_reader.read_arrivals(experiment))
+    yield f"{FOLDER}participants.jsonl", lambda: _people(source)
+    yield f"{FOLDER}answers.jsonl", lambda: _pages(export_reader.read_entries(experiment, until=source.until))
+    yield f"{FOLDER}events.jsonl", lambda: _pages(export_reader.read_events(experiment))
+    yield f"{FOLDER}changes.jsonl", lambda: _list(export_reader.read_changes(experiment))
     lines: list[bytes] = []
-    for sampler in collection.experiment.spec.samplers:
-        entry = await logbook.read_model(experiment, sampler)
+    for sampler in source.experiment.spec.samplers:
+        entry = await export_reader.read_model(experiment, sampler)
         for name, content in _arrays(entry):
             yield f"{FOLDER}models/{sampler}/{name}.npy", lambda content=content: _given(content)
         if entry:
             lines.append(_line([sampler, _numbers(entry), [name for name, _ in _arrays(entry)]]))
     yield f"{FOLDER}models.jsonl", lambda lines=lines: _given(b"".join(lines))
     lines = []
-    for sampler in collection.experiment.spec.samplers:
-        async for stream_id, entry in logbook.read_history(experiment, sampler):
+    for sampler in source.experiment.spec.samplers:
+        async for stream_id, entry in export_reader.read_history(experiment, sampler):
             for name, content in _arrays(entry):
                 yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _given(content)
             lines.append(_line([sampler, stream_id, _numbers(entry), [name for name, _ in _arrays(entry)]]))
     yield f"{FOLDER}history.jsonl", lambda lines=lines: _given(b"".join(lines))
 
 
-async def _people(collection: Collection) -> Pieces:
-    names = list(await collection.people())
-    async for page in collection.logbook.read_people(collection.experiment.id, names):
-        asked = await collection.logbook.read_asked(collection.experiment.id, [person.id for person in page])
+async def _people(source: ExportSource) -> Pieces:
+    names = list(await source.people())
+    async for page in source.export_reader.read_people(source.experiment.id, names):
+        asked = await source.export_reader.read_asked(source.experiment.id, [person.id for person in page])
         rows = ([person.id, person.fields, sorted(seen)] for person, seen in zip(page, asked, strict=True))
         yield b"".join(map(_line, rows))
 
@@ -230,30 +230,30 @@ async def deliver(order: Order, output: BinaryIO) -> None:
     settings = Settings()  # pyright: ignore[reportCallIssue]
     store = Store.open(settings.redis_url)
     try:
-        await write(await Collection.open(Context.build(settings, store), order), output)
+        await write(await ExportSource.open(Context.build(settings, store), order), output)
     finally:
         await store.close()
 
 
-async def write(collection: Collection, output: BinaryIO) -> None:
+async def write(source: ExportSource, output: BinaryIO) -> None:
     """One file of an experiment."""
-    name, extension = collection.order.name, collection.order.extension
+    name, extension = source.order.name, source.order.extension
     if (name, extension) == BUNDLE:
-        await write_bundle(collection, output.write)
-    elif (name, extension) == JUDGEMENT:
-        await collection.judgement()
+        await write_bundle(source, output.write)
+    elif (name, extension) == VERDICTS:
+        await source.quality()
     elif extension == "npz":
-        await _write_arrays(collection, output)
+        await _write_arrays(source, output)
     elif "csv" in EXTENSIONS[name]:
-        async for piece in table_pieces(collection, name, extension):
+        async for piece in table_pieces(source, name, extension):
             output.write(piece)
     else:
-        output.write(await document_of(collection, name, extension))
+        output.write(await document_of(source, name, extension))
 
 
-async def _write_arrays(collection: Collection, output: BinaryIO) -> None:
-    table, pages = await pages_of(collection, collection.order.name)
-    file = NpzFile(table, STACKS[table.name], [target.filename for target in collection.targets])
+async def _write_arrays(source: ExportSource, output: BinaryIO) -> None:
+    table, pages = await pages_of(source, source.order.name)
+    file = NpzFile(table, STACKS[table.name], [target.filename for target in source.targets])
     async for rows in pages:
         file.rows(rows)
     output.write(file.end())

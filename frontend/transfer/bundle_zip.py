@@ -40,7 +40,7 @@ class BundleZip:
     """A bundle whose manifest fits its members. Their contents are held against it by `check`."""
 
     def __init__(self, path: Path) -> None:
-        self._zip = _opened(path)
+        self._zip = _open_zip(path)
         try:
             self.manifest = self._manifest()
             self._compare()
@@ -77,7 +77,7 @@ class BundleZip:
                 wrong.append(name)
         if wrong:
             raise BundleError(
-                f"These files of the bundle are damaged or were changed: {_listed(wrong)}.",
+                f"These files of the bundle are damaged or were changed: {_list_names(wrong)}.",
                 hint="Nothing was imported. Export it again, or use another copy.",
                 where=wrong[0],
             )
@@ -110,11 +110,11 @@ class BundleZip:
                 number += 1
                 if len(line) >= longest:  # it may read a little further than it is told
                     raise BundleError(f"{FOLDER}{name}:{number} is too long.", where=f"{FOLDER}{name}:{number}")
-                yield number, _parsed(line, f"{FOLDER}{name}:{number}")
+                yield number, _parse_json(line, f"{FOLDER}{name}:{number}")
 
     def text(self, name: str) -> Any:
         """The value of a member that is one piece of JSON."""
-        return _parsed(self._whole(FOLDER + name, _LONGEST_LINE), FOLDER + name)
+        return _parse_json(self._whole(FOLDER + name, _LONGEST_LINE), FOLDER + name)
 
     def array(self, name: str) -> bytes:
         """The bytes of an array."""
@@ -138,7 +138,7 @@ class BundleZip:
                 hint="`salmon export` and the console make bundles; targets are uploaded with a new experiment.",
                 where=MANIFEST,
             )
-        manifest = _parsed(content, MANIFEST)
+        manifest = _parse_json(content, MANIFEST)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
             raise BundleError("manifest.json is not a bundle's.", where=MANIFEST)
         if manifest["format"] > FORMAT:
@@ -165,7 +165,7 @@ class BundleZip:
         if len(set(found)) < len(found) or set(found) != set(members):
             differing = sorted(set(found) ^ set(members)) or found
             raise BundleError(
-                f"manifest.json and the files do not fit each other: {_listed(differing)}.",
+                f"manifest.json and the files do not fit each other: {_list_names(differing)}.",
                 hint="A file is missing, was added, or is there twice: use the bundle as it was exported.",
                 where=MANIFEST,
             )
@@ -183,7 +183,7 @@ class BundleZip:
             raise BundleError("The bundle unpacks to more than 400 GB.", where=MANIFEST)
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
+def _open_zip(path: Path) -> zipfile.ZipFile:
     size_bytes = path.stat().st_size
     if size_bytes > MOST_PACKED_BYTES or _directory_bytes(path, size_bytes) > _MOST_DIRECTORY_BYTES:
         raise BundleError("The file is larger than any bundle.", hint="Nothing was imported.")
@@ -221,7 +221,7 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _parsed(content: bytes, where: str) -> Any:
+def _parse_json(content: bytes, where: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -230,6 +230,6 @@ def _parsed(content: bytes, where: str) -> Any:
         ) from error
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     shown = ", ".join(name[:100] for name in names[:_MANY])
     return f"{shown} and {len(names) - _MANY} more" if len(names) > _MANY else shown

@@ -28,12 +28,12 @@ from frontend.errors import BundleError
 from frontend.experiments import make_revision
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.counters import MINUTE_MS, tally
+from frontend.store.counters import MINUTE_MS, counters_moved
 from frontend.store.experiments import Change
 from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
 from frontend.store.participants import Status, identity_of
-from frontend.transfer.import_bundle import Imported, check_free, free_id, pages_of, restore
+from frontend.transfer.import_bundle import Imported, check_free, free_id, import_bundle, pages_of
 from salmon.answer_files.answers import AnswersFileError, bare
 from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
@@ -52,7 +52,7 @@ _PICTURE = re.compile(r"<\s*(?:img|video|audio|source)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Description:
+class FittedDescription:
     """A description that fits a file of answers.
 
     `indices` gives the index of a target as the file names it, `samplers` today's name of a sampler; `notes` are
@@ -67,11 +67,11 @@ class Description:
     notes: tuple[str, ...]
 
 
-def described(known: Survey, manifest: Manifest | None) -> Description:
+def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescription:
     """A description made of nothing but the answers: their targets and samplers, and Salmon's defaults."""
     order = sorted(known.names, key=(lambda label: label) if known.naming.labels else int)
     indices = {name: place if known.naming.labels else int(name) for place, name in enumerate(order)}
-    samplers = _renamed(known.samplers)
+    samplers = _rename_samplers(known.samplers)
     tree: dict[str, Any] = {
         "targets": _texts(known, indices),
         "samplers": {called: {"class": _class_of(called)} for called in dict.fromkeys(samplers.values())},
@@ -81,13 +81,13 @@ def described(known: Survey, manifest: Manifest | None) -> Description:
     notes = ["No description came with the answers: texts, samplers and settings are Salmon's defaults."]
     guessed = [called for called in spec.samplers if _class_of(called) == "Random" and called.casefold() != "random"]
     if guessed:
-        notes.append(f"Nothing says what the samplers {_listed(guessed)} were: they are random ones now.")
+        notes.append(f"Nothing says what the samplers {_list_names(guessed)} were: they are random ones now.")
     targets = targets_of(spec, manifest)
     _check_indices(indices, targets)
-    return Description(source, spec, targets, indices, samplers, (*notes, *_of_pictures(targets, manifest)))
+    return FittedDescription(source, spec, targets, indices, samplers, (*notes, *_of_pictures(targets, manifest)))
 
 
-def fitted(known: Survey, source: str, spec: Spec, manifest: Manifest | None) -> Description:
+def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest | None) -> FittedDescription:
     """The description that came with the answers, held against them."""
     targets = targets_of(spec, manifest)
     if known.naming.labels:
@@ -96,7 +96,7 @@ def fitted(known: Survey, source: str, spec: Spec, manifest: Manifest | None) ->
         lacking = [label for label in known.names if label not in places and bare(label) not in places]
         if lacking:
             raise BundleError(
-                f"The description has no targets for {_listed(lacking)}, which answers name.",
+                f"The description has no targets for {_list_names(lacking)}, which answers name.",
                 hint="Give the description and the targets of this very experiment.",
                 where="targets",
             )
@@ -104,14 +104,14 @@ def fitted(known: Survey, source: str, spec: Spec, manifest: Manifest | None) ->
     else:
         indices = {name: int(name) for name in known.names}
     _check_indices(indices, targets)
-    samplers = _renamed(known.samplers, spec)
+    samplers = _rename_samplers(known.samplers, spec)
     strange = [called for called in dict.fromkeys(samplers.values()) if called not in spec.samplers]
     notes = (
-        [f"The description has no sampler {_listed(strange)}, whose answers are kept under that name."]
+        [f"The description has no sampler {_list_names(strange)}, whose answers are kept under that name."]
         if strange
         else []
     )
-    return Description(source, spec, targets, indices, samplers, (*notes, *_of_pictures(targets, manifest)))
+    return FittedDescription(source, spec, targets, indices, samplers, (*notes, *_of_pictures(targets, manifest)))
 
 
 def _texts(known: Survey, indices: Mapping[str, int]) -> list[str]:
@@ -126,7 +126,7 @@ def _texts(known: Survey, indices: Mapping[str, int]) -> list[str]:
     return texts
 
 
-def _renamed(samplers: Sequence[str], spec: Spec | None = None) -> dict[str, str]:
+def _rename_samplers(samplers: Sequence[str], spec: Spec | None = None) -> dict[str, str]:
     """Sampler as the file names it → the name it has here."""
     renamed: dict[str, str] = {}
     for name in samplers:
@@ -158,7 +158,7 @@ def _of_pictures(targets: Sequence[TargetSpec], manifest: Manifest | None) -> tu
     return ("Its targets are files that are not here: import it once more with their ZIP, under another name.",)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name[:60]) for name in names[:_NAMED])
     return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
@@ -172,7 +172,7 @@ _UNKNOWN = (
 
 
 @dataclass(frozen=True)
-class Recording:
+class ImportFiles:
     """Files of one experiment: its answers or a backup, and perhaps its description (`config`) and the ZIP of its targets.
 
     `name` is what the file of answers is called where its experimenter sees it.
@@ -194,7 +194,7 @@ class _Person:
     asked: set[str] = field(default_factory=set[str])
 
 
-async def restore_recording(context: Context, files: Recording, *, slug: str, owner: str) -> Imported:
+async def import_answers(context: Context, files: ImportFiles, *, slug: str, owner: str) -> Imported:
     """Make a paused experiment of recorded answers; a sentence, and nothing to be seen, where that cannot be."""
     await check_free(context, slug)
     try:
@@ -204,13 +204,13 @@ async def restore_recording(context: Context, files: Recording, *, slug: str, ow
         raise AnswersFileError((error.problem,), name=files.name) from error
 
 
-async def _restore(context: Context, files: Recording, folder: Path, *, slug: str, owner: str) -> Imported:
+async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: str, owner: str) -> Imported:
     manifest = await asyncio.to_thread(context.media.unpack, files.targets) if files.targets is not None else None
     known, description, began_ms, notes = await asyncio.to_thread(_read, files, folder, manifest)
     now_ms = context.now_ms()
     last = await asyncio.to_thread(_last_place, known, now_ms)
     experiment = await free_id(context, await asyncio.to_thread(_digest, files.answers), slug, last, known.answers)
-    store = context.store.restoration
+    store = context.store.importer
     revision = make_revision(description.source, description.spec, manifest, now_ms=now_ms)
     await store.write_hash(experiment, "spec", {"1": encode_json(vars(revision))})
     people: dict[str, _Person] = {}
@@ -221,7 +221,7 @@ async def _restore(context: Context, files: Recording, folder: Path, *, slug: st
         for _, answer in page:
             state["answers"] += 1
             state[f"answers:{answer.served.sampler}"] += 1
-            counts.update(tally(answer))
+            counts.update(counters_moved(answer))
     await store.check(experiment, known.answers)
     counts.update(f"began:{person.first_ms // MINUTE_MS}" for person in people.values())
     for page in pages_of(people.items(), _PEOPLE):
@@ -243,8 +243,8 @@ async def _restore(context: Context, files: Recording, folder: Path, *, slug: st
 
 
 def _read(
-    files: Recording, folder: Path, manifest: Manifest | None
-) -> tuple[Survey, Description, int, tuple[str, ...]]:
+    files: ImportFiles, folder: Path, manifest: Manifest | None
+) -> tuple[Survey, FittedDescription, int, tuple[str, ...]]:
     """(what the answers name, the description, when it began in Unix ms or 0, sentences about what was assumed)."""
     path, began_ms, source = files.answers, 0, ""
     notes: tuple[str, ...] = ()
@@ -260,17 +260,17 @@ def _read(
         source, notes = modern_config(files.config.read_bytes())
     if not source:
         known = survey(path, name=files.name)
-        return known, described(known, manifest), began_ms, (*notes, *_assumed(known))
+        return known, describe_answers(known, manifest), began_ms, (*notes, *_list_assumptions(known))
     parsed = parse_spec(
         source, name=files.config.name if files.config else files.name, manifest=manifest, default_sampler="Random"
     )
     known = survey(
         path, name=files.name, classes={name: one.sampler_class for name, one in parsed.spec.samplers.items()}
     )
-    return known, fitted(known, source, parsed.spec, manifest), began_ms, (*notes, *_assumed(known))
+    return known, fit_description(known, source, parsed.spec, manifest), began_ms, (*notes, *_list_assumptions(known))
 
 
-def _assumed(known: Survey) -> tuple[str, ...]:
+def _list_assumptions(known: Survey) -> tuple[str, ...]:
     notes: list[str] = []
     if known.untimed:
         notes.append(
@@ -281,7 +281,7 @@ def _assumed(known: Survey) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _placed(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
+def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
     """(place in the log, answer): the time of receipt, never before that of the answer before it."""
     last_ms, number = 0, 0
     for order, read in enumerate(answers_of(known)):
@@ -293,16 +293,16 @@ def _placed(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
 
 
 def _last_place(known: Survey, now_ms: int) -> str:
-    (last,) = deque((place for place, _ in _placed(known, now_ms)), maxlen=1)
+    (last,) = deque((place for place, _ in _place_answers(known, now_ms)), maxlen=1)
     return last
 
 
 def _answers(
-    known: Survey, description: Description, experiment: str, people: dict[str, _Person], now_ms: int
+    known: Survey, description: FittedDescription, experiment: str, people: dict[str, _Person], now_ms: int
 ) -> Iterator[tuple[str, Answer]]:
     """(place in the log, answer) as they are stored; `people` is filled on the way."""
     probabilities = description.spec.probabilities if known.classes else {}
-    for order, (place, read) in enumerate(_placed(known, now_ms)):
+    for order, (place, read) in enumerate(_place_answers(known, now_ms)):
         person = people.setdefault(read.puid, _Person(read.received_ms, read.received_ms))
         person.answers += 1
         person.last_ms = max(person.last_ms, read.received_ms)
@@ -365,7 +365,7 @@ def _digest(path: Path) -> str:
 _TABLE = re.compile(r"\.(csv|tsv|jsonl?)$", re.IGNORECASE)
 
 
-def is_recording(path: Path) -> bool:
+def is_foreign(path: Path) -> bool:
     """Whether a file is no bundle: tables and backups are no ZIPs, or a ZIP has one among its files and no manifest."""
     with path.open("rb") as file:
         if file.read(2) != b"PK":
@@ -378,21 +378,21 @@ def is_recording(path: Path) -> bool:
     return "manifest.json" not in names and any(_TABLE.search(name) for name in names)
 
 
-async def restore_file(context: Context, files: Recording, *, slug: str, otherwise: str, owner: str) -> Imported:
+async def import_file(context: Context, files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
     """Make a paused experiment of whatever was given.
 
     Without a `slug` a bundle keeps its own name, and what has none is called `otherwise`.
     """
-    if is_recording(files.answers):
-        return await restore_recording(context, files, slug=slug or otherwise, owner=owner)
-    return await restore(context, files.answers, name=slug, owner=owner)
+    if is_foreign(files.answers):
+        return await import_answers(context, files, slug=slug or otherwise, owner=owner)
+    return await import_bundle(context, files.answers, name=slug, owner=owner)
 
 
-async def restore_here(files: Recording, *, slug: str, otherwise: str, owner: str) -> Imported:
+async def import_here(files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
     """The same with the store that the environment names."""
     settings = Settings()  # pyright: ignore[reportCallIssue]
     store = Store.open(settings.redis_url)
     try:
-        return await restore_file(Context.build(settings, store), files, slug=slug, otherwise=otherwise, owner=owner)
+        return await import_file(Context.build(settings, store), files, slug=slug, otherwise=otherwise, owner=owner)
     finally:
         await store.close()

@@ -45,7 +45,7 @@ class Imported:
         return " ".join((made, *self.notes))
 
 
-async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imported:
+async def import_bundle(context: Context, path: Path, *, name: str, owner: str) -> Imported:
     """Make a paused experiment of a bundle; BundleError or ConflictError, and nothing to be seen, where that cannot be.
 
     May be repeated after a crash, with the same bundle and name.
@@ -69,7 +69,7 @@ async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imp
 async def check_free(context: Context, slug: str) -> None:
     """ConflictError where an experiment has this name."""
     holder = await context.store.experiments.find(slug)
-    if holder is not None and await context.store.logbook.read_state(holder):
+    if holder is not None and await context.store.export_reader.read_state(holder):
         raise ConflictError(f"There is an experiment called {slug!r} already.", hint="Import it under another name.")
 
 
@@ -80,7 +80,7 @@ async def free_id(context: Context, digest: str, slug: str, last: str, answers: 
     """
     for attempt in range(1000):
         experiment = derive_experiment_id(f"{digest}:{slug}:{attempt}")
-        if await context.store.restoration.may_hold(experiment, last, answers):
+        if await context.store.importer.may_hold(experiment, last, answers):
             return experiment
     raise ConflictError("This was imported a thousand times under this name.", hint="Choose another name.")
 
@@ -88,7 +88,7 @@ async def free_id(context: Context, digest: str, slug: str, last: str, answers: 
 async def _write(
     context: Context, bundle: BundleZip, outline: Outline, totals: Totals, *, experiment: str, slug: str, owner: str
 ) -> Imported:
-    store, now_ms = context.store.restoration, context.now_ms()
+    store, now_ms = context.store.importer, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
     for page in pages_of(bundle_reader.answers_of(bundle, outline), PAGE):
         await store.append_answers(experiment, [(stream_id, fields) for stream_id, fields, _ in page])
@@ -99,7 +99,11 @@ async def _write(
         await store.write_people(
             experiment,
             [
-                (person.participant, _counted(person.fields, totals.people.get(person.participant, 0)), person.asked)
+                (
+                    person.participant,
+                    _with_answers(person.fields, totals.people.get(person.participant, 0)),
+                    person.asked,
+                )
                 for person in page
             ],
         )
@@ -133,7 +137,7 @@ async def _write(
     return Imported(slug, state, answers, count, (_OPEN_PAGES,))
 
 
-def _counted(fields: dict[str, str], answers: int) -> dict[str, str]:
+def _with_answers(fields: dict[str, str], answers: int) -> dict[str, str]:
     """The fields of a participant with the answers that are in the log."""
     return {**fields, "answers": str(answers)} if answers or "answers" in fields else fields
 

@@ -36,7 +36,7 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {
 }
 #: Not files that are asked for by name: the bundle has a route of its own, and the judgement only leaves a memory.
 BUNDLE = ("bundle", "zip")
-JUDGEMENT = ("judgement", "json")
+VERDICTS = ("verdicts", "json")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Order:
         }
 
 
-def checked(order: Order) -> Order:
+def check_order(order: Order) -> Order:
     """The order, if a file of this name can be asked for; otherwise a sentence that lists what there is."""
     forms = EXTENSIONS.get(order.name)
     if forms is None:

@@ -20,10 +20,10 @@ from frontend.auth import WithExperiment, WithExperimenter
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError
 from frontend.launching import free_slug, slug_of
-from frontend.media import on_disk
+from frontend.media import spool_upload
 from frontend.schemas import Json
-from frontend.transfer.orders import BUNDLE, Excluded, Order, checked
-from frontend.transfer.subprocesses import Errands, WithErrands
+from frontend.transfer.orders import BUNDLE, Excluded, Order, check_order
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon.export import MEDIA_TYPES
 from salmon.wire import decode_json, encode_json
 
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/api/experiments")
 @router.get("/{slug}/exports/{name}.{extension}", response_class=Response)
 async def export(
     experiment: WithExperiment,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     name: str,
     extension: str,
     excluded: Annotated[Excluded, Query()] = "mark",
@@ -45,22 +45,22 @@ async def export(
     platforms' ids; of one `sampler`, or embeddings as of a `generation`.
     """
     order = Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
-    return await _file(errands, checked(order))
+    return await _file(subprocesses, check_order(order))
 
 
 @router.get("/{slug}/bundle", response_class=Response)
 async def bundle(
     experiment: WithExperiment,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     excluded: Annotated[Excluded, Query()] = "mark",
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
     """Every file in one ZIP, which is also the backup that `salmon import` restores."""
-    return await _file(errands, Order(experiment.state.slug, *BUNDLE, excluded, personal=personal))
+    return await _file(subprocesses, Order(experiment.state.slug, *BUNDLE, excluded, personal=personal))
 
 
-async def _file(errands: Errands, order: Order) -> Response:
-    pieces = await errands.stream("export", order.encode())
+async def _file(subprocesses: Subprocesses, order: Order) -> Response:
+    pieces = await subprocesses.stream("export", order.encode())
     headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
     return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)
 
@@ -69,7 +69,7 @@ async def _file(errands: Errands, order: Order) -> Response:
 async def import_files(
     request: Request,
     context: WithContext,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     experimenter: WithExperimenter,
     bundle: Annotated[UploadFile, File()],
     config: Annotated[UploadFile | None, File()] = None,
@@ -82,14 +82,14 @@ async def import_files(
     where they are at hand.
     """
     made = await import_upload(
-        context, errands, bundle, config=config, targets=targets, name=name, owner=experimenter.name
+        context, subprocesses, bundle, config=config, targets=targets, name=name, owner=experimenter.name
     )
     return {**made, "address": f"{context.address(request)}/e/{made['slug']}/"}
 
 
 async def import_upload(
     context: Context,
-    errands: Errands,
+    subprocesses: Subprocesses,
     upload: UploadFile,
     *,
     config: UploadFile | None,
@@ -99,16 +99,16 @@ async def import_upload(
 ) -> Json:
     """Have a process of its own make an experiment of uploads; what it made."""
     called = Path(upload.filename or "answers").name
-    async with on_disk(upload) as path, on_disk(config) as described, on_disk(targets) as media:
+    async with spool_upload(upload) as path, spool_upload(config) as described, spool_upload(targets) as media:
         if path is None:
             raise BadRequestError("There is no file in this form.", hint="Send the file as `bundle`.", where="bundle")
         order = {"answers": str(path), "name": called, "slug": slug_of(name) if name else "", "owner": owner}
         order["otherwise"] = await free_slug(context, called.partition(".")[0], given=False)
         order |= {"config": str(described or ""), "targets": str(media or "")}
-        return decode_json(await errands.run("import", encode_json(order)))
+        return decode_json(await subprocesses.run("import", encode_json(order)))
 
 
-async def keep_bundle(context: Context, errands: Errands, slug: str) -> str:
+async def keep_bundle(context: Context, subprocesses: Subprocesses, slug: str) -> str:
     """Write everything of an experiment into a file that `salmon import` restores; its name.
 
     It has its name when all of it is there: an error in the middle leaves nothing that looks like a bundle.
@@ -120,7 +120,7 @@ async def keep_bundle(context: Context, errands: Errands, slug: str) -> str:
     passing = f"{root}/.{name}"
     file: Any = await asyncio.to_thread(filesystem.open, passing, "wb")
     try:
-        async for piece in await errands.stream("export", Order(slug, *BUNDLE).encode()):
+        async for piece in await subprocesses.stream("export", Order(slug, *BUNDLE).encode()):
             await asyncio.to_thread(file.write, piece)
     except BaseException:
         file.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from frontend.context import Context
 from frontend.errors import NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.store.models import ARRAYS
 from frontend.store.participants import Participant
 from frontend.transfer.orders import Order
@@ -28,23 +28,23 @@ People = dict[str, Participant]
 _DIMENSIONS = 2
 
 
-class Collection:
+class ExportSource:
     """One experiment as of its last answer, `until`: what comes later is in no file."""
 
-    def __init__(self, context: Context, experiment: Experiment, order: Order, until: str) -> None:
+    def __init__(self, context: Context, experiment: ServedExperiment, order: Order, until: str) -> None:
         self.context = context
         self.experiment = experiment
         self.order = order
         self.until = until
-        self.logbook = context.store.logbook
+        self.export_reader = context.store.export_reader
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
-        self._judgement: Judgement | None = None
+        self._quality: Judgement | None = None
         self._people: People | None = None
         self._revisions: list[RevisionRecord] | None = None
         self._manifest: Manifest | None = None
 
     @staticmethod
-    async def open(context: Context, order: Order) -> Collection:
+    async def open(context: Context, order: Order) -> ExportSource:
         """The experiment of an order."""
         experiment = await context.catalogue.find(order.slug)
         known = experiment.spec.samplers
@@ -54,7 +54,7 @@ class Collection:
                 hint=f"There is {', '.join(known)}.",
                 where="sampler",
             )
-        return Collection(context, experiment, order, await context.store.logbook.last_answer(experiment.id))
+        return ExportSource(context, experiment, order, await context.store.export_reader.last_answer(experiment.id))
 
     @property
     def samplers(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Collection:
     async def revisions(self) -> list[RevisionRecord]:
         """Every revision, in order."""
         if self._revisions is None:
-            found = await self.logbook.read_revisions(self.experiment.id)
+            found = await self.export_reader.read_revisions(self.experiment.id)
             contents = {number: decode_json(text) for number, text in found.items()}
             self._revisions = [
                 RevisionRecord(number, content["created_ms"], content["spec"], content.get("app_version", ""))
@@ -106,11 +106,11 @@ class Collection:
     async def people(self) -> People:
         """What is known of everybody who arrived or has answered, in the order of arriving."""
         if self._people is None:
-            arrivals = await self.logbook.read_arrivals(self.experiment.id)
-            judged = (await self.judgement()).verdicts
+            arrivals = await self.export_reader.read_arrivals(self.experiment.id)
+            judged = (await self.quality()).verdicts
             names = list(dict.fromkeys((*arrivals.values(), *judged)))
             found: People = {}
-            async for page in self.logbook.read_people(self.experiment.id, names):
+            async for page in self.export_reader.read_people(self.experiment.id, names):
                 found.update((person.id, person) for person in page if person.fields or person.id in judged)
             self._people = dict(sorted(found.items(), key=lambda item: (item[1].first_ms, item[0])))
         return self._people
@@ -123,51 +123,51 @@ class Collection:
 
     async def decisions(self) -> dict[str, Decision]:
         """Whom the experimenter keeps."""
-        verdicts = (await self.judgement()).verdicts
+        verdicts = (await self.quality()).verdicts
         return {name: Decision.of(person.fields, verdicts.get(name)) for name, person in (await self.people()).items()}
 
     async def excluded(self) -> dict[str, str]:
         """Participants who are left out of analyses, with the reason."""
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
-    async def judgement(self) -> Judgement:
+    async def quality(self) -> Judgement:
         """The verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and remembered."""
-        if self._judgement is None:
+        if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
             known = await self.context.store.participants.read_verdicts(self.experiment.id)
             if known is None or (known.as_of, known.decisions) != (self.until, decisions):
                 known = await self._judge(decisions)
                 await self.context.store.participants.remember_verdicts(self.experiment.id, known)
-            self._judgement = known
-        return self._judgement
+            self._quality = known
+        return self._quality
 
     async def conduct(self) -> dict[str, Conduct]:
         """What the events tell of each participant."""
         found: dict[str, Conduct] = {}
-        async for page in self.logbook.read_events(self.experiment.id):
+        async for page in self.export_reader.read_events(self.experiment.id):
             for _, entry in page:
                 found.setdefault(entry.get("participant", ""), Conduct()).note(entry)
         return found
 
     async def generations(self, sampler: str) -> AsyncIterator[Generation]:
         """A sampler's history, in order."""
-        async for _, entry in self.logbook.read_history(self.experiment.id, sampler):
+        async for _, entry in self.export_reader.read_history(self.experiment.id, sampler):
             yield generation_of(sampler, entry, "coordinates")
 
     async def newest(self, sampler: str) -> Generation | None:
         """A sampler's newest embedding: the one that is shown where there is one."""
-        entry = await self.logbook.read_model(self.experiment.id, sampler)
+        entry = await self.export_reader.read_model(self.experiment.id, sampler)
         return generation_of(sampler, entry, "reported" if "reported" in entry else "coordinates") if entry else None
 
     async def _judge(self, decisions: int) -> Judgement:
         evidence = Evidence(len(self.targets))
-        async for page in self.logbook.read_answers(self.experiment.id, until=self.until):
+        async for page in self.export_reader.read_answers(self.experiment.id, until=self.until):
             for _, answer in page:
                 evidence.add(answer)
         limit = self.experiment.spec.html.max_queries
         asked: dict[str, int] = {}
         excluded: set[str] = set()
-        async for page in self.logbook.read_people(self.experiment.id, list(evidence.traces)):
+        async for page in self.export_reader.read_people(self.experiment.id, list(evidence.traces)):
             for person in page:
                 asked[person.id] = limit if limit > 0 else person.turns
                 if person.keep == "exclude":

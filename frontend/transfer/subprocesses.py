@@ -17,16 +17,16 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from frontend.context import WithContext
-from frontend.errors import ToldError, TooManyError
+from frontend.errors import SubprocessError, TooManyError
 from frontend.settings import Settings
 from salmon.logs import fields
 from salmon.parent_watch import SUPERVISED
 from salmon.wire import decode_json
 
-log = logging.getLogger("salmon.errands")
+log = logging.getLogger("salmon.subprocesses")
 
 #: The program that subprocesses run.
-_MODULE = "frontend.transfer"
+MODULE = "frontend.transfer"
 #: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
 MOST = 4
 #: How many times as long as it took an errand rests that is not urgent.
@@ -40,7 +40,7 @@ class BrokenOffError(Exception):
     """A file that had begun could not be finished: the connection breaks, so that nobody takes a part for the whole."""
 
 
-class Errands:
+class Subprocesses:
     """Starts such processes for one web process."""
 
     def __init__(self, settings: Settings) -> None:
@@ -56,7 +56,7 @@ class Errands:
             first = await anext(pieces)
         except StopAsyncIteration:
             first = b""
-        return _joined(first, pieces)
+        return _join_pieces(first, pieces)
 
     async def run(self, *arguments: str) -> bytes:
         """Return the whole output of `python -m frontend.transfer`, where it is short."""
@@ -89,7 +89,7 @@ class Errands:
             output, errors = process.stdout, process.stderr
             assert output is not None  # noqa: S101 - both are pipes
             assert errors is not None  # noqa: S101
-            said = asyncio.create_task(_said(errors))
+            said = asyncio.create_task(_read_errors(errors))
             try:
                 while piece := await output.read(_PIECE_BYTES):
                     began = True
@@ -109,7 +109,7 @@ class Errands:
         self._running += 1
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", _MODULE, *arguments),
+                *(sys.executable, "-m", MODULE, *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -121,23 +121,23 @@ class Errands:
                 if process.returncode is None:
                     with suppress(ProcessLookupError):
                         process.kill()
-                    await asyncio.shield(_ended(process))
+                    await asyncio.shield(_wait_until_gone(process))
         finally:
             self._running -= 1
 
 
-def errands_of(request: Request, context: WithContext) -> Errands:
+def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
     """One for each application, made when the first file is asked for."""
     state = request.app.state
-    if not hasattr(state, "errands"):
-        state.errands = Errands(context.settings)
-    return state.errands
+    if not hasattr(state, "subprocesses"):
+        state.subprocesses = Subprocesses(context.settings)
+    return state.subprocesses
 
 
-WithErrands = Annotated[Errands, Depends(errands_of)]
+WithSubprocesses = Annotated[Subprocesses, Depends(find_subprocesses)]
 
 
-async def _said(errors: asyncio.StreamReader) -> bytes:
+async def _read_errors(errors: asyncio.StreamReader) -> bytes:
     """The last that a process said on standard error."""
     said = b""
     while piece := await errors.read(_PIECE_BYTES):
@@ -145,7 +145,7 @@ async def _said(errors: asyncio.StreamReader) -> bytes:
     return said
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _wait_until_gone(process: asyncio.subprocess.Process) -> None:
     """Until a process that was killed is gone; what it still had to say is read away, or its end would not be seen."""
     for stream in (process.stdout, process.stderr):
         while stream is not None and await stream.read(_PIECE_BYTES):
@@ -153,7 +153,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _join_pieces(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     try:
         if first:
             yield first
@@ -175,9 +175,9 @@ def _failure(what: str, code: int, complaint: bytes, *, began: bool) -> Exceptio
         told = decode_json(complaint.strip().rpartition(b"\n")[2])
     except ValueError:
         told = None
-    log.error("errand failed", extra=fields(what=what, code=code, said=complaint.decode(errors="replace")[-2000:]))
+    log.error("subprocess failed", extra=fields(what=what, code=code, said=complaint.decode(errors="replace")[-2000:]))
     if began:
         return BrokenOffError(f"the {what} subprocess ended with {code} in the middle")
     if told is not None:
-        return ToldError(told["status"], told["error"])
+        return SubprocessError(told["status"], told["error"])
     return RuntimeError(f"the {what} subprocess ended with {code}")

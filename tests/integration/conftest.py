@@ -20,8 +20,8 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
-from tests.asking import OWNER, Held
 from tests.bundles import answer_one, bundle_of, server_on
+from tests.job_requests import OWNER, BlockedStep
 from tests.living import Crowd
 
 SHAPES = "samplers: {Random: {}, Validation: {n_queries: 4}}\nhtml: {max_queries: 30}\n"
@@ -77,9 +77,9 @@ def probe(backend_url: str) -> Iterator[BackendStore]:
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockedStep]:
     """Embeddings as of then wait until they are let go."""
-    step = Held(fit_first)
+    step = BlockedStep(fit_first)
     monkeypatch.setattr(embeddings, "fit_first", step)
     monkeypatch.setattr(runner, "LOOK_SECONDS", 0.05)
     yield step
@@ -112,7 +112,7 @@ async def bundle(
         for number in range(90):
             await answer_one(crowd, f"p{number % 3}")
         await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
-        people = await store.logbook.read_arrivals(made.experiment)
+        people = await store.export_reader.read_arrivals(made.experiment)
         await store.participants.decide(
             made.experiment, people["link:p1"], "exclude", note="Slept.", by="ada", now_ms=5
         )

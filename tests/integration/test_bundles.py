@@ -24,11 +24,11 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import recount
 from frontend.store.importing import RESTORE_ANSWERS
-from frontend.transfer.import_bundle import restore
+from frontend.transfer.import_bundle import import_bundle
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from salmon.wire import Keys
-from tests.bundles import Members, answer_one, bundle_of, changed, members_of, rows_of, written
+from tests.bundles import Members, answer_one, bundle_of, change_bundle, members_of, rows_of, write_export
 from tests.living import Crowd, absorbed, run_until, started
 from tests.program import REPOSITORY
 
@@ -39,7 +39,7 @@ SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share:
 async def imported(context: Context, bundle: bytes, path: Path, name: str = "") -> str:
     """The id of the experiment that a bundle becomes."""
     path.write_bytes(bundle)
-    made = await restore(context, path, name=name, owner="bo")
+    made = await import_bundle(context, path, name=name, owner="bo")
     experiment = await context.store.experiments.find(made.slug)
     assert experiment is not None
     return experiment
@@ -69,7 +69,7 @@ async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp
         state = json.loads(members["machine/state.json"])
         members["machine/state.json"] = json.dumps({**state, "answers": "7", "answers:Random": "0"}).encode()
 
-    experiment = await imported(elsewhere, changed(bundle, lie), tmp_path / "b.zip", "counted")
+    experiment = await imported(elsewhere, change_bundle(bundle, lie), tmp_path / "b.zip", "counted")
     state = await elsewhere.store.experiments.read(experiment)
     assert state.counters["answers"] == 90
     assert sum(count for name, count in state.counters.items() if name.startswith("answers:")) == 90
@@ -88,9 +88,9 @@ async def test_people_go_on_where_they_were_after_an_import(bundle: bytes, elsew
         fresh = Crowd(client, "open-again")
         await answer_one(fresh, "new")
     assert await elsewhere.store.answers.count(experiment) == 91
-    people = await elsewhere.store.logbook.read_arrivals(experiment)
+    people = await elsewhere.store.export_reader.read_arrivals(experiment)
     assert len(people) == 4
-    seen = await elsewhere.store.logbook.read_asked(experiment, [people["link:p0"]])
+    seen = await elsewhere.store.export_reader.read_asked(experiment, [people["link:p0"]])
     lines = [json.loads(line) for line in members_of(bundle)["machine/participants.jsonl"].splitlines()]
     assert seen[0] == next(set(asked) for name, _, asked in lines if name == people["link:p0"])
     assert len(seen[0]) >= 4
@@ -114,17 +114,17 @@ async def test_models_come_back_and_the_learning_goes_on_after_them(
     run_until(service, lambda: service_store(service)._binary.hget(reported, "reported") is not None)
     service.stop()
     names = ("responses", "embeddings", "embedding_history", "models", "quality")
-    before = [await written(settings, store, "learned", name, "csv") for name in names]
+    before = [await write_export(settings, store, "learned", name, "csv") for name in names]
     bundle = await bundle_of(settings, store, "learned")
     made = await imported(elsewhere, bundle, tmp_path / "b.zip")
-    after = [await written(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
+    after = [await write_export(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
     assert before == after
     rows = rows_of(after[1])
     assert len(rows) == 30
     assert all(row["0"] == row["dim_0"] and row["alg"] == row["sampler"] == "Adaptive" for row in rows)
     kept = {row["generation"] for row in rows_of(after[2])}
     assert len(rows_of(after[2])) == 30 * len(kept)
-    one = rows_of(await written(settings, store, "learned", "embeddings", "csv", generation=int(min(kept))))
+    one = rows_of(await write_export(settings, store, "learned", "embeddings", "csv", generation=int(min(kept))))
     assert {row["generation"] for row in one} == {min(kept)}
     await check_that_it_goes_on(elsewhere, made)
 
@@ -180,10 +180,10 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
     (tmp_path / "dies.py").write_text(
         "import os, signal, sys\n"
         "from frontend.transfer.__main__ import main\n"
-        "from frontend.store.importing import Restoration\n"
+        "from frontend.store.importing import Importer\n"
         "step = sys.argv.pop()\n"
         "async def die(self, *_): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "setattr(Restoration, step, die)\n"
+        "setattr(Importer, step, die)\n"
         "main(['import', *sys.argv[1:]], sys.stdout.buffer)\n"
     )
     values = elsewhere.settings.model_dump()
@@ -201,11 +201,11 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
         assert "killed" not in [state.slug for state in await elsewhere.store.experiments.list()]
     await imported(elsewhere, bundle, path, "killed")
     assert (
-        await written(elsewhere.settings, elsewhere.store, "killed", "responses", "csv")
+        await write_export(elsewhere.settings, elsewhere.store, "killed", "responses", "csv")
         == members_of(bundle)["responses.csv"]
     )
     with pytest.raises(ConflictError, match="already"):
-        await restore(elsewhere, path, name="killed", owner="bo")
+        await import_bundle(elsewhere, path, name="killed", owner="bo")
 
 
 async def test_the_log_of_a_deleted_experiment_is_never_mixed_with_an_import(

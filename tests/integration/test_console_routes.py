@@ -19,7 +19,7 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import recount
-from tests.asking import OWNER
+from tests.job_requests import OWNER
 from tests.living import absorbed, run_until, started
 
 ADA = ("ada", "a good password")

@@ -15,9 +15,9 @@ from frontend.context import Context
 from frontend.errors import BundleError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.transfer.import_bundle import restore
+from frontend.transfer.import_bundle import import_bundle
 from salmon.wire import encode_array
-from tests.bundles import Members, bundle_of, changed
+from tests.bundles import Members, bundle_of, change_bundle
 from tests.program import REPOSITORY
 
 
@@ -133,19 +133,19 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
 async def test_a_bundle_is_refused_with(what: str, bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
     change, words = HOSTILE[what]
     path = tmp_path / "b.zip"
-    path.write_bytes(changed(bundle, change))
+    path.write_bytes(change_bundle(bundle, change))
     with pytest.raises(BundleError) as refused:
-        await restore(elsewhere, path, name="hostile", owner="bo")
+        await import_bundle(elsewhere, path, name="hostile", owner="bo")
     assert words in str(refused.value)
     assert await elsewhere.store.experiments.find("hostile") is None
 
 
 def one_byte_changed(bundle: bytes) -> bytes:
-    return changed(bundle, add("quality.csv", b"all is well"), sign=False)
+    return change_bundle(bundle, add("quality.csv", b"all is well"), sign=False)
 
 
 def one_file_more(bundle: bytes) -> bytes:
-    return changed(bundle, add("more.txt", b"x"), sign=False)
+    return change_bundle(bundle, add("more.txt", b"x"), sign=False)
 
 
 def one_file_twice(bundle: bytes) -> bytes:
@@ -176,7 +176,7 @@ async def test_a_file_that_is_not_the_bundle_that_was_written_is_refused(
     path = tmp_path / "b.zip"
     path.write_bytes(damage(bundle))
     with pytest.raises(BundleError) as refused:
-        await restore(elsewhere, path, name="damaged", owner="bo")
+        await import_bundle(elsewhere, path, name="damaged", owner="bo")
     assert words in str(refused.value)
     assert await elsewhere.store.experiments.find("damaged") is None
 
@@ -187,4 +187,4 @@ async def test_bundles_without_a_machine_part_are_told_from_damaged_ones(
     path = tmp_path / "b.zip"
     path.write_bytes(await bundle_of(settings, store, "shapes", personal=False))
     with pytest.raises(BundleError, match="made to be published"):
-        await restore(elsewhere, path, name="published", owner="bo")
+        await import_bundle(elsewhere, path, name="published", owner="bo")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from frontend.experiments import Parsed, Plan, parsed_revision
+from frontend.experiments import ParsedRevision, SamplingPlan, parse_revision
 from frontend.participant.queries import (
     Drawn,
     Fixed,
@@ -24,10 +24,10 @@ from frontend.store.ids import NOBODY, draw_tryout_id
 from salmon.records import Query
 from salmon.samplers.passive import candidates, fallback
 
-PLAN = Plan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
+PLAN = SamplingPlan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
 
 
-def chosen(plan: Plan, participants: int, trials: int) -> Counter[str]:
+def chosen(plan: SamplingPlan, participants: int, trials: int) -> Counter[str]:
     return Counter(
         choose_sampler(plan, participant=f"p{p}", trial=trial).sampler
         for p in range(participants)
@@ -99,16 +99,18 @@ sampling: {details: {2: {sampler: Adaptive, query: [7, 0, 6]}, 3: {sampler: Adap
 
 
 @pytest.fixture
-def mixed() -> Parsed:
-    return parsed_revision(Revision("", MIXED, None, 0))
+def mixed() -> ParsedRevision:
+    return parse_revision(Revision("", MIXED, None, 0))
 
 
-def planned(parsed: Parsed, trial: int, *, participant: str = "p", number: int = 0, **options: bool) -> QueryPlan:
+def planned(
+    parsed: ParsedRevision, trial: int, *, participant: str = "p", number: int = 0, **options: bool
+) -> QueryPlan:
     choice = choose_sampler(parsed.plan, participant=participant, trial=trial)
     return plan_query(parsed, choice, participant=participant, trial=trial, number=number or trial, **options)
 
 
-def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: Parsed) -> None:
+def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: ParsedRevision) -> None:
     assert planned(mixed, 2) == Fixed(Query(7, (0, 6), trial_type="fixed", probability=1.0))
     assert planned(mixed, 3) == Published("Adaptive")
     own_turn = turn_of(mixed.plan, participant="p", trial=4, sampler="Validation")
@@ -116,7 +118,9 @@ def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: Parsed) 
     assert planned(mixed, 4) == Drawn(drawn)
 
 
-def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everything_given(mixed: Parsed) -> None:
+def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everything_given(
+    mixed: ParsedRevision,
+) -> None:
     random = Drawn(fallback(9, participant="p", turn=11, seed=5))
     assert all(planned(mixed, trial, number=11, spare=True) == random for trial in (2, 3, 4))
     tryout = draw_tryout_id()
@@ -124,12 +128,12 @@ def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everyt
     assert planned(mixed, 3, participant=tryout) == Drawn(fallback(9, participant=tryout, turn=3, seed=5))
 
 
-def test_only_queries_that_are_searched_or_drawn_freely_may_be_stood_in_for(mixed: Parsed) -> None:
+def test_only_queries_that_are_searched_or_drawn_freely_may_be_stood_in_for(mixed: ParsedRevision) -> None:
     choices = [choose_sampler(mixed.plan, participant="p", trial=trial) for trial in (2, 3, 4)]
     assert [allows_spare(mixed, choice) for choice in choices] == [False, True, False]
 
 
-def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(mixed: Parsed) -> None:
+def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(mixed: ParsedRevision) -> None:
     assert choose_sampler(mixed.plan, participant=NOBODY, trial=2).query is None
     plan = replace(PLAN, samplers_per_user=1)
     met = {choose_sampler(plan, participant=NOBODY, trial=trial).sampler for trial in range(1, 100)}
