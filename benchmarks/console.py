@@ -33,7 +33,7 @@ from frontend.store.importing import PAGE
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer, Served, Timing
 from salmon.spec import parse_spec
-from salmon.wire import encode_answer, encode_json
+from salmon.wire import encode_answer
 from tests.program import Program
 
 SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}}}\nhtml: {{max_queries: 200}}\n"
@@ -122,7 +122,7 @@ async def _load(program: Program, count: int, n: int) -> float:
     began = time.perf_counter()
     text = SPEC.format(n=n)
     revision = make_revision(text, parse_spec(text).spec, None, now_ms=1)
-    await store.importer.write_hash(EXPERIMENT, "spec", {"1": encode_json(vars(revision))})
+    await store.importer.write_hash(EXPERIMENT, "spec", {"1": revision.encode()})
     page: list[tuple[str, dict[str, str]]] = []
     state: Counter[str] = Counter()
     people: Counter[str] = Counter()

@@ -167,13 +167,17 @@ def body_of(error: SalmonError) -> dict[str, Any]:
     return {"error": content}
 
 
+def challenge_of(status: int) -> dict[str, str]:
+    """Return the headers with which an error of this status asks for a name and password, if it does."""
+    return {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
+
+
 async def answer_salmon_error(request: Request, error: Exception) -> Response:
     """A SalmonError as a page for people and JSON for programs."""
     if not isinstance(error, SalmonError):
         raise error
     status = status_of(error)
-    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
-    return _answer(request, status, body_of(error), headers)
+    return _answer(request, status, body_of(error), challenge_of(status))
 
 
 async def answer_http_error(request: Request, error: Exception) -> Response:

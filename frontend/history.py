@@ -72,8 +72,8 @@ class Histories:
         known = self._known.setdefault((experiment, sampler), SamplerHistory())
         async with known.reading:
             after = known.last.stream_id if known.last else "0"
-            async for line in self._store.models.read_history(experiment, sampler, after=after):
-                known.add(line)
+            async for stream_id, model in self._store.models.read_history(experiment, sampler, after=after):
+                known.add(HistoryLine.of(stream_id, model))
         return known
 
     async def newest(self, experiment: str, sampler: str) -> MapEmbedding | None:

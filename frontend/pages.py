@@ -1,14 +1,11 @@
-"""What the pages of the console show: one dataclass a template, whose fields are exactly the names it may use.
-
-Pages: one context dataclass a template, whose fields are exactly the names the template may use.
-"""
+"""Pages: the context of each template as a dataclass whose fields are exactly the names that the template may use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,6 +13,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from frontend.page_script import Script, read_script
+from frontend.schemas import Json
 
 Tab = Literal["overview", "map", "targets", "participants", "exports", "settings"]
 
@@ -66,85 +64,35 @@ class ExperimentsPage:
 
 
 @dataclass(frozen=True)
-class LaunchPage:
-    """The editor of a new experiment; `data` is what its script begins with."""
+class ScriptedPage:
+    """A page that its script draws: the editor of a new experiment, or the accounts.
 
-    template = "console/launch.html"
+    `data` is what the script begins with.
+    """
+
+    name: Literal["launch", "account"]
     frame: Frame
-    data: dict[str, Any]
+    data: Json
+
+    @property
+    def template(self) -> str:
+        """The template of the page."""
+        return f"console/{self.name}.html"
 
 
 @dataclass(frozen=True)
-class AccountPage:
-    """One's own password and, for the owner, everybody's account."""
+class TabPage:
+    """One tab of an experiment; `data` is what its script begins with."""
 
-    template = "console/account.html"
-    frame: Frame
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _TabPage:
+    tab: Tab
     frame: Frame
     experiment: ExperimentHead
-    tab: Tab
-    data: dict[str, Any]
+    data: Json
 
-
-@dataclass(frozen=True)
-class OverviewPage(_TabPage):
-    """The live dashboard of one experiment."""
-
-    template = "console/overview.html"
-
-
-@dataclass(frozen=True)
-class MapPage(_TabPage):
-    """The embedding, with the targets at their places."""
-
-    template = "console/map.html"
-
-
-@dataclass(frozen=True)
-class TargetsPage(_TabPage):
-    """All targets, with what looks odd about them."""
-
-    template = "console/targets.html"
-
-
-@dataclass(frozen=True)
-class ParticipantsPage(_TabPage):
-    """Who took part, how well, and whose answers are left out."""
-
-    template = "console/participants.html"
-
-
-@dataclass(frozen=True)
-class ExportsPage(_TabPage):
-    """Everything that can be taken home."""
-
-    template = "console/exports.html"
-
-
-@dataclass(frozen=True)
-class SettingsPage(_TabPage):
-    """The file of the experiment, its state, who shares it, and its end."""
-
-    template = "console/settings.html"
-
-
-TabPage = OverviewPage | MapPage | TargetsPage | ParticipantsPage | ExportsPage | SettingsPage
-ConsolePage = ExperimentsPage | LaunchPage | AccountPage | TabPage
-
-#: The page of each tab.
-TABS: dict[Tab, type[TabPage]] = {
-    "overview": OverviewPage,
-    "map": MapPage,
-    "targets": TargetsPage,
-    "participants": ParticipantsPage,
-    "exports": ExportsPage,
-    "settings": SettingsPage,
-}
+    @property
+    def template(self) -> str:
+        """The template of the tab."""
+        return f"console/{self.tab}.html"
 
 
 #: Nothing comes from another origin; experimenters' HTML may carry style attributes, scripts only ours.
@@ -175,7 +123,7 @@ class ParticipantPage:
     language: str
     direction: str
     strings: dict[str, str]
-    setting: dict[str, Any]
+    setting: Json
     sample: tuple[str, str, str] | None
     elements: dict[str, str]
     hooks: frozenset[str]
@@ -209,7 +157,7 @@ class LoginPage:
     owner: bool
 
 
-Page = ParticipantPage | ErrorPage | LoginPage | ConsolePage
+Page = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage | TabPage
 
 
 def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:
@@ -271,7 +219,7 @@ class Pages:
         text = self.environment.get_template(page.template).render(values)
         return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
 
-    def error(self, request: Request, *, status: int, error: dict[str, Any], headers: dict[str, str]) -> Response:
+    def error(self, request: Request, *, status: int, error: Json, headers: dict[str, str]) -> Response:
         """An error as a page; somebody who is not logged in is sent to the login from the console's pages."""
         if status == 401 and request.url.path.startswith("/console"):
             return Response(status_code=303, headers={"Location": "/console/login"})

@@ -21,6 +21,7 @@ from frontend.transfer.orders import BUNDLE, Order
 from frontend.transfer.source import ExportSource
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
+from salmon.records import Answer
 from tests.living import Crowd
 
 Members = dict[str, bytes]
@@ -34,6 +35,12 @@ async def answer_one(crowd: Crowd, name: str) -> None:
     query = (await crowd.client.get(f"/e/{crowd.slug}/query", headers=crowd.sessions[name])).raise_for_status().json()
     body = {"token": query["token"], "winner": query["left"], "rt_ms": 900.5}
     (await crowd.client.post(f"/e/{crowd.slug}/answers", json=body)).raise_for_status()
+
+
+async def read_answers(store: Store, experiment: str) -> list[Answer]:
+    """All answers of an experiment, in order."""
+    pages = [page async for page in store.export_reader.read_answers(experiment, until="+")]
+    return [answer for page in pages for _, answer in page]
 
 
 async def write_export(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:

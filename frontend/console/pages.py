@@ -12,7 +12,7 @@ from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
 from frontend.html import clean
-from frontend.pages import TABS, AccountPage, ExperimentHead, ExperimentLine, ExperimentsPage, Frame, LaunchPage, Tab
+from frontend.pages import ExperimentHead, ExperimentLine, ExperimentsPage, Frame, ScriptedPage, Tab, TabPage
 from frontend.schemas import Json
 
 router = APIRouter()
@@ -60,7 +60,7 @@ async def launch_page(context: WithContext, experimenter: WithExperimenter) -> R
             for example in examples()
         ]
     }
-    return context.pages.show(LaunchPage(_frame(experimenter), data))
+    return context.pages.show(ScriptedPage("launch", _frame(experimenter), data))
 
 
 @router.get("/console/account", response_class=Response)
@@ -68,7 +68,7 @@ async def account_page(context: WithContext, experimenter: WithExperimenter) -> 
     """One's own password; for the owner, everybody who may log in."""
     accounts = await context.store.accounts.list() if experimenter.role == "owner" else ()
     data = {"accounts": [{"name": a.name, "role": a.role, "created_ms": a.created_ms} for a in accounts]}
-    return context.pages.show(AccountPage(_frame(experimenter), data))
+    return context.pages.show(ScriptedPage("account", _frame(experimenter), data))
 
 
 @router.get("/console/experiments/{slug}/", response_class=Response)
@@ -100,7 +100,7 @@ async def _tab(
         address=f"{context.address(request)}/e/{state.slug}/",
     )
     data = {"slug": state.slug, **await _data(context, experimenter, experiment, tab)}
-    return context.pages.show(TABS[tab](_frame(experimenter), head, tab, data))
+    return context.pages.show(TabPage(tab, _frame(experimenter), head, data))
 
 
 async def _data(context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab) -> Json:

@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 
-from frontend.errors import LoginError, body_of, status_of
+from frontend.errors import LoginError, body_of, challenge_of, status_of
 from salmon.errors import Problem, SalmonError, SpecError
 from salmon.spec.schema import Html, Spec
 
@@ -50,15 +50,13 @@ class OldRoute(APIRoute):
 def _answer(error: SalmonError) -> Response:
     sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
     status = _status(error)
-    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
-    return JSONResponse({"detail": sentence, **body_of(error)}, status_code=status, headers=headers)
+    return JSONResponse({"detail": sentence, **body_of(error)}, status_code=status, headers=challenge_of(status))
 
 
 def _page(request: Request, error: SalmonError) -> Response:
     status = _status(error)
-    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
     pages = request.app.state.context.pages
-    return pages.error(request, status=status, error=body_of(error)["error"], headers=headers)
+    return pages.error(request, status=status, error=body_of(error)["error"], headers=challenge_of(status))
 
 
 def _status(error: SalmonError) -> int:

@@ -1,23 +1,19 @@
-"""Answers in the store: appended once each, never changed, read in order."""
+"""Answers in the store: appended once each, never changed. `frontend.store.export_reader` reads them in order."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from frontend.store.connection import Connection
 from frontend.store.counters import MINUTE_MS, counters_moved
 from frontend.store.lua import RECORD_ANSWER
 from salmon.records import Answer
-from salmon.wire import Keys, decode_answer, encode_answer
-
-#: Answers read in one piece.
-PAGE = 1000
+from salmon.wire import Keys, encode_answer
 
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """What recording an answer came to: its place in the stream, and how many this participant has given."""
+    """Result of recording an answer: its place in the stream, and how many this participant has given."""
 
     stream_id: str
     duplicate: bool
@@ -61,18 +57,6 @@ class Answers:
         )
         return RecordedAnswer(stream_id, duplicate=not fresh, count=int(count))
 
-    async def read(self, experiment: str, *, after: str = "0") -> AsyncIterator[tuple[str, Answer]]:
-        """(stream id, answer) of all answers after a place in the stream, in order, page by page."""
-        key = Keys(experiment).answers
-        while True:
-            start = f"({after}"
-            page = await self._connection.do(lambda client, start=start: client.xrange(key, min=start, count=PAGE))
-            for stream_id, entry in page:
-                yield stream_id, decode_answer(experiment, entry)
-                after = stream_id
-            if len(page) < PAGE:
-                return
-
     async def count(self, experiment: str) -> int:
-        """How many answers there are."""
+        """Return how many answers there are."""
         return int(await self._connection.do(lambda client: client.xlen(Keys(experiment).answers)))

@@ -30,6 +30,15 @@ class Revision:
     created_ms: int
     app_version: str = ""
 
+    def encode(self) -> str:
+        """Return the JSON that is stored."""
+        return encode_json(vars(self))
+
+    @staticmethod
+    def decode(text: str) -> Revision:
+        """Return the revision of that JSON."""
+        return Revision(**decode_json(text))
+
 
 @dataclass(frozen=True)
 class ExperimentState:
@@ -84,7 +93,7 @@ class Experiments:
         }
         await self._connection.together(
             lambda pipeline: (
-                pipeline.hsetnx(keys.spec, "1", encode_json(vars(revision))),
+                pipeline.hsetnx(keys.spec, "1", revision.encode()),
                 pipeline.hset(keys.state, mapping=cast("Any", values)),
             )
         )
@@ -97,9 +106,7 @@ class Experiments:
         The number is taken first and alone: of two who change the same version, the second is told so.
         """
         keys, number = Keys(experiment), known + 1
-        if not await self._connection.do(
-            lambda client: client.hsetnx(keys.spec, str(number), encode_json(vars(revision)))
-        ):
+        if not await self._connection.do(lambda client: client.hsetnx(keys.spec, str(number), revision.encode())):
             raise ConflictError(
                 "Somebody else has changed this experiment since you opened it.",
                 hint="Load the page again; what you wrote is still in your own file or editor.",
@@ -119,11 +126,13 @@ class Experiments:
         await self._connection.do(lambda client: client.xadd(Keys(experiment).changes, cast("Any", entry)))
 
     async def read_changes(self, experiment: str) -> tuple[Change, ...]:
-        """Everything that was done to an experiment, in order."""
-        entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
-            lambda client: client.xrange(Keys(experiment).changes)
-        )
+        """Return everything that was done to an experiment, in order."""
+        entries = await self.read_change_entries(experiment)
         return tuple(Change(int(e["at_ms"]), e["by"], e["what"], e["detail"]) for _, e in entries)
+
+    async def read_change_entries(self, experiment: str) -> list[tuple[str, dict[str, str]]]:
+        """Return the same as (stream id, fields), for bundles."""
+        return await self._connection.do(lambda client: client.xrange(Keys(experiment).changes))
 
     async def read_counts(self, experiment: str) -> dict[str, str]:
         """The counters that figures are drawn from."""
@@ -163,22 +172,31 @@ class Experiments:
         hashes: list[dict[str, str]] = await self._connection.together(
             lambda pipeline: [pipeline.hgetall(Keys(experiment).state) for experiment in names.values()]
         )
-        found = [_state(e, h) for e, h in zip(names.values(), hashes, strict=True) if h]
+        found = [_parse_state(e, h) for e, h in zip(names.values(), hashes, strict=True) if h]
         return tuple(sorted(found, key=lambda item: -item.created_ms))
 
     async def read(self, experiment: str) -> ExperimentState:
         """The state of an experiment."""
-        values = await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
+        values = await self.read_fields(experiment)
         if not values:
             raise NotFoundError(f"There is no experiment {experiment!r}.", hint="It may have been deleted.")
-        return _state(experiment, values)
+        return _parse_state(experiment, values)
+
+    async def read_fields(self, experiment: str) -> dict[str, str]:
+        """Return the fields of its state as they are stored, for bundles; none where there is no such experiment."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
 
     async def read_revision(self, experiment: str, revision: int) -> Revision:
         """One version of its description."""
         value = await self._connection.do(lambda client: client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise NotFoundError(f"Experiment {experiment!r} has no revision {revision}.")
-        return Revision(**decode_json(value))
+        return Revision.decode(value)
+
+    async def read_revisions(self, experiment: str) -> dict[int, str]:
+        """Return every version of its description as the JSON that is stored, by its number."""
+        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).spec))
+        return {int(number): found[number] for number in sorted(found, key=int)}
 
     async def archive(self, experiment: str) -> None:
         """Close an experiment that is over and done with: what speaks of the newest one passes it over."""
@@ -198,7 +216,7 @@ class Experiments:
         await self.announce(experiment)
 
 
-def _state(experiment: str, values: dict[str, str]) -> ExperimentState:
+def _parse_state(experiment: str, values: dict[str, str]) -> ExperimentState:
     own = {"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"}
     return ExperimentState(
         experiment=experiment,

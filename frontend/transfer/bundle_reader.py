@@ -27,7 +27,7 @@ from salmon.errors import SpecError
 from salmon.records import Answer
 from salmon.spec import dump_spec, parse_spec
 from salmon.spec.schema import SAMPLER_NAME
-from salmon.wire import decode_answer, decode_array, decode_json
+from salmon.wire import decode_answer, decode_array
 
 Fields = dict[str, str]
 Entry = tuple[str, Fields]
@@ -451,7 +451,7 @@ def _revision(text: str, where: str) -> ParsedRevision:
     A spec that is stored as JSON is written out and parsed as an uploaded file is: only that checks all it says.
     """
     try:
-        parsed = parse_revision(Revision(**decode_json(text)))
+        parsed = parse_revision(Revision.decode(text))
         checked = parse_spec(dump_spec(parsed.spec), manifest=parsed.manifest).spec
     except (NotFoundError, SpecError, TypeError, ValueError, KeyError) as error:
         raise BundleError(

@@ -31,7 +31,6 @@ from typing import IO, Any, BinaryIO
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.models import ARRAYS
 from frontend.transfer.documents import BUNDLED, document_of
 from frontend.transfer.orders import BUNDLE, EXTENSIONS, VERDICTS, Order
 from frontend.transfer.source import ExportSource
@@ -159,29 +158,29 @@ FOLDER = "machine/"
 
 async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     """(name, pieces) of each member, in an order in which an import can check them."""
-    export_reader, experiment = source.export_reader, source.experiment.id
-    yield f"{FOLDER}state.json", lambda: _once(encode_json, export_reader.read_state(experiment))
-    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(export_reader.read_revisions(experiment))
-    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(export_reader.read_arrivals(experiment))
+    store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
+    yield f"{FOLDER}state.json", lambda: _once(encode_json, store.experiments.read_fields(experiment))
+    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(store.experiments.read_revisions(experiment))
+    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(reader.read_arrivals(experiment))
     yield f"{FOLDER}participants.jsonl", lambda: _people(source)
-    yield f"{FOLDER}answers.jsonl", lambda: _pages(export_reader.read_entries(experiment, until=source.until))
-    yield f"{FOLDER}events.jsonl", lambda: _pages(export_reader.read_events(experiment))
-    yield f"{FOLDER}changes.jsonl", lambda: _list(export_reader.read_changes(experiment))
+    yield f"{FOLDER}answers.jsonl", lambda: _pages(reader.read_entries(experiment, until=source.until))
+    yield f"{FOLDER}events.jsonl", lambda: _pages(reader.read_events(experiment))
+    yield f"{FOLDER}changes.jsonl", lambda: _list(store.experiments.read_change_entries(experiment))
     lines: list[bytes] = []
     for sampler in source.experiment.spec.samplers:
-        entry = await export_reader.read_model(experiment, sampler)
-        for name, content in _arrays(entry):
-            yield f"{FOLDER}models/{sampler}/{name}.npy", lambda content=content: _given(content)
-        if entry:
-            lines.append(_line([sampler, _numbers(entry), [name for name, _ in _arrays(entry)]]))
-    yield f"{FOLDER}models.jsonl", lambda lines=lines: _given(b"".join(lines))
+        model = await store.models.read(experiment, sampler)
+        if model is not None:
+            for name, content in sorted(model.arrays.items()):
+                yield f"{FOLDER}models/{sampler}/{name}.npy", lambda content=content: _content(content)
+            lines.append(_line([sampler, model.numbers, sorted(model.arrays)]))
+    yield f"{FOLDER}models.jsonl", lambda lines=lines: _content(b"".join(lines))
     lines = []
     for sampler in source.experiment.spec.samplers:
-        async for stream_id, entry in export_reader.read_history(experiment, sampler):
-            for name, content in _arrays(entry):
-                yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _given(content)
-            lines.append(_line([sampler, stream_id, _numbers(entry), [name for name, _ in _arrays(entry)]]))
-    yield f"{FOLDER}history.jsonl", lambda lines=lines: _given(b"".join(lines))
+        async for stream_id, model in store.models.read_history(experiment, sampler):
+            for name, content in sorted(model.arrays.items()):
+                yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _content(content)
+            lines.append(_line([sampler, stream_id, model.numbers, sorted(model.arrays)]))
+    yield f"{FOLDER}history.jsonl", lambda lines=lines: _content(b"".join(lines))
 
 
 async def _people(source: ExportSource) -> Pieces:
@@ -207,18 +206,6 @@ async def _pairs(found: Any) -> Pieces:
 
 async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
     yield encode(await found).encode()
-
-
-async def _given(content: bytes) -> Pieces:
-    yield content
-
-
-def _arrays(entry: dict[str, bytes]) -> list[tuple[str, bytes]]:
-    return [(name, entry[name]) for name in sorted(ARRAYS & entry.keys())]
-
-
-def _numbers(entry: dict[str, bytes]) -> dict[str, str]:
-    return {name: value.decode() for name, value in entry.items() if name not in ARRAYS}
 
 
 def _line(value: list[Any]) -> bytes:

@@ -49,7 +49,7 @@ async def _provenance(source: ExportSource) -> str:
         slug=experiment.state.slug,
         spec=experiment.spec,
         targets=experiment.targets,
-        manifest=await source.manifest(),
+        manifest=source.experiment.manifest,
         revisions=await source.revisions(),
         models=(table, rows),
         exported_ms=source.context.now_ms(),
@@ -57,7 +57,9 @@ async def _provenance(source: ExportSource) -> str:
         filters=source.order.filters,
         commit=_commit(),
     )
-    content["changes"] = [entry for _, entry in await source.export_reader.read_changes(experiment.id)]
+    content["changes"] = [
+        entry for _, entry in await source.context.store.experiments.read_change_entries(experiment.id)
+    ]
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -43,7 +43,7 @@ from salmon.records import Answer, Served, Timing
 from salmon.spec import Manifest, Spec, TargetSpec, parse_spec, targets_of
 from salmon.spec.sampler_arguments import OLD_CLASSES, SAMPLER_CLASSES
 from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, SAMPLER_NAME
-from salmon.wire import encode_answer, encode_json
+from salmon.wire import encode_answer
 
 #: Samplers are drawn for answers of which nothing says how their query was chosen.
 UNNAMED = "random"
@@ -212,7 +212,7 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
     experiment = await free_id(context, await asyncio.to_thread(_digest, files.answers), slug, last, known.answers)
     store = context.store.importer
     revision = make_revision(description.source, description.spec, manifest, now_ms=now_ms)
-    await store.write_hash(experiment, "spec", {"1": encode_json(vars(revision))})
+    await store.write_hash(experiment, "spec", {"1": revision.encode()})
     people: dict[str, _Person] = {}
     state: Counter[str] = Counter()
     counts: Counter[str] = Counter()

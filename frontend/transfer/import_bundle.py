@@ -69,7 +69,7 @@ async def import_bundle(context: Context, path: Path, *, name: str, owner: str) 
 async def check_free(context: Context, slug: str) -> None:
     """ConflictError where an experiment has this name."""
     holder = await context.store.experiments.find(slug)
-    if holder is not None and await context.store.export_reader.read_state(holder):
+    if holder is not None and await context.store.experiments.read_fields(holder):
         raise ConflictError(f"There is an experiment called {slug!r} already.", hint="Import it under another name.")
 
 

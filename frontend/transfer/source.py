@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from frontend.context import Context
 from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
-from frontend.store.models import ARRAYS
+from frontend.store.experiments import Revision
+from frontend.store.models import PublishedModel
 from frontend.store.participants import Participant
 from frontend.transfer.orders import Order
 from salmon.export import RevisionNames, TargetNames
@@ -16,8 +17,7 @@ from salmon.export.participants import Conduct, Decision
 from salmon.export.provenance import RevisionRecord
 from salmon.export.targets_models import Generation
 from salmon.quality import Evidence, judge
-from salmon.spec import Manifest
-from salmon.wire import Judgement, decode_array, decode_json
+from salmon.wire import Judgement, decode_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,6 @@ class ExportSource:
         self._quality: Judgement | None = None
         self._people: People | None = None
         self._revisions: list[RevisionRecord] | None = None
-        self._manifest: Manifest | None = None
 
     @staticmethod
     async def open(context: Context, order: Order) -> ExportSource:
@@ -69,20 +68,13 @@ class ExportSource:
     async def revisions(self) -> list[RevisionRecord]:
         """Every revision, in order."""
         if self._revisions is None:
-            found = await self.export_reader.read_revisions(self.experiment.id)
-            contents = {number: decode_json(text) for number, text in found.items()}
+            found = await self.context.store.experiments.read_revisions(self.experiment.id)
+            stored = {number: Revision.decode(text) for number, text in found.items()}
             self._revisions = [
-                RevisionRecord(number, content["created_ms"], content["spec"], content.get("app_version", ""))
-                for number, content in contents.items()
+                RevisionRecord(number, revision.created_ms, revision.spec, revision.app_version)
+                for number, revision in stored.items()
             ]
-            newest = contents[self.experiment.state.revision]["manifest"]
-            self._manifest = Manifest.load(newest) if newest else None
         return self._revisions
-
-    async def manifest(self) -> Manifest | None:
-        """The list of target files, where there are any."""
-        await self.revisions()
-        return self._manifest
 
     async def revision_names(self) -> dict[int, RevisionNames]:
         """How each revision appears in a row."""
@@ -151,13 +143,15 @@ class ExportSource:
 
     async def generations(self, sampler: str) -> AsyncIterator[Generation]:
         """A sampler's history, in order."""
-        async for _, entry in self.export_reader.read_history(self.experiment.id, sampler):
-            yield generation_of(sampler, entry, "coordinates")
+        async for _, model in self.context.store.models.read_history(self.experiment.id, sampler):
+            yield _decode_generation(sampler, model, "coordinates")
 
     async def newest(self, sampler: str) -> Generation | None:
         """A sampler's newest embedding: the one that is shown where there is one."""
-        entry = await self.export_reader.read_model(self.experiment.id, sampler)
-        return generation_of(sampler, entry, "reported" if "reported" in entry else "coordinates") if entry else None
+        model = await self.context.store.models.read(self.experiment.id, sampler)
+        if model is None:
+            return None
+        return _decode_generation(sampler, model, "reported" if "reported" in model.arrays else "coordinates")
 
     async def _judge(self, decisions: int) -> Judgement:
         evidence = Evidence(len(self.targets))
@@ -184,7 +178,7 @@ class ExportSource:
         return max(known, key=lambda generation: generation.answers).coordinates if known else None
 
 
-def generation_of(sampler: str, entry: Mapping[str, bytes], array: str) -> Generation:
-    """A model or a line of history, with the coordinates of one of its arrays where it has them."""
-    numbers = {name: value.decode() for name, value in entry.items() if name not in ARRAYS}
-    return Generation(sampler, numbers, decode_array(entry[array]) if array in entry else None)
+def _decode_generation(sampler: str, model: PublishedModel, array: str) -> Generation:
+    """Return a model or a line of history, with the coordinates of one of its arrays where it has them."""
+    coordinates = decode_array(model.arrays[array]) if array in model.arrays else None
+    return Generation(sampler, model.numbers, coordinates)

@@ -136,7 +136,7 @@ async def _events(source: ExportSource) -> tuple[Table, Pages]:
 
 
 async def _targets(source: ExportSource) -> tuple[Table, Pages]:
-    return TARGETS, _split_pages(target_rows(source.experiment.targets, await source.manifest()))
+    return TARGETS, _split_pages(target_rows(source.experiment.targets, source.experiment.manifest))
 
 
 async def _models(source: ExportSource) -> tuple[Table, Pages]:

@@ -28,7 +28,7 @@ from frontend.transfer.import_bundle import import_bundle
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from salmon.wire import Keys
-from tests.bundles import Members, answer_one, bundle_of, change_bundle, members_of, rows_of, write_export
+from tests.bundles import Members, answer_one, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
 from tests.living import Crowd, absorbed, run_until, started
 from tests.program import REPOSITORY
 
@@ -73,7 +73,7 @@ async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp
     state = await elsewhere.store.experiments.read(experiment)
     assert state.counters["answers"] == 90
     assert sum(count for name, count in state.counters.items() if name.startswith("answers:")) == 90
-    answers = [answer async for _, answer in elsewhere.store.answers.read(experiment)]
+    answers = await read_answers(elsewhere.store, experiment)
     counts = await elsewhere.store.experiments.read_counts(experiment)
     assert {name: int(value) for name, value in counts.items()} == recount(answers)
 
@@ -137,8 +137,8 @@ async def check_that_it_goes_on(elsewhere: Context, experiment: str) -> None:
     """The learning process there takes the generations up after the imported ones, and keeps them."""
     directory = DataDirectory(Path(elsewhere.settings.data))
     own = BackendStore(directory.redis_url("backend", directory.credentials().backend))
-    history = [line async for line in elsewhere.store.models.read_history(experiment, "Adaptive")]
-    last = int(history[-1].numbers["generation"])
+    history = [entry async for entry in elsewhere.store.models.read_history(experiment, "Adaptive")]
+    last = int(history[-1][1].numbers["generation"])
     await elsewhere.store.experiments.set_state(experiment, "open", now_ms=1)
     app = create_app(elsewhere.settings, elsewhere.store)
     service = Service(own, SerialExecutor)
@@ -151,9 +151,9 @@ async def check_that_it_goes_on(elsewhere: Context, experiment: str) -> None:
         service.stop()
         service.close()
         own.close()
-    after = [line async for line in elsewhere.store.models.read_history(experiment, "Adaptive")]
-    assert [line.stream_id for line in after[: len(history)]] == [line.stream_id for line in history]
-    assert int(after[len(history)].numbers["generation"]) == last + 1
+    after = [entry async for entry in elsewhere.store.models.read_history(experiment, "Adaptive")]
+    assert after[: len(history)] == history
+    assert int(after[len(history)][1].numbers["generation"]) == last + 1
     await elsewhere.store.experiments.set_state(experiment, "closed", now_ms=1)
 
 

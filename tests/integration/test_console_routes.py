@@ -19,6 +19,7 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import recount
+from tests.bundles import read_answers
 from tests.job_requests import OWNER
 from tests.living import absorbed, run_until, started
 
@@ -68,7 +69,7 @@ async def test_counters_moved_by_recording_equal_a_recount_of_the_answers(
 ) -> None:
     crowd, experiment = await started(client, settings, store, "counted")
     await crowd.answer(40, participants=4)
-    answers = [answer async for _, answer in store.answers.read(experiment)]
+    answers = await read_answers(store, experiment)
     counts = await store.experiments.read_counts(experiment)
     assert {name: int(value) for name, value in counts.items()} == recount(answers)
 

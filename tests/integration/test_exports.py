@@ -203,8 +203,8 @@ async def test_a_process_that_ends_in_the_middle_breaks_the_file_off(
     pieces = await subprocesses.stream("export")
     with caplog.at_level(logging.CRITICAL), pytest.raises(BrokenOffError):
         assert b"".join([piece async for piece in pieces]) == b""
+    monkeypatch.setattr(transfer_subprocesses, "MODULE", "tells")
     with caplog.at_level(logging.CRITICAL), pytest.raises(SalmonError, match="No") as told:
-        monkeypatch.setattr(transfer_subprocesses, "MODULE", "tells")
         await subprocesses.stream("export")
     assert told.value.status == 418  # type: ignore[attr-defined]
 

@@ -16,6 +16,7 @@ from backend.store import Store as BackendStore
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.wire import EXPERIMENTS, KEPT_SECONDS, Keys
+from tests.bundles import read_answers
 from tests.job_requests import BlockedStep, answer_and_absorb, ask_for, expires_within, read_status, run_to_the_end
 from tests.living import run_until, started
 
@@ -31,7 +32,7 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
     run_until(service, lambda: probe.read_model(experiment, "Adaptive") is not None)
     line = probe._binary.xrange(Keys(experiment).history("Adaptive"))[0][1]
     generation = int(line[b"generation"])
-    people = [answer.served.participant async for _, answer in store.answers.read(experiment)]
+    people = [answer.served.participant for answer in await read_answers(store, experiment)]
     identifiers = [
         await ask_for(owned, "kinds", "fit", exclude=[people[0]], folds=3),
         await ask_for(owned, "kinds", "embedding", generation=generation),

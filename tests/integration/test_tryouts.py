@@ -20,8 +20,8 @@ async def everything(colors: Study, context: Context, experiment: str) -> list[A
     overview = (await colors.client.get(f"/api/experiments/{colors.slug}/overview", auth=LOGIN)).json()
     figures = (overview["answers"]["total"], overview["participants"], overview["fallbacks"])
     return [
-        await book.read_state(experiment),
-        await book.read_counts(experiment),
+        await context.store.experiments.read_fields(experiment),
+        await context.store.experiments.read_counts(experiment),
         await book.read_arrivals(experiment),
         await context.store.participants.count(experiment),
         entries,
