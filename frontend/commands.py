@@ -191,7 +191,7 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
 
 
 def _settings(data: Path) -> Settings:
-    """The settings of the running Salmon: the environment's, or those of its data directory."""
+    """Return the settings of the running Salmon: the environment's, or those of its data directory."""
     if os.environ.get("SALMON_REDIS_URL") and os.environ.get("SALMON_SECRET"):
         return Settings()  # pyright: ignore[reportCallIssue]
     directory = DataDirectory(data.expanduser().resolve())
@@ -206,7 +206,7 @@ def _settings(data: Path) -> Settings:
 
 
 def _address(data: Path) -> str:
-    """Where the running Salmon is reached, as it noted when it started."""
+    """Return where the running Salmon is reached, as it noted when it started."""
     public = os.environ.get("SALMON_PUBLIC_URL", "").rstrip("/")
     noted = DataDirectory(data.expanduser().resolve()).running / "address"
     return public or (noted.read_text().strip() if noted.exists() else "http://localhost:8421")

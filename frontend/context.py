@@ -1,4 +1,4 @@
-"""What every route is given: built once by the program that starts the process, never at import."""
+"""Context of every request: the parts of the web process, built once by the program that starts it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Context:
-    """The parts of the web process, put together."""
+    """The parts of the web process."""
 
     settings: Settings
     store: Store
@@ -41,7 +41,7 @@ class Context:
 
     @staticmethod
     def build(settings: Settings, store: Store) -> Context:
-        """The parts that follow from settings and a store."""
+        """Build the parts that follow from settings and a store."""
         return Context(
             settings=settings,
             store=store,
@@ -55,7 +55,7 @@ class Context:
         )
 
     def address(self, request: Request) -> str:
-        """The address under which this server is reached, without a slash at the end."""
+        """Return the address under which this server is reached, without a slash at the end."""
         return (self.settings.public_url or str(request.base_url)).rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""Experiments ready to be served: read and parsed once a revision, then kept."""
+"""Experiments as they are served: each revision is read from the store and parsed once, then kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from salmon.spec import Manifest, Spec, TargetSpec, read_stored_spec, targets_of
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """What of an experiment decides about sampling: hashable, so that earlier choices can be remembered."""
+    """What of an experiment decides about sampling; hashable."""
 
     samplers: tuple[str, ...]
     probabilities: tuple[int, ...]
@@ -27,7 +27,7 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class ParsedRevision:
-    """One revision, parsed: what of an experiment never changes. `manifest` is there where the targets came in a ZIP."""
+    """One revision of an experiment, which never changes. `manifest` is the list of its files where targets came in a ZIP."""
 
     spec: Spec
     manifest: Manifest | None
@@ -49,14 +49,14 @@ class ServedExperiment(ParsedRevision):
 
 
 class Catalogue:
-    """Looks experiments up; a revision never changes, so what was parsed stays valid."""
+    """Lookup of experiments; a revision never changes, so it is parsed once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._parsed: dict[tuple[str, int], ParsedRevision] = {}
 
     async def find(self, slug: str) -> ServedExperiment:
-        """The experiment of this name, with its newest revision."""
+        """Return the experiment of this name, with its newest revision."""
         experiment = await self._store.experiments.find(slug)
         if experiment is None:
             raise NotFoundError(
@@ -66,13 +66,13 @@ class Catalogue:
         return await self.read(experiment)
 
     async def read(self, experiment: str) -> ServedExperiment:
-        """The experiment of this id, with its newest revision."""
+        """Return the experiment of this id, with its newest revision."""
         state = await self._store.experiments.read(experiment)
         parsed = await self.revision(experiment, state.revision)
         return ServedExperiment(**vars(parsed), state=state)
 
     async def revision(self, experiment: str, revision: int) -> ParsedRevision:
-        """One revision, parsed; read from the store the first time only."""
+        """Return one revision, parsed; read from the store the first time only."""
         known = self._parsed.get((experiment, revision))
         if known is None:
             known = parse_revision(await self._store.experiments.read_revision(experiment, revision))
@@ -87,7 +87,7 @@ def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms:
 
 
 def parse_revision(revision: Revision) -> ParsedRevision:
-    """One revision as it is served."""
+    """Return a stored revision as it is served; NotFoundError where this version cannot read it."""
     manifest = Manifest.load(revision.manifest) if revision.manifest else None
     try:
         spec = read_stored_spec(revision.spec, manifest)

@@ -1,4 +1,4 @@
-"""The history of a sampler as figures and the map need it: thinned, and turned so that the map never spins.
+"""The history of a sampler for figures and the map: thinned, and aligned so that the map does not turn.
 
 A history only grows, so this process reads each line once and keeps what it needs of it. Another web process comes to
 the same result: it depends on the history alone.
@@ -28,7 +28,7 @@ THINNING = 1.02
 
 @dataclass
 class SamplerHistory:
-    """One sampler's: `points` for figures, `maps` are the lines that hold coordinates, `last` is the newest line."""
+    """History of one sampler: `points` for figures, `maps` are the lines that hold coordinates, `last` is the newest."""
 
     points: list[HistoryLine] = field(default_factory=list[HistoryLine])
     maps: list[HistoryLine] = field(default_factory=list[HistoryLine])
@@ -45,8 +45,8 @@ class SamplerHistory:
         if line.has_coordinates:
             self.maps.append(line)
 
-    def shown(self) -> list[HistoryLine]:
-        """The lines of figures: the thinned ones and the newest."""
+    def thinned(self) -> list[HistoryLine]:
+        """Return the lines of figures: the thinned ones and the newest."""
         newest = [self.last] if self.last is not None and self.last is not self.points[-1] else []
         return [*self.points, *newest]
 
@@ -68,7 +68,7 @@ class Histories:
         self._known: dict[tuple[str, str], SamplerHistory] = {}
 
     async def read(self, experiment: str, sampler: str) -> SamplerHistory:
-        """A sampler's history up to now."""
+        """Return a sampler's history up to now."""
         known = self._known.setdefault((experiment, sampler), SamplerHistory())
         async with known.reading:
             after = known.last.stream_id if known.last else "0"
@@ -77,7 +77,7 @@ class Histories:
         return known
 
     async def newest(self, experiment: str, sampler: str) -> MapEmbedding | None:
-        """The embedding that is shown now; None before the first."""
+        """Return the embedding that is shown now; None before the first."""
         published = await self._store.models.read(experiment, sampler)
         if published is None or "coordinates" not in published.arrays:
             return None
@@ -90,7 +90,7 @@ class Histories:
         return _turn(coordinates, spread, reference, _numbers(published.numbers))
 
     async def at(self, experiment: str, sampler: str, stream_id: str) -> MapEmbedding | None:
-        """The embedding of a line that kept its coordinates; None where there is no such line."""
+        """Return the embedding of a line that kept its coordinates; None where there is no such line."""
         history = await self.read(experiment, sampler)
         places = {line.stream_id: place for place, line in enumerate(history.maps)}
         if stream_id not in places:
@@ -103,7 +103,9 @@ class Histories:
     async def _reference(
         self, experiment: str, sampler: str, history: SamplerHistory, place: int
     ) -> Coordinates | None:
-        """The aligned coordinates of the line at a place: each is laid over the one before it, the first on its axes."""
+        """Return the aligned coordinates of the line at a place: each is laid over the one before it, the first on its
+        axes.
+        """
         from salmon.geometry import principal_axes
 
         before: Coordinates | None = None

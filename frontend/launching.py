@@ -1,6 +1,6 @@
-"""From an experimenter's files to an experiment: checked, its targets kept, stored; and from one revision to the next.
+"""Make an experiment of an experimenter's files, or the next revision of one: parse them, keep the targets, store both.
 
-Answers name targets by their index, so a revision may add targets and may never move or replace one.
+Answers name targets by their index, so a revision may add targets, but never moves or replaces one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from frontend.store.experiments import Change, ExperimentState, State
 from salmon.errors import MediaError, Problem, SpecError
 from salmon.spec import DefaultSampler, Manifest, TargetSpec, merge_manifests, parse_spec, targets_of
 
-#: A file that is called like this says nothing about its experiment: its folder does.
+#: Names of files that say nothing about the experiment; the name of the folder is taken instead.
 _PLAIN_NAMES = {"experiment", "init", "exp", "config", "spec"}
 #: Targets named in one sentence.
 _NAMED = 5
@@ -34,7 +34,7 @@ async def launch(
     state: State,
     default_sampler: DefaultSampler = "Adaptive",
 ) -> tuple[ExperimentState, list[str]]:
-    """Make an experiment of a file and its targets; (the experiment, sentences about what was odd but usable)."""
+    """Make an experiment of a file and its targets; return its state and warnings."""
     parsed = await asyncio.to_thread(
         parse_spec,
         source,
@@ -54,7 +54,7 @@ async def launch(
 async def revise(
     context: Context, experiment: ServedExperiment, source: bytes, *, archive: Path | None, by: str, known: int
 ) -> list[str]:
-    """Make the next revision of an experiment; sentences about what was odd but usable.
+    """Make the next revision of an experiment; return warnings.
 
     Without a ZIP the targets that were uploaded stay. `known` is the revision that the experimenter has changed.
     """
@@ -76,12 +76,12 @@ async def revise(
 
 
 async def note_change(context: Context, experiment: str, by: str, what: str, detail: str) -> None:
-    """A line of what was done to an experiment."""
+    """Note what was done to an experiment."""
     await context.store.experiments.note_change(experiment, Change(context.now_ms(), by, what, detail))
 
 
 def check_targets_stay(old: tuple[TargetSpec, ...], new: tuple[TargetSpec, ...], *, name: str) -> None:
-    """Refuse a revision in which an index means something else than in the answers that are there already."""
+    """Refuse a revision in which an index means another target than in the answers given so far."""
     problems = [
         Problem(
             f"Target {target.index} was {target.filename!r} and would be "
@@ -103,7 +103,7 @@ def check_targets_stay(old: tuple[TargetSpec, ...], new: tuple[TargetSpec, ...],
 
 
 async def free_slug(context: Context, wanted: str, *, given: bool) -> str:
-    """The wanted name as it stands in an address; a name that nobody chose gets a number when it is taken."""
+    """Return the wanted name as it stands in an address; a name that nobody chose gets a number when it is taken."""
     base = slug_of(wanted)
     if given:
         return base
@@ -114,13 +114,13 @@ async def free_slug(context: Context, wanted: str, *, given: bool) -> str:
 
 
 def slug_of(name: str) -> str:
-    """A name as it stands in an address: small letters, digits and dashes."""
+    """Return a name as it stands in an address: small letters, digits and dashes."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60] or "experiment"
 
 
 def _unpacker(context: Context, archive: Path, known: Manifest | None = None) -> Callable[[bool], Manifest]:
-    """Return what stores the files of a ZIP, once its spec says whether it is trusted, and lists the targets.
+    """Return a function that stores the files of a ZIP, told whether the spec is trusted, and lists the targets.
 
     `known` are the targets that an earlier ZIP brought: they keep their places.
     """

@@ -1,4 +1,4 @@
-"""What the web process counts about itself: requests by route and status, and how long they took."""
+"""Metrics of the web process: requests by route and status, and how long they took."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Metrics:
         )
 
     def latency(self, route: str) -> Latency:
-        """How quickly a route was answered since this process began; a quantile is the upper bound of its bucket."""
+        """Return how quickly a route was answered since this process began; a quantile is the upper bound of its
+        bucket.
+        """
         samples = [sample for metric in self.seconds.collect() for sample in metric.samples]
         buckets = [
             (float(sample.labels["le"]), sample.value)
@@ -52,14 +54,14 @@ class Latency:
 
 
 class MetricsMiddleware:
-    """Wraps an application and notes every request; routes are named by their pattern, never by their values."""
+    """Middleware that counts every request; routes are named by their pattern, never by their values."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and note how it ended."""
+        """Pass a request on and count how it ended."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -20,7 +20,7 @@ Tab = Literal["overview", "map", "targets", "participants", "exports", "settings
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around every page: who is logged in, and what forms and requests of this session carry."""
+    """Frame of every page of the console: who is logged in, and what forms and requests of this session carry."""
 
     account: str
     role: str
@@ -29,7 +29,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class ExperimentHead:
-    """What stands above every page of one experiment; `address` is the link for participants."""
+    """Head of every page of one experiment; `address` is the link for participants."""
 
     slug: str
     title: str
@@ -56,7 +56,7 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class ExperimentsPage:
-    """The experiments that somebody may see."""
+    """List of the experiments that somebody may see."""
 
     template = "console/experiments.html"
     frame: Frame
@@ -95,7 +95,7 @@ class TabPage:
         return f"console/{self.tab}.html"
 
 
-#: Nothing comes from another origin; experimenters' HTML may carry style attributes, scripts only ours.
+#: Nothing is loaded from another origin. Experimenters' HTML may carry style attributes; scripts are ours alone.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:;"
     " media-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'"
@@ -147,7 +147,7 @@ class ErrorPage:
 
 @dataclass(frozen=True)
 class LoginPage:
-    """Asks for name and password: of a new account (with an invitation; the first is the `owner`'s) or of an old one."""
+    """Form for name and password: of a new account (with an invitation; the first is the `owner`'s) or of an existing one."""
 
     template = "login.html"
     first: bool
@@ -161,7 +161,7 @@ Page = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage 
 
 
 def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:
-    """The content security policy of the participant page.
+    """Return the content security policy of the participant page.
 
     Nothing comes from another server unless the experimenter's HTML shows something from there, scripts are files of
     ours, and only what the experimenter calls trusted may hold scripts of its own. Mechanical Turk shows the page in
@@ -191,7 +191,7 @@ def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str
 
 @dataclass(frozen=True)
 class Pages:
-    """Renders pages; autoescape is always on, and a name that the context does not have is an error."""
+    """Renderer of pages; autoescape is always on, and a name that the context does not have is an error."""
 
     environment: Environment
     static: Path
@@ -199,7 +199,7 @@ class Pages:
 
     @staticmethod
     def open() -> Pages:
-        """The templates of this installation."""
+        """Return the templates of this installation."""
         folder = Path(str(files("templates")))
         environment = Environment(
             loader=FileSystemLoader(folder),
@@ -208,19 +208,19 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # The one way around autoescape: HTML that `frontend.html.clean` has seen.
+        # The one way around autoescape: HTML that `frontend.html.clean` has cleaned.
         environment.filters["cleaned"] = Markup
         static = Path(__file__).parent / "static"
         return Pages(environment, static, read_script(static / "participant", "main"))
 
     def show(self, page: Page, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-        """A page as a response."""
+        """Return a page as a response."""
         values = {field.name: getattr(page, field.name) for field in fields(page)}
         text = self.environment.get_template(page.template).render(values)
         return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
 
     def error(self, request: Request, *, status: int, error: Json, headers: dict[str, str]) -> Response:
-        """An error as a page; somebody who is not logged in is sent to the login from the console's pages."""
+        """Return an error as a page; somebody who is not logged in is sent to the login from the console's pages."""
         if status == 401 and request.url.path.startswith("/console"):
             return Response(status_code=303, headers={"Location": "/console/login"})
         return self.show(ErrorPage(status, error["message"], error["hint"]), status=status, headers=headers)

@@ -29,7 +29,7 @@ async def change_password(
 
 @router.get("/accounts")
 async def list_accounts(context: WithContext, _: WithOwner) -> list[Json]:
-    """Everybody who may log in."""
+    """Return everybody who may log in."""
     return [
         {"name": account.name, "role": account.role, "created_ms": account.created_ms}
         for account in await context.store.accounts.list()
@@ -38,7 +38,7 @@ async def list_accounts(context: WithContext, _: WithOwner) -> list[Json]:
 
 @router.post("/invitations", status_code=201)
 async def invite(request: Request, body: InvitationBody, context: WithContext, _: WithOwner) -> Json:
-    """A link with which somebody chooses the password of a new account, once, within a week."""
+    """Return a link with which somebody chooses the password of a new account, once, within a week."""
     if await context.store.accounts.read(body.name) is not None:
         raise ConflictError(f"There is an account called {body.name!r} already.", hint="Choose another name.")
     link = f"{context.address(request)}/console/welcome?invitation={context.signer.sign_invitation(body.name)}"

@@ -40,13 +40,13 @@ router = APIRouter(prefix="/api/experiments/{slug}")
 
 @router.get("/overview")
 async def read_overview(experiment: WithExperiment, context: WithContext) -> Json:
-    """What an experimenter wants to know at a glance."""
+    """Return what an experimenter wants to know at a glance."""
     return overview(await _with_counts(context, experiment, await _read_inputs(context, experiment)))
 
 
 @router.get("/stream", response_class=Response)
 async def stream(request: Request, experiment: WithExperiment, context: WithContext) -> Response:
-    """The overview again and again, as server-sent events, whenever something has changed."""
+    """Return the overview again and again, as server-sent events, whenever something has changed."""
     return StreamingResponse(
         _events(request, context, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
     )
@@ -54,19 +54,21 @@ async def stream(request: Request, experiment: WithExperiment, context: WithCont
 
 @router.get("/history")
 async def read_history(experiment: WithExperiment, context: WithContext, sampler: str = "") -> Json:
-    """A sampler's generations: thinned `points`, rows of `columns`; `maps` are those whose coordinates were kept."""
+    """Return a sampler's generations: thinned `points`, rows of `columns`; `maps` are those whose coordinates were
+    kept.
+    """
     name = _active_sampler(experiment, sampler)
     history = await context.histories.read(experiment.id, name)
     maps = [
         {"line": line.stream_id} | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
         for line in history.maps
     ]
-    return {"sampler": name, "columns": POINT, "points": points_of(history.shown()), "maps": maps}
+    return {"sampler": name, "columns": POINT, "points": points_of(history.thinned()), "maps": maps}
 
 
 @router.get("/model")
 async def read_model(experiment: WithExperiment, context: WithContext, sampler: str = "", line: str = "") -> Json:
-    """An embedding as the map draws it: the newest, or that of a line of history; turned so that it never spins.
+    """Return an embedding as the map draws it: the newest, or that of a line of history; turned so that it never spins.
 
     `spread` holds a covariance a target, where it is known; `nearest` the nearest targets of each, nearest first.
     """
@@ -81,13 +83,13 @@ async def read_model(experiment: WithExperiment, context: WithContext, sampler: 
 
 @router.get("/targets")
 async def read_targets(experiment: WithExperiment, context: WithContext) -> list[Json]:
-    """All targets: what each is, how often it was asked about, and what looks odd about it."""
+    """Return all targets: what each is, how often it was asked about, and what looks odd about it."""
     counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
     return target_rows(experiment.targets, experiment.manifest, counts)
 
 
 def samplers_with_embedding(spec: Spec) -> list[str]:
-    """The samplers that fit an embedding while the experiment runs."""
+    """Return the samplers that fit an embedding while the experiment runs."""
     return [name for name, sampler in spec.samplers.items() if sampler.sampler_class not in PASSIVE]
 
 
@@ -122,7 +124,9 @@ async def _with_counts(context: Context, experiment: ServedExperiment, seen: Ove
 
 
 async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
-    """Everything that the overview is made of but the counters: a few round trips, and enough to see that something changed."""
+    """Return everything that the overview is made of but the counters: a few round trips, and enough to see that
+    something changed.
+    """
     store = context.store
     active = samplers_with_embedding(experiment.spec)
     arrived, heartbeat, progress = await asyncio.gather(
@@ -156,7 +160,7 @@ async def _view(
 
 
 def _active_sampler(experiment: ServedExperiment, wanted: str) -> str:
-    """The sampler whose embedding is meant: the named one, or the first that has one."""
+    """Return the sampler whose embedding is meant: the named one, or the first that has one."""
     active = samplers_with_embedding(experiment.spec)
     if wanted and wanted not in active:
         raise BadRequestError(

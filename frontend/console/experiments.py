@@ -32,7 +32,7 @@ router = APIRouter(prefix="/api")
 
 @router.get("/experiments")
 async def list_experiments(context: WithContext, experimenter: WithExperimenter) -> list[Json]:
-    """The experiments that this experimenter may see, the newest first."""
+    """Return the experiments that this experimenter may see, the newest first."""
     return [_json(state) for state in await context.store.experiments.list() if may_see(experimenter, state)]
 
 
@@ -62,7 +62,7 @@ async def create_experiment(
 
 @router.get("/experiments/{slug}")
 async def read_experiment(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
-    """One experiment: its state, and its file as it was written."""
+    """Return one experiment: its state, and its file as it was written."""
     state = experiment.state
     revision = await context.store.experiments.read_revision(experiment.id, state.revision)
     address = f"{context.address(request)}/e/{state.slug}/"
@@ -98,7 +98,7 @@ async def change_spec(
 
 @router.get("/experiments/{slug}/changes")
 async def read_changes(experiment: WithExperiment, context: WithContext) -> list[Json]:
-    """Who did what to this experiment, and when."""
+    """Return who did what to this experiment, and when."""
     return [vars(change) for change in await context.store.experiments.read_changes(experiment.id)]
 
 
@@ -187,7 +187,7 @@ class Example:
 
 
 def examples() -> tuple[Example, ...]:
-    """The examples of this installation: beside the packages, or where the wheel puts them."""
+    """Return the examples of this installation: beside the packages, or where the wheel puts them."""
     folders = (Path(__file__).parents[2] / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
     folder = next((path for path in folders if path.is_dir()), folders[0])
     found = sorted(folder.glob("*/experiment.yaml"))
@@ -200,7 +200,7 @@ def examples() -> tuple[Example, ...]:
 
 @router.get("/examples")
 async def read_examples(_: WithExperimenter) -> list[Json]:
-    """Experiments to begin with."""
+    """Return experiments to begin with."""
     return [
         {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
         for example in examples()
@@ -209,7 +209,7 @@ async def read_examples(_: WithExperimenter) -> list[Json]:
 
 @router.get("/examples/{name}/targets.zip", response_class=Response)
 async def read_example_targets(name: str, _: WithExperimenter) -> Response:
-    """The targets of an example."""
+    """Return the targets of an example."""
     archive = next((example.archive for example in examples() if example.name == name), None)
     if archive is None:
         raise NotFoundError(f"There is no example called {name!r} with a ZIP of targets.")
@@ -218,7 +218,7 @@ async def read_example_targets(name: str, _: WithExperimenter) -> Response:
 
 @router.post("/check")
 async def check(body: DraftBody, context: WithContext, experimenter: WithExperimenter) -> Json:
-    """Everything wrong with a file, each at its line, and what the experiment would be if nothing is."""
+    """Return everything wrong with a file, each at its line, and what the experiment would be if nothing is."""
     manifest = None
     if body.slug and not body.zip:
         manifest = (await find_visible(body.slug, context, experimenter)).manifest
@@ -227,12 +227,12 @@ async def check(body: DraftBody, context: WithContext, experimenter: WithExperim
 
 @router.post("/experiments/{slug}/tryout")
 async def try_out(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
-    """A link with which an experimenter walks through the experiment as a participant; nothing is recorded."""
+    """Return a link with which an experimenter walks through the experiment as a participant; nothing is recorded."""
     return {"link": tryout_link(request, context, experiment.id, experiment.state.slug)}
 
 
 def tryout_link(request: Request, context: Context, experiment: str, slug: str) -> str:
-    """Where an experiment can be tried out, for some hours."""
+    """Return where an experiment can be tried out, for some hours."""
     return f"{context.address(request)}/e/{slug}/?tryout={context.signer.sign_tryout(experiment)}"
 
 
@@ -252,7 +252,7 @@ def _problem_json(problem: Problem) -> Json:
 
 
 def _summary(parsed: ParsedSpec, manifest: Manifest | None, body: DraftBody) -> Json:
-    """What an experiment with this file would be."""
+    """Return what an experiment with this file would be."""
     spec = parsed.spec
     queries = spec.html.max_queries
     return {

@@ -53,14 +53,14 @@ async def ask(body: JobBody, context: WithContext, experiment: WithExperiment, e
 
 @router.get("")
 async def list_requests(context: WithContext, experiment: WithExperiment) -> list[Json]:
-    """The last requests about an experiment, the newest first, without their results."""
+    """Return the last requests about an experiment, the newest first, without their results."""
     found = await context.store.jobs.list_requests(experiment.id, count=_LISTED)
     return [await _json(context, identifier, standing) for identifier, standing in found]
 
 
 @router.get("/{request}")
 async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
-    """How far a request is, and its result when it is done."""
+    """Return how far a request is, and its result when it is done."""
     return await _json(context, request, await context.store.jobs.read_request(experiment.id, request))
 
 
@@ -71,7 +71,7 @@ async def cancel(request: Identifier, context: WithContext, experiment: WithExpe
 
 
 async def _unknown_participants(context: Context, experiment: ServedExperiment, body: JobBody) -> tuple[Problem, ...]:
-    """The excluded participants that the experiment does not have; what is no id at all is told elsewhere."""
+    """Return the excluded participants that the experiment does not have; what is no id at all is told elsewhere."""
     written = body.arguments.get("exclude") or ()
     names: list[Any] = written if isinstance(written, list) else [written]
     ids = [name for name in names[:MOST_LISTED] if isinstance(name, str) and PARTICIPANT.fullmatch(name)]
@@ -86,7 +86,7 @@ async def _unknown_participants(context: Context, experiment: ServedExperiment, 
 
 
 async def _json(context: Context, identifier: str, standing: Standing) -> Json:
-    """A request as JSON; `warning` is a sentence where nobody is there to carry it out."""
+    """Return a request as JSON; `warning` is a sentence where nobody is there to carry it out."""
     content = {name: value for name, value in asdict(standing).items() if name != "backend"}
     warning = ""
     if not standing.ended and await context.store.connection.read_heartbeat() is None:

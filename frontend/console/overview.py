@@ -58,7 +58,7 @@ class OverviewInputs:
 
 
 def overview(seen: OverviewInputs) -> Json:
-    """The page's numbers, series and sentences."""
+    """Return the page's numbers, series and sentences."""
     counts, state = seen.counts, seen.state
     total = state.counters.get("answers", 0)
     fallbacks = sum(count for name, count in state.counters.items() if name.startswith("fallbacks:"))
@@ -115,7 +115,7 @@ class Goal:
 
 
 def goal_of(seen: OverviewInputs) -> Goal:
-    """The experimenter's own goal, or a rule of thumb where the file names none."""
+    """Return the experimenter's own goal, or a rule of thumb where the file names none."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
         return Goal(stopping.answers, "your goal", "stopping.answers in your file.")
@@ -139,7 +139,7 @@ def goal_of(seen: OverviewInputs) -> Goal:
 
 
 def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]:
-    """What needs attention, most urgent first; an empty list is good news."""
+    """Return what needs attention, most urgent first; an empty list is good news."""
     found: list[Json] = []
     has_active = any(view.active for view in seen.samplers)
     if seen.heartbeat is None and has_active and seen.state.state == "open":
@@ -243,7 +243,7 @@ def _rate_a_minute(counts: Counts, now_ms: int) -> float:
 
 
 def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:
-    """When the goal is reached at this rate; None when nobody answers, or it is reached."""
+    """Return when the goal is reached at this rate; None when nobody answers, or it is reached."""
     return now_ms + round(to_go / rate * MINUTE_MS) if rate > 0 and to_go > 0 else None
 
 
@@ -265,7 +265,7 @@ def _series(counts: Counts) -> Json:
 
 
 def _histogram(counts: Counts, kind: str) -> list[list[float]]:
-    """Rows [from (ms), to (ms), count] of every bin between the first and the last that has any."""
+    """Return rows [from (ms), to (ms), count] of every bin between the first and the last that has any."""
     counted = counts.get(kind)
     if not counted:
         return []

@@ -20,13 +20,13 @@ router = APIRouter()
 
 @router.get("/console", include_in_schema=False)
 async def add_slash() -> Response:
-    """The pages' own links are relative to the list."""
+    """Return the pages' own links are relative to the list."""
     return RedirectResponse("/console/", status_code=307)
 
 
 @router.get("/console/", response_class=Response)
 async def experiments_page(request: Request, context: WithContext, experimenter: WithExperimenter) -> Response:
-    """The experiments of this server."""
+    """Return the experiments of this server."""
     lines: list[ExperimentLine] = []
     for state in await context.store.experiments.list():
         if not may_see(experimenter, state):
@@ -53,7 +53,7 @@ async def experiments_page(request: Request, context: WithContext, experimenter:
 
 @router.get("/console/new", response_class=Response)
 async def launch_page(context: WithContext, experimenter: WithExperimenter) -> Response:
-    """The editor of a new experiment."""
+    """Return the editor of a new experiment."""
     data = {
         "examples": [
             {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
@@ -75,7 +75,7 @@ async def account_page(context: WithContext, experimenter: WithExperimenter) -> 
 async def first_tab(
     request: Request, experiment: WithExperiment, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
-    """One experiment: what is going on."""
+    """Return one experiment: what is going on."""
     return await _tab(request, context, experimenter, experiment, "overview")
 
 
@@ -83,7 +83,7 @@ async def first_tab(
 async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
-    """One experiment: map, targets, participants, exports or settings."""
+    """Return one experiment: map, targets, participants, exports or settings."""
     return await _tab(request, context, experimenter, experiment, tab)
 
 
@@ -104,7 +104,7 @@ async def _tab(
 
 
 async def _data(context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab) -> Json:
-    """What a tab's script begins with."""
+    """Return what a tab's script begins with."""
     match tab:
         case "map":
             rows = await read_targets(experiment, context)

@@ -39,7 +39,7 @@ async def list_participants(
     offset: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> Json:
-    """Participants with their figures, flags and reasons; statuses and counters are those of this moment.
+    """Return participants with their figures, flags and reasons; statuses and counters are those of this moment.
 
     The figures are those found last, as of the answer `as_of`. Where answers or decisions have come since, `fresh` is
     false and newer figures are being found, or soon will be: ask again, or `wait` for them.
@@ -91,7 +91,7 @@ async def decide(
 
 
 async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Judgement | None, bool]:
-    """What was found last, and whether nothing has happened since."""
+    """Return what was found last, and whether nothing has happened since."""
     quality = await context.store.participants.read_verdicts(experiment.id)
     if quality is None:
         return None, False

@@ -21,7 +21,7 @@ ODD_BYTES = 10.0
 
 
 def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts) -> list[Json]:
-    """One row a target, by index, with sentences about what looks odd."""
+    """Return one row a target, by index, with sentences about what looks odd."""
     entries = {entry.index: entry for entry in manifest.entries} if manifest is not None else {}
     contents = [entries[t.index].sha256 if t.index in entries else t.html for t in targets]
     first = {content: place for place, content in reversed(list(enumerate(contents)))}

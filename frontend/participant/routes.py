@@ -79,14 +79,14 @@ router = APIRouter(prefix="/e/{slug}")
 
 @router.get("", include_in_schema=False)
 async def add_slash(slug: str, request: Request) -> Response:
-    """The page's own links are relative, so its address ends with a slash."""
+    """Return the page's own links are relative, so its address ends with a slash."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(f"/e/{slug}/{query}", status_code=307)
 
 
 @router.get("/", response_class=Response)
 async def page(slug: str, request: Request, context: WithContext) -> Response:
-    """The page; it arrives by itself. A link that cannot be right is refused before anything is shown or stored."""
+    """Return the page; it arrives by itself. A link that cannot be right is refused before anything is shown or stored."""
     experiment = await context.catalogue.find(slug)
     spec, parameters = experiment.spec, dict(request.query_params)
     preview = is_preview(parameters)
@@ -121,14 +121,14 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
 
 @router.get("/own.css", include_in_schema=False)
 async def own_style(slug: str, context: WithContext) -> Response:
-    """The experimenter's style sheet, `html.css`."""
+    """Return the experimenter's style sheet, `html.css`."""
     experiment = await context.catalogue.find(slug)
     return Response(experiment.spec.html.css, media_type="text/css", headers=_OWN_FILE)
 
 
 @router.get("/own.js", include_in_schema=False)
 async def own_script(slug: str, context: WithContext) -> Response:
-    """The experimenter's script, `html.js`."""
+    """Return the experimenter's script, `html.js`."""
     experiment = await context.catalogue.find(slug)
     return Response(experiment.spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
 
@@ -308,7 +308,7 @@ def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> E
 
 
 async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: ArriveBody) -> Json:
-    """An experimenter looks at the experiment as a participant would; nothing is recorded."""
+    """Return an experimenter looks at the experiment as a participant would; nothing is recorded."""
     known = await _find_known(context, experiment, body.session, "")
     if known is None or not is_tryout(known.id):
         participant = await context.store.participants.arrive_to_try(

@@ -1,7 +1,7 @@
-"""`/`, `/query` and `/answer`: scripts that ask and answer in a participant's stead.
+"""Routes `/`, `/query` and `/answer`: scripts that ask and answer instead of a participant's page.
 
-They send the whole query back with the answer, and our token travels in it: so answers are as unforgeable as those of the
-page, without the script knowing. Many ask without saying for whom, and say so only when they answer.
+Scripts send the whole query back with the answer, and the token travels in it: their answers are as unforgeable as those
+of the page. Many ask without saying for whom, and name the participant only when they answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ router = APIRouter(route_class=OldRoute)
 
 
 class OldAnswer(BaseModel):
-    """An answer as the first Salmon takes it, and the token that came with the query. What else is sent is passed over."""
+    """An answer as the first Salmon takes it, and the token that came with the query. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True, frozen=True)
 
@@ -65,7 +65,7 @@ class OldAnswer(BaseModel):
 
 @router.get("/", response_class=Response)
 async def front_door(request: Request, context: WithContext) -> Response:
-    """The participant page of the open experiment; without one, the way in for experimenters."""
+    """Redirect to the participant page of the open experiment; without one, to the console."""
     state = newest(await context.store.experiments.list())
     if state is None or state.state != "open":
         return RedirectResponse("/console/", status_code=303)
@@ -75,7 +75,9 @@ async def front_door(request: Request, context: WithContext) -> Response:
 
 @router.get("/query")
 async def query(experiment: ForParticipants, context: WithContext, sampler: str = "", puid: str = "") -> Json:
-    """A query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should carry."""
+    """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
+    carry.
+    """
     check_open(experiment.state.state)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
@@ -138,7 +140,7 @@ def _read(content: bytes) -> OldAnswer:
 
 
 async def _read_token(context: Context, body: OldAnswer) -> Served:
-    """The query that was served, on the sides where the script says it showed them."""
+    """Return the query that was served, on the sides where the script says it showed them."""
     served = context.signer.read_served(body.token)
     if served.head != body.head or {served.left, served.right} != {body.left, body.right}:
         raise BadRequestError(
@@ -155,7 +157,7 @@ async def _read_token(context: Context, body: OldAnswer) -> Served:
 
 
 async def _read_unsigned(context: Context, experiment: ServedExperiment, body: OldAnswer) -> Served:
-    """The query that a script made up itself, where the experiment allows it."""
+    """Return the query that a script made up itself, where the experiment allows it."""
     check_open(experiment.state.state)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
@@ -200,7 +202,7 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
 
 
 async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> str:
-    """The participant of this puid, as if their page had been opened."""
+    """Return the participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is no id: it is too long, or has characters that cannot be seen.", where="puid")
     participant = await context.store.participants.arrive(

@@ -1,4 +1,4 @@
-"""What scripts take home: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
+"""Routes of what scripts download: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from salmon import __version__
 from salmon.export import MEDIA_TYPES
 from salmon.spec import dump_spec
 
-#: The keys that the first Salmon knew; the rest of a description is in the console's file.
+#: The keys that the first Salmon knew; the whole description is in the console.
 _KEYS = ("targets", "html", "samplers", "sampling")
 
 router = APIRouter(route_class=OldRoute)
@@ -29,7 +29,7 @@ router = APIRouter(route_class=OldRoute)
 
 @router.get("/responses", response_class=Response)
 async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
-    """Every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
+    """Return every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
     order = Order(experiment.state.slug, "salmon_responses", extension)
     return await _file(subprocesses, order, f"responses.{extension}")
@@ -39,7 +39,7 @@ async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses,
 async def embeddings(
     experiment: ForExperimenter, subprocesses: WithSubprocesses, sampler: str = "", alg: str = ""
 ) -> Response:
-    """The newest embedding of each sampler, or of one, as CSV."""
+    """Return the newest embedding of each sampler, or of one, as CSV."""
     wanted = sampler or alg
     order = Order(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
     try:
@@ -53,7 +53,7 @@ async def embeddings(
 
 @router.get("/config", response_class=Response)
 async def config(experiment: ForExperimenter, *, json: bool = True) -> Response:
-    """The description with its defaults filled in, as JSON or, with `json=0`, as YAML; /init_exp takes both."""
+    """Return the description with its defaults filled in, as JSON or, with `json=0`, as YAML; /init_exp takes both."""
     content = old_config(experiment)
     if json:
         return JSONResponse(content)
@@ -62,7 +62,7 @@ async def config(experiment: ForExperimenter, *, json: bool = True) -> Response:
 
 @router.get("/meta")
 async def meta(experiment: ForExperimenter, context: WithContext) -> Json:
-    """How many answers there are, and how many have given one."""
+    """Return how many answers there are, and how many have given one."""
     counts = await context.store.experiments.read_counts(experiment.id)
     participants = sum(int(value) for name, value in counts.items() if name.startswith("began:"))
     return {"responses": await context.store.answers.count(experiment.id), "participants": participants}
@@ -71,13 +71,13 @@ async def meta(experiment: ForExperimenter, context: WithContext) -> Json:
 @router.get("/dashboard", response_class=Response)
 @router.post("/dashboard", response_class=Response)
 async def dashboard(experiment: ForExperimenter) -> Response:
-    """The experiment's page in the console."""
+    """Redirect to the experiment's page in the console."""
     return RedirectResponse(f"/console/experiments/{experiment.state.slug}/", status_code=303)
 
 
 @router.get("/download", response_class=Response)
 async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, context: WithContext) -> Response:
-    """Everything of the experiment in one bundle, which /restore brings back."""
+    """Return everything of the experiment in one bundle, which /restore brings back."""
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     return await _file(
         subprocesses, Order(experiment.state.slug, *BUNDLE), f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip"
@@ -86,7 +86,7 @@ async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, 
 
 @router.get("/logs")
 async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, list[str]]:
-    """Who did what to the experiment, a line each. What the processes do is in the server's own log."""
+    """Return who did what to the experiment, a line each. What the processes do is in the server's own log."""
     changes = await context.store.experiments.read_changes(experiment.id)
     return {
         "changes.log": [
@@ -97,7 +97,7 @@ async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, l
 
 
 def old_config(experiment: ServedExperiment) -> dict[str, Any]:
-    """The four keys of the first Salmon: a sampler has its class and arguments, targets are what pages show."""
+    """Return the four keys of the first Salmon: a sampler has its class and arguments, targets are what pages show."""
     content = yaml.safe_load(dump_spec(experiment.spec, secrets=False))
     content["targets"] = [target.html for target in experiment.targets]
     content["sampling"]["probs"] = experiment.spec.probabilities

@@ -1,7 +1,4 @@
-"""How scripts of the first Salmon are told what is wrong: its statuses and its `detail`, with sentences of ours in it.
-
-What is wrong with a description, as scripts of the first Salmon look for it: each mistake with its line of the file.
-"""
+"""Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ class OldError(SalmonError):
 
 
 class OldRoute(APIRoute):
-    """A route whose errors look to scripts as they did; people who come with a browser get a page as everywhere."""
+    """Route whose errors look to scripts as they did in the first Salmon; browsers get a page, as everywhere."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, with its errors caught."""
+        """Return the handler, with SalmonErrors answered."""
         handle = super().get_route_handler()
 
         async def handle_errors(request: Request) -> Response:
@@ -45,6 +42,16 @@ class OldRoute(APIRoute):
                 return _answer(error)
 
         return handle_errors
+
+
+def describe_problems(source: bytes, error: SpecError) -> str:
+    """Return a text that begins with the word that scripts look for, and has every mistake at its place."""
+    lines = source.decode("utf-8-sig", errors="replace").splitlines()
+    handle_errors = [part for problem in error.problems for part in _problem_lines(problem, error.name, lines)]
+    return (
+        "\n".join(("Error!", "", *handle_errors, *_in_other_words(source, error.problems), "", "Nothing was changed."))
+        + "\n"
+    )
 
 
 def _answer(error: SalmonError) -> Response:
@@ -63,16 +70,6 @@ def _status(error: SalmonError) -> int:
     return error.status if isinstance(error, OldError) else status_of(error)
 
 
-def describe_problems(source: bytes, error: SpecError) -> str:
-    """A text that begins with the word that scripts look for, and has every mistake at its place."""
-    lines = source.decode("utf-8-sig", errors="replace").splitlines()
-    handle_errors = [part for problem in error.problems for part in _problem_lines(problem, error.name, lines)]
-    return (
-        "\n".join(("Error!", "", *handle_errors, *_in_other_words(source, error.problems), "", "Nothing was changed."))
-        + "\n"
-    )
-
-
 def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:
     yield problem.sentence(name)
     if 0 < problem.line <= len(lines):
@@ -80,7 +77,7 @@ def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[st
 
 
 def _in_other_words(source: bytes, problems: tuple[Problem, ...]) -> Iterator[str]:
-    """The first Salmon's words for what files most often had wrong."""
+    """Yield the first Salmon's sentences about the most frequent mistakes."""
     of_keys = [problem for problem in problems if problem.path.startswith("sampling.probs")]
     if any("add up to" not in problem.message for problem in of_keys):
         yield "The sampling.probs keys are not the same as samplers keys."

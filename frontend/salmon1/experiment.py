@@ -1,6 +1,7 @@
-"""Which experiment an address without a name means: the open one, or else the last that was; and who may change it.
+"""Routes that begin and end an experiment for scripts: `/init`, `/create_user`, `/init_exp`, `/restore` and `/reset`.
 
-How an experiment begins and ends for scripts: `/init`, `/create_user`, `/init_exp`, `/restore` and `/reset`.
+An address without a name means the open experiment, or else the last that was; `ForParticipants` and `ForExperimenter`
+find it for the other routes of the first Salmon. What changes an experiment takes name and password with the request.
 """
 
 from __future__ import annotations
@@ -29,21 +30,26 @@ from frontend.transfer.routes import import_upload, keep_bundle
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon.errors import SalmonError, SpecError
 
+#: The name under which problems of a posted description are reported.
+_SPEC = Path("init.yaml")
 _NOTHING = "No data has been uploaded: there is no experiment here."
-#: What a proxy adds: then the other end of the connection is not who asks.
+#: Headers that a proxy adds: with them the other end of the connection is not the client.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
-#: What browsers say of requests that other sites made them send.
+#: Values of Sec-Fetch-Site for requests that another site caused.
 _FOREIGN = frozenset({"cross-site", "same-site"})
 
 
+router = APIRouter(route_class=OldRoute)
+
+
 def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
-    """The open experiment that was opened last, or else the last of all; archived ones are passed over."""
+    """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
     living = [state for state in states if not state.counters.get("archived")]
     return max(living, key=lambda state: (state.state == "open", state.opened_ms, state.created_ms), default=None)
 
 
 async def for_participants(context: WithContext) -> ServedExperiment:
-    """The experiment that is open."""
+    """Return the experiment that is open."""
     state = newest(await context.store.experiments.list())
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
@@ -51,7 +57,7 @@ async def for_participants(context: WithContext) -> ServedExperiment:
 
 
 async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
-    """The experiment that this experimenter means."""
+    """Return the experiment that this experimenter means."""
     state = await seen_by(context, experimenter)
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
@@ -59,12 +65,12 @@ async def for_experimenter(context: WithContext, experimenter: WithExperimenter)
 
 
 async def seen_by(context: Context, experimenter: Experimenter) -> ExperimentState | None:
-    """The newest experiment among those that somebody may see."""
+    """Return the newest experiment among those that somebody may see."""
     return newest(state for state in await context.store.experiments.list() if may_see(experimenter, state))
 
 
 async def by_script(request: Request, experimenter: WithExperimenter) -> Experimenter:
-    """Whoever sends name and password with the request itself: links and other sites' pages change nothing."""
+    """Return who sends name and password with the request itself: links and other sites' pages change nothing."""
     if not request.headers.get("authorization", "").lower().startswith("basic "):
         raise LoginError("This address takes name and password by HTTP Basic.", hint="In the browser, use the console.")
     if request.headers.get("sec-fetch-site", "") in _FOREIGN:
@@ -73,7 +79,7 @@ async def by_script(request: Request, experimenter: WithExperimenter) -> Experim
 
 
 def is_local(request: Request) -> bool:
-    """Whether a request comes from this very machine, and was meant for it."""
+    """Return whether a request comes from this machine and was sent to a local address."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
@@ -90,15 +96,9 @@ ForExperimenter = Annotated[ServedExperiment, Depends(for_experimenter)]
 ByScript = Annotated[Experimenter, Depends(by_script)]
 
 
-#: The name under which mistakes in a posted description are told.
-_SPEC = Path("init.yaml")
-
-router = APIRouter(route_class=OldRoute)
-
-
 @router.get("/init", response_class=Response)
 async def begin() -> Response:
-    """The form for a new experiment is the console's."""
+    """Return the form for a new experiment is the console's."""
     return RedirectResponse("/console/new", status_code=303)
 
 
@@ -111,7 +111,7 @@ async def create_user(
     password2: Annotated[str, Form()] = "",
     invitation: str = "",
 ) -> Json:
-    """The owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
+    """Return the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
     return await _create(request, context, username, password, invitation)
@@ -121,13 +121,13 @@ async def create_user(
 async def create_user_by_path(
     request: Request, context: WithContext, username: str, password: str, invitation: str = ""
 ) -> Json:
-    """The same, with name and password in the address."""
+    """Return the same, with name and password in the address."""
     return await _create(request, context, username, password, invitation)
 
 
 @router.get("/init_exp", response_class=Response)
 async def begin_as_before() -> Response:
-    """Where the form was before it was at /init."""
+    """Return where the form was before it was at /init."""
     return RedirectResponse("/console/new", status_code=303)
 
 
@@ -233,11 +233,11 @@ async def _restore(context: Context, subprocesses: Subprocesses, upload: Any, *,
 
 
 def _status_of(error: SalmonError) -> int:
-    """A file that cannot be used ended in 500, and scripts look for that."""
+    """Return a file that cannot be used ended in 500, and scripts look for that."""
     status = status_of(error)
     return 500 if status == 422 else status
 
 
 def _upload(field: Any) -> Any:
-    """A field of a form as an upload; None where it is empty or no file."""
+    """Return a field of a form as an upload; None where it is empty or no file."""
     return field if isinstance(field, UploadFile) and (field.filename or field.size) else None

@@ -1,7 +1,7 @@
-"""The web process's half of Redis, as verbs.
+"""The web process's access to Redis: verbs, never commands.
 
 When Redis is away, every verb raises StoreError: participants' pages keep their answers and try again, experimenters
-read a sentence. Nothing is half-written: what belongs together is one script or one transaction.
+read an error that says so. Nothing is half-written: what belongs together is one script or one transaction.
 """
 
 from frontend.store.accounts import Accounts
@@ -10,7 +10,7 @@ from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
 from frontend.store.export_reader import ExportReader
 from frontend.store.importing import Importer
-from frontend.store.jobs import Jobs
+from frontend.store.jobs import JobRequests
 from frontend.store.models import Models
 from frontend.store.participants import Participants
 
@@ -27,13 +27,13 @@ class Store:
         self.participants = Participants(connection)
         self.answers = Answers(connection)
         self.models = Models(connection)
-        self.jobs = Jobs(connection)
+        self.jobs = JobRequests(connection)
         self.export_reader = ExportReader(connection)
         self.importer = Importer(connection)
 
     @staticmethod
     def open(url: str) -> "Store":
-        """A store on the Redis at this address; it connects when the first verb is used."""
+        """Return a store on the Redis at this address; it connects when the first verb is used."""
         return Store(Connection(url))
 
     async def close(self) -> None:

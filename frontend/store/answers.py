@@ -29,7 +29,7 @@ class Answers:
     async def record(self, answer: Answer) -> RecordedAnswer:
         """Append an answer and move the counters, unless its token was answered (atomic).
 
-        The second time, say what was recorded the first time.
+        For a token that was answered, return what was recorded the first time.
         """
         served = answer.served
         keys = Keys(served.experiment)

@@ -1,4 +1,4 @@
-"""Experiments in the store: made once, revised by adding, never rewritten."""
+"""Experiments in the store: their state, and their revisions, which are added and never rewritten."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class ExperimentState:
-    """What may change while an experiment lives."""
+    """State of an experiment: all that may change after it was created. Fields that are not its own are counters."""
 
     experiment: str
     slug: str
@@ -72,9 +72,10 @@ class Experiments:
         self._connection = connection
 
     async def create(self, slug: str, revision: Revision, *, owner: str, state: State, now_ms: int) -> ExperimentState:
-        """Make an experiment under a free name; the name is taken first and alone, so two makers never share it.
+        """Create an experiment under a free name and return its state.
 
-        A crash in between leaves a name without an experiment, which `list` passes over and the next `create` reuses.
+        The name is taken first and in a command of its own, so two experiments never share one. A crash in between leaves a
+        name without an experiment, which `list` skips and the next `create` reuses.
         """
         experiment = draw_experiment_id()
         taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
@@ -101,9 +102,10 @@ class Experiments:
         return await self.read(experiment)
 
     async def revise(self, experiment: str, revision: Revision, *, known: int) -> int:
-        """Add a version of the description and make it the newest; its number.
+        """Add a revision, make it the newest and return its number.
 
-        The number is taken first and alone: of two who change the same version, the second is told so.
+        The number is taken first and in a command of its own: of two who change the same revision, the second gets a
+        ConflictError.
         """
         keys, number = Keys(experiment), known + 1
         if not await self._connection.do(lambda client: client.hsetnx(keys.spec, str(number), revision.encode())):
@@ -121,7 +123,7 @@ class Experiments:
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, "shared", value))
 
     async def note_change(self, experiment: str, change: Change) -> None:
-        """Remember who did what."""
+        """Append who did what to the experiment."""
         entry = {"at_ms": str(change.at_ms), "by": change.by, "what": change.what, "detail": change.detail}
         await self._connection.do(lambda client: client.xadd(Keys(experiment).changes, cast("Any", entry)))
 
@@ -135,15 +137,15 @@ class Experiments:
         return await self._connection.do(lambda client: client.xrange(Keys(experiment).changes))
 
     async def read_counts(self, experiment: str) -> dict[str, str]:
-        """The counters that figures are drawn from."""
+        """Return the counters that figures are drawn from."""
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).counts))
 
     async def delete(self, slug: str, experiment: str) -> None:
-        """Take an experiment away: its name, its description, and all that is known of its participants.
+        """Delete an experiment: its name, its description, and all that is known of its participants.
 
-        The answers, which carry no names, cannot be deleted by this process: that is what keeps every other mistake
-        from deleting them. They lie in the store without a name and are followed by nobody. What a crash in between
-        leaves of it is invisible too, because the name goes first.
+        The answers, which carry no names, stay in the store: this process may not delete them, so that no mistake can.
+        Nothing leads to them any more. The name is deleted first, so that an experiment whose deletion was
+        interrupted is invisible too.
         """
         keys = Keys(experiment)
         await self._connection.do(lambda client: client.hdel(EXPERIMENTS, slug))
@@ -163,11 +165,11 @@ class Experiments:
         )
 
     async def find(self, slug: str) -> str | None:
-        """The id of the experiment of this name."""
+        """Return the id of the experiment of this name."""
         return await self._connection.do(lambda client: client.hget(EXPERIMENTS, slug))
 
     async def list(self) -> tuple[ExperimentState, ...]:
-        """All experiments, the newest first."""
+        """Return all experiments, the newest first."""
         names: dict[str, str] = await self._connection.do(lambda client: client.hgetall(EXPERIMENTS))
         hashes: list[dict[str, str]] = await self._connection.together(
             lambda pipeline: [pipeline.hgetall(Keys(experiment).state) for experiment in names.values()]
@@ -176,7 +178,7 @@ class Experiments:
         return tuple(sorted(found, key=lambda item: -item.created_ms))
 
     async def read(self, experiment: str) -> ExperimentState:
-        """The state of an experiment."""
+        """Return the state of an experiment."""
         values = await self.read_fields(experiment)
         if not values:
             raise NotFoundError(f"There is no experiment {experiment!r}.", hint="It may have been deleted.")
@@ -187,7 +189,7 @@ class Experiments:
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
 
     async def read_revision(self, experiment: str, revision: int) -> Revision:
-        """One version of its description."""
+        """Return one version of its description."""
         value = await self._connection.do(lambda client: client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise NotFoundError(f"Experiment {experiment!r} has no revision {revision}.")
@@ -199,7 +201,7 @@ class Experiments:
         return {int(number): found[number] for number in sorted(found, key=int)}
 
     async def archive(self, experiment: str) -> None:
-        """Close an experiment that is over and done with: what speaks of the newest one passes it over."""
+        """Close an experiment for good: the first Salmon's addresses, which mean the newest one, skip it."""
         values: dict[str, str | int] = {"state": "closed", "archived": 1}
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
         await self.announce(experiment)
@@ -211,7 +213,7 @@ class Experiments:
         if state == "open" and opened in {None, "0"}:
             values["opened_ms"] = now_ms
         if state == "open":
-            values["archived"] = 0  # what is opened again is over no more
+            values["archived"] = 0  # an experiment that is opened again is no longer archived
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
         await self.announce(experiment)
 

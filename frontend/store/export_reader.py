@@ -14,9 +14,9 @@ from salmon.errors import StoreError
 from salmon.records import Answer
 from salmon.wire import AnswerReader, Keys
 
-#: Answers read in one piece: half of this many milliseconds is what the server is busy with it at the most.
+#: Answers read in one piece; the server is busy with a page for half a millisecond an answer at the most.
 PAGE = 1000
-#: Turns of the loop in which a command leaves for the server: taking a connection, looking at it, writing.
+#: Turns of the event loop until a command is sent: taking a connection, checking it, writing.
 _STEPS_TO_SEND = 4
 #: Events read in one piece.
 EVENTS_PAGE = 2000
@@ -47,7 +47,7 @@ class ExportReader:
         return str(entries[0][0]) if entries else "0-0"
 
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
-        """Yield pages of answers as they lie in the stream, up to and including an id."""
+        """Yield pages of (stream id, fields) of answers as they are stored, up to and including an id."""
         async for page in self._read_fields(experiment, until=until):
             yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in page]
 
@@ -112,7 +112,7 @@ class ExportReader:
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).arrivals))
 
     async def read_people(self, experiment: str, participants: Sequence[str]) -> AsyncIterator[list[Participant]]:
-        """Yield pages of participants, in the order given; who is not there has no fields."""
+        """Yield pages of participants, in the order given; one that does not exist has no fields."""
         keys = Keys(experiment)
         for start in range(0, len(participants), PEOPLE_PAGE):
             names = participants[start : start + PEOPLE_PAGE]

@@ -2,7 +2,7 @@
 
 Most ids are drawn. What an import brings gets ids that follow from its content, so that an import that was killed finds
 what it has written already. Two kinds of participant have ids that can be told from all others: those who try an
-experiment out, and the one that stands for whoever asks without saying who will answer.
+experiment out, and the one that stands for scripts that ask without saying who will answer.
 """
 
 from __future__ import annotations

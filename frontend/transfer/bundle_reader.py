@@ -239,7 +239,7 @@ class Totals:
 
 
 def outline_of(bundle: BundleZip) -> Outline:
-    """The state, the revisions with all they say about targets, and the files the experiment cannot do without."""
+    """Return the state, the revisions with all they say about targets, and the files the experiment cannot do without."""
     where = "machine/state.json"
     state = _fields(bundle.text("state.json"), where)
     check_fields(StateFields, state, where)
@@ -266,7 +266,7 @@ def outline_of(bundle: BundleZip) -> Outline:
 
 
 def arrivals_of(bundle: BundleZip) -> Iterator[tuple[str, str]]:
-    """(platform identity, participant)."""
+    """Yield (platform identity, participant)."""
     for number, value in bundle.lines("arrivals.jsonl"):
         where = f"machine/arrivals.jsonl:{number}"
         identity, participant = _row(value, 2, where)
@@ -276,7 +276,7 @@ def arrivals_of(bundle: BundleZip) -> Iterator[tuple[str, str]]:
 
 
 def people_of(bundle: BundleZip) -> Iterator[Person]:
-    """Every participant."""
+    """Yield every participant."""
     for number, value in bundle.lines("participants.jsonl"):
         where = f"machine/participants.jsonl:{number}"
         participant, fields, asked = _row(value, 3, where)
@@ -288,7 +288,7 @@ def people_of(bundle: BundleZip) -> Iterator[Person]:
 
 
 def answers_of(bundle: BundleZip, outline: Outline) -> Iterator[tuple[str, Fields, Answer]]:
-    """(stream id, fields, answer), in the order of the stream."""
+    """Yield (stream id, fields, answer), in the order of the stream."""
     before = (0, 0)
     for number, value in bundle.lines("answers.jsonl"):
         where = f"machine/answers.jsonl:{number}"
@@ -311,7 +311,7 @@ def answers_of(bundle: BundleZip, outline: Outline) -> Iterator[tuple[str, Field
 
 
 def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
-    """(stream id, fields) of events or changes, in the order of the stream."""
+    """Yield (stream id, fields) of events or changes, in the order of the stream."""
     before = (0, 0)
     for number, value in bundle.lines(name):
         where = f"machine/{name}:{number}"
@@ -324,7 +324,7 @@ def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
 
 
 def models_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
-    """The newest model of each sampler."""
+    """Yield the newest model of each sampler."""
     for number, value in bundle.lines("models.jsonl"):
         where = f"machine/models.jsonl:{number}"
         sampler, numbers, names = _row(value, 3, where)
@@ -333,7 +333,7 @@ def models_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
 
 
 def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
-    """All generations, sampler by sampler."""
+    """Yield all generations, sampler by sampler."""
     before: tuple[str, tuple[int, int]] = ("", (0, 0))
     for number, value in bundle.lines("history.jsonl"):
         where = f"machine/history.jsonl:{number}"
@@ -382,7 +382,7 @@ def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
 
 
 def media_of(bundle: BundleZip) -> Iterator[str]:
-    """The names of the media, each the hash of its content."""
+    """Yield the names of the media, each the hash of its content."""
     for name in bundle.names:
         if name.startswith(MEDIA):
             medium = name.removeprefix(MEDIA)

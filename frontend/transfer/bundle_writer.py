@@ -127,7 +127,7 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
 
 
 async def table_pieces(source: ExportSource, name: str, extension: str) -> AsyncIterator[bytes]:
-    """The bytes of a table as a file."""
+    """Yield the bytes of a table as a file."""
     table, pages = await pages_of(source, name)
     file = FILES[extension](table)
     yield file.begin()
@@ -157,7 +157,7 @@ FOLDER = "machine/"
 
 
 async def members_of(source: ExportSource) -> AsyncIterator[Member]:
-    """(name, pieces) of each member, in an order in which an import can check them."""
+    """Yield (name, pieces) of each member, in an order in which an import can check them."""
     store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
     yield f"{FOLDER}state.json", lambda: _once(encode_json, store.experiments.read_fields(experiment))
     yield f"{FOLDER}revisions.jsonl", lambda: _pairs(store.experiments.read_revisions(experiment))

@@ -83,7 +83,7 @@ class BundleZip:
             )
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """The bytes of a member, never more than the manifest says."""
+        """Yield the bytes of a member, never more than the manifest says."""
         left = self.manifest["members"][name]["bytes"]
         try:
             with self._zip.open(name) as member:
@@ -98,7 +98,7 @@ class BundleZip:
             raise BundleError(f"{name} has not the length that the manifest says.", where=name)
 
     def lines(self, name: str) -> Iterator[tuple[int, Any]]:
-        """(number, value) of each line of JSON; a file that is not there has none."""
+        """Yield (number, value) of each line of JSON; a file that is not there has none."""
         if FOLDER + name not in self.manifest["members"]:
             return
         if name == "revisions.jsonl" and self.manifest["members"][FOLDER + name]["bytes"] > _MOST_REVISIONS_BYTES:
@@ -113,11 +113,11 @@ class BundleZip:
                 yield number, _parse_json(line, f"{FOLDER}{name}:{number}")
 
     def text(self, name: str) -> Any:
-        """The value of a member that is one piece of JSON."""
+        """Return the value of a member that is one piece of JSON."""
         return _parse_json(self._whole(FOLDER + name, _LONGEST_LINE), FOLDER + name)
 
     def array(self, name: str) -> bytes:
-        """The bytes of an array."""
+        """Return the bytes of an array."""
         return self._whole(FOLDER + name, _LONGEST_ARRAY)
 
     def _whole(self, name: str, most_bytes: int) -> bytes:
@@ -196,7 +196,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
 
 def _directory_bytes(path: Path, size_bytes: int) -> int:
-    """How long the ZIP says its directory is, which is read whole; 0 where it has none."""
+    """Return how long the ZIP says its directory is, which is read whole; 0 where it has none."""
     with path.open("rb") as file:
         file.seek(max(0, size_bytes - 65_557 - 76))
         tail = file.read()

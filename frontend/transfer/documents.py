@@ -32,7 +32,7 @@ BUNDLED: dict[str, tuple[str, ...]] = {
 
 
 async def document_of(source: ExportSource, name: str, extension: str) -> bytes:
-    """The content of a document."""
+    """Return the content of a document."""
     return (await _MAKERS[name, extension](source)).encode()
 
 
@@ -89,7 +89,7 @@ async def _r_script(source: ExportSource) -> str:
 
 
 def _commit() -> str | None:
-    """The commit of a checkout; None where the program was installed without one."""
+    """Return the commit of a checkout; None where the program was installed without one."""
     git = Path(__file__).parents[2] / ".git"
     try:
         head = (git / "HEAD").read_text().strip()

@@ -68,7 +68,7 @@ class FittedDescription:
 
 
 def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescription:
-    """A description made of nothing but the answers: their targets and samplers, and Salmon's defaults."""
+    """Return a description made of nothing but the answers: their targets and samplers, and Salmon's defaults."""
     order = sorted(known.names, key=(lambda label: label) if known.naming.labels else int)
     indices = {name: place if known.naming.labels else int(name) for place, name in enumerate(order)}
     samplers = _rename_samplers(known.samplers)
@@ -88,7 +88,7 @@ def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescript
 
 
 def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest | None) -> FittedDescription:
-    """The description that came with the answers, held against them."""
+    """Return the description that came with the answers, held against them."""
     targets = targets_of(spec, manifest)
     if known.naming.labels:
         places = {bare(target.filename): target.index for target in targets}
@@ -115,7 +115,7 @@ def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest |
 
 
 def _texts(known: Survey, indices: Mapping[str, int]) -> list[str]:
-    """(n,) what pages show; a target without an answer gets its index, as nothing is known about it."""
+    """Return (n,) what pages show; a target without an answer gets its index, as nothing is known about it."""
     n = max((*indices.values(), MIN_TARGETS - 1)) + 1
     if n > MAX_TARGETS:
         raise AnswersFileError((Problem(f"The answers name target {n - 1:,}; at most {MAX_TARGETS:,} can be.", 1),))
@@ -245,7 +245,7 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
 def _read(
     files: ImportFiles, folder: Path, manifest: Manifest | None
 ) -> tuple[Survey, FittedDescription, int, tuple[str, ...]]:
-    """(what the answers name, the description, when it began in Unix ms or 0, sentences about what was assumed)."""
+    """Return (what the answers name, the description, when it began in Unix ms or 0, sentences about what was assumed)."""
     path, began_ms, source = files.answers, 0, ""
     notes: tuple[str, ...] = ()
     if is_backup(path):
@@ -282,7 +282,7 @@ def _list_assumptions(known: Survey) -> tuple[str, ...]:
 
 
 def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
-    """(place in the log, answer): the time of receipt, never before that of the answer before it."""
+    """Yield (place in the log, answer): the time of receipt, never before that of the answer before it."""
     last_ms, number = 0, 0
     for order, read in enumerate(answers_of(known)):
         answer = replace(read, received_ms=now_ms - known.answers + order) if read.received_ms < 0 else read
@@ -300,7 +300,7 @@ def _last_place(known: Survey, now_ms: int) -> str:
 def _answers(
     known: Survey, description: FittedDescription, experiment: str, people: dict[str, _Person], now_ms: int
 ) -> Iterator[tuple[str, Answer]]:
-    """(place in the log, answer) as they are stored; `people` is filled on the way."""
+    """Yield (place in the log, answer) as they are stored; `people` is filled on the way."""
     probabilities = description.spec.probabilities if known.classes else {}
     for order, (place, read) in enumerate(_place_answers(known, now_ms)):
         person = people.setdefault(read.puid, _Person(read.received_ms, read.received_ms))
@@ -346,7 +346,7 @@ def _fields(puid: str, person: _Person) -> dict[str, str]:
 
 
 def _participant(experiment: str, puid: str) -> str:
-    """The id of a participant inside the experiment; it follows from the two, so that an import can be repeated."""
+    """Return the id of a participant inside the experiment; it follows from the two, so that an import can be repeated."""
     return derive_participant_id(f"{experiment}:{puid}")
 
 
@@ -366,7 +366,9 @@ _TABLE = re.compile(r"\.(csv|tsv|jsonl?)$", re.IGNORECASE)
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file is no bundle: tables and backups are no ZIPs, or a ZIP has one among its files and no manifest."""
+    """Return whether a file is no bundle: tables and backups are no ZIPs, or a ZIP has one among its files and no
+    manifest.
+    """
     with path.open("rb") as file:
         if file.read(2) != b"PK":
             return path.stat().st_size > 0
@@ -389,7 +391,7 @@ async def import_file(context: Context, files: ImportFiles, *, slug: str, otherw
 
 
 async def import_here(files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
-    """The same with the store that the environment names."""
+    """Return the same with the store that the environment names."""
     settings = Settings()  # pyright: ignore[reportCallIssue]
     store = Store.open(settings.redis_url)
     try:

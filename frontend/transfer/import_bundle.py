@@ -74,7 +74,7 @@ async def check_free(context: Context, slug: str) -> None:
 
 
 async def free_id(context: Context, digest: str, slug: str, last: str, answers: int) -> str:
-    """An id that follows from what is imported and the name, so that an import that was killed is gone on with.
+    """Return an id that follows from what is imported and the name, so that an import that was killed is gone on with.
 
     `last` is the place of the last of the answers in the log.
     """
@@ -138,12 +138,12 @@ async def _write(
 
 
 def _with_answers(fields: dict[str, str], answers: int) -> dict[str, str]:
-    """The fields of a participant with the answers that are in the log."""
+    """Return the fields of a participant with the answers that are in the log."""
     return {**fields, "answers": str(answers)} if answers or "answers" in fields else fields
 
 
 def pages_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of so many items, the last one shorter."""
+    """Yield lists of so many items, the last one shorter."""
     left = iter(items)
     while page := list(islice(left, size)):
         yield page

@@ -52,7 +52,7 @@ class Order:
     personal: bool = True
 
     def encode(self) -> str:
-        """The argument of the process."""
+        """Return the argument of the process."""
         return encode_json(asdict(self))
 
     @staticmethod
@@ -77,7 +77,7 @@ class Order:
 
 
 def check_order(order: Order) -> Order:
-    """The order, if a file of this name can be asked for; otherwise a sentence that lists what there is."""
+    """Return the order, if a file of this name can be asked for; otherwise a sentence that lists what there is."""
     forms = EXTENSIONS.get(order.name)
     if forms is None:
         raise NotFoundError(

@@ -41,7 +41,7 @@ async def export(
     generation: Annotated[int, Query(ge=0)] = 0,
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
-    """One file: `excluded=leave_out` without the answers of participants who are left out, `personal=no` without
+    """Return one file: `excluded=leave_out` without the answers of participants who are left out, `personal=no` without
     platforms' ids; of one `sampler`, or embeddings as of a `generation`.
     """
     order = Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
@@ -55,7 +55,7 @@ async def bundle(
     excluded: Annotated[Excluded, Query()] = "mark",
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
-    """Every file in one ZIP, which is also the backup that `salmon import` restores."""
+    """Return every file in one ZIP, which is also the backup that `salmon import` restores."""
     return await _file(subprocesses, Order(experiment.state.slug, *BUNDLE, excluded, personal=personal))
 
 

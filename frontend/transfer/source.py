@@ -44,7 +44,7 @@ class ExportSource:
 
     @staticmethod
     async def open(context: Context, order: Order) -> ExportSource:
-        """The experiment of an order."""
+        """Return the experiment of an order."""
         experiment = await context.catalogue.find(order.slug)
         known = experiment.spec.samplers
         if order.sampler and order.sampler not in known:
@@ -66,7 +66,7 @@ class ExportSource:
         return tuple(question.name for question in self.experiment.spec.questions)
 
     async def revisions(self) -> list[RevisionRecord]:
-        """Every revision, in order."""
+        """Return every revision, in order."""
         if self._revisions is None:
             found = await self.context.store.experiments.read_revisions(self.experiment.id)
             stored = {number: Revision.decode(text) for number, text in found.items()}
@@ -77,7 +77,7 @@ class ExportSource:
         return self._revisions
 
     async def revision_names(self) -> dict[int, RevisionNames]:
-        """How each revision appears in a row."""
+        """Return how each revision appears in a row."""
         catalogue, experiment = self.context.catalogue, self.experiment.id
         return {
             revision.number: RevisionNames(
@@ -96,7 +96,7 @@ class ExportSource:
         return max((d for d in written if isinstance(d, int)), default=_DIMENSIONS)
 
     async def people(self) -> People:
-        """What is known of everybody who arrived or has answered, in the order of arriving."""
+        """Return what is known of everybody who arrived or has answered, in the order of arriving."""
         if self._people is None:
             arrivals = await self.export_reader.read_arrivals(self.experiment.id)
             judged = (await self.quality()).verdicts
@@ -108,22 +108,24 @@ class ExportSource:
         return self._people
 
     async def puids(self) -> Mapping[str, str]:
-        """The id that is written for each participant: none where ids of platforms are left out."""
+        """Return the id that is written for each participant: none where ids of platforms are left out."""
         if not self.order.personal:
             return {}
         return {name: person.puid for name, person in (await self.people()).items() if "puid" in person.fields}
 
     async def decisions(self) -> dict[str, Decision]:
-        """Whom the experimenter keeps."""
+        """Return whom the experimenter keeps."""
         verdicts = (await self.quality()).verdicts
         return {name: Decision.of(person.fields, verdicts.get(name)) for name, person in (await self.people()).items()}
 
     async def excluded(self) -> dict[str, str]:
-        """Participants who are left out of analyses, with the reason."""
+        """Return participants who are left out of analyses, with the reason."""
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
     async def quality(self) -> Judgement:
-        """The verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and remembered."""
+        """Return the verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and
+        remembered.
+        """
         if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
             known = await self.context.store.participants.read_verdicts(self.experiment.id)
@@ -134,7 +136,7 @@ class ExportSource:
         return self._quality
 
     async def conduct(self) -> dict[str, Conduct]:
-        """What the events tell of each participant."""
+        """Return what the events tell of each participant."""
         found: dict[str, Conduct] = {}
         async for page in self.export_reader.read_events(self.experiment.id):
             for _, entry in page:
@@ -142,12 +144,12 @@ class ExportSource:
         return found
 
     async def generations(self, sampler: str) -> AsyncIterator[Generation]:
-        """A sampler's history, in order."""
+        """Yield a sampler's history, in order."""
         async for _, model in self.context.store.models.read_history(self.experiment.id, sampler):
             yield _decode_generation(sampler, model, "coordinates")
 
     async def newest(self, sampler: str) -> Generation | None:
-        """A sampler's newest embedding: the one that is shown where there is one."""
+        """Return a sampler's newest embedding: the one that is shown where there is one."""
         model = await self.context.store.models.read(self.experiment.id, sampler)
         if model is None:
             return None
@@ -172,7 +174,7 @@ class ExportSource:
         return Judgement(self.until, decisions, verdicts)
 
     async def _map_of_most_answers(self) -> NDArray[Any] | None:
-        """The newest embedding of the sampler whose model has seen most answers."""
+        """Return the newest embedding of the sampler whose model has seen most answers."""
         found = [await self.newest(sampler) for sampler in self.experiment.spec.samplers]
         known = [generation for generation in found if generation is not None]
         return max(known, key=lambda generation: generation.answers).coordinates if known else None

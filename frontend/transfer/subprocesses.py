@@ -127,7 +127,7 @@ class Subprocesses:
 
 
 def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
-    """One for each application, made when the first file is asked for."""
+    """Return one for each application, made when the first file is asked for."""
     state = request.app.state
     if not hasattr(state, "subprocesses"):
         state.subprocesses = Subprocesses(context.settings)
@@ -138,7 +138,7 @@ WithSubprocesses = Annotated[Subprocesses, Depends(find_subprocesses)]
 
 
 async def _read_errors(errors: asyncio.StreamReader) -> bytes:
-    """The last that a process said on standard error."""
+    """Return the last that a process said on standard error."""
     said = b""
     while piece := await errors.read(_PIECE_BYTES):
         said = (said + piece)[-_MOST_SAID:]
@@ -164,7 +164,7 @@ async def _join_pieces(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenera
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What this process has, without the supervisor's hand on it."""
+    """Return what this process has, without the supervisor's hand on it."""
     values = settings.model_dump(mode="json", exclude_none=True)
     own = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
     return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}

@@ -49,12 +49,12 @@ _ROWS = 1000
 
 
 async def pages_of(source: ExportSource, name: str) -> tuple[Table, Pages]:
-    """A table and its rows; a sentence where it cannot be made."""
+    """Return a table and its rows; a sentence where it cannot be made."""
     return await _MAKERS[name](source)
 
 
 async def table_of(source: ExportSource, name: str) -> Table:
-    """The columns of a table, without its rows."""
+    """Return the columns of a table, without its rows."""
     d = await source.dimensions()
     made = {
         "participants": lambda: participants_table(source.questions),
@@ -199,7 +199,7 @@ async def _psiz(source: ExportSource) -> tuple[Table, Pages]:
 
 
 async def embeddings_of(source: ExportSource) -> list[Generation]:
-    """The embedding of each sampler: the newest, or that of the generation asked for."""
+    """Return the embedding of each sampler: the newest, or that of the generation asked for."""
     order = source.order
     found = [generation for sampler in source.samplers if (generation := await source.newest(sampler))]
     if order.generation:
@@ -247,14 +247,14 @@ async def _translate_answers(
 
 
 def _make_filter(source: ExportSource, excluded: Iterable[str]) -> Callable[[Answer], bool]:
-    """Whether an answer is in a file, by the filters of the order."""
+    """Return whether an answer is in a file, by the filters of the order."""
     sampler = source.order.sampler
     without = frozenset(excluded) if source.order.excluded == "leave_out" else frozenset[str]()
     return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
 
 
 async def _narrow_rows(table: Table, pages: Pages) -> Pages:
-    """The rows of a wider table that begins with the columns of this one."""
+    """Return the rows of a wider table that begins with the columns of this one."""
     width = len(table.columns)
     async for page in pages:
         yield [row[:width] for row in page]
