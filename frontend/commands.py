@@ -22,7 +22,7 @@ from frontend.store import Store
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
-from frontend.transfer.orders import BUNDLE, Order
+from frontend.transfer.orders import BUNDLE, ExportOrder
 from frontend.transfer.source import ExportSource
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
@@ -78,7 +78,7 @@ def export_bundle(
 
     Example: salmon export colors --out colors.zip
     """
-    order = Order(slug, *BUNDLE, personal=personal)
+    order = ExportOrder(slug, *BUNDLE, personal=personal)
     path = (out or Path(order.filename)).expanduser().resolve()
     # Under its name there is never half a bundle.
     passing = path.with_name(f".{path.name}.part")

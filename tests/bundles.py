@@ -17,7 +17,7 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.bundle_writer import MANIFEST, write
-from frontend.transfer.orders import BUNDLE, Order
+from frontend.transfer.orders import BUNDLE, ExportOrder
 from frontend.transfer.source import ExportSource
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
@@ -46,7 +46,7 @@ async def read_answers(store: Store, experiment: str) -> list[Answer]:
 async def write_export(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:
     """A file as the writing process makes it, made here."""
     output = io.BytesIO()
-    order = Order(slug, name, extension, **options)
+    order = ExportOrder(slug, name, extension, **options)
     await write(await ExportSource.open(Context.build(settings, store), order), output)
     return output.getvalue()
 

@@ -47,11 +47,11 @@ async def invite(request: Request, body: InvitationBody, context: WithContext, _
 
 @router.delete("/accounts/{name}")
 async def remove_account(name: str, context: WithContext, owner: WithOwner) -> Json:
-    """Take an account away; its experiments stay, and the owner of the server sees them."""
+    """Remove an account; its experiments stay, and the owner of the server sees them."""
     account = await context.store.accounts.read(name)
     if account is None:
         raise NotFoundError(f"There is no account called {name!r}.")
     if account.name == owner.name:
-        raise ConflictError("You cannot take your own account away.", hint="The server would have no owner.")
+        raise ConflictError("You cannot remove your own account.", hint="The server would have no owner.")
     await context.store.accounts.remove(name)
     return {"name": name}

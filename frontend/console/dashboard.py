@@ -1,4 +1,4 @@
-"""Routes of what an experimenter watches: the overview, live, and the history and embeddings behind it."""
+"""Routes of the dashboard: the live overview, the history of samplers, their embeddings and the targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from salmon.wire import encode_json
 if TYPE_CHECKING:
     from frontend.history import MapEmbedding
 
-#: How often a live page looks, and how long it stays quiet before it says that it is still there.
+#: How often a live page is brought up to date, and after how long a silence it is told that the connection lives.
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
 #: A live connection ends after this time; the page opens another, which asks again who is there.
@@ -46,7 +46,7 @@ async def read_overview(experiment: WithExperiment, context: WithContext) -> Jso
 
 @router.get("/stream", response_class=Response)
 async def stream(request: Request, experiment: WithExperiment, context: WithContext) -> Response:
-    """Return the overview again and again, as server-sent events, whenever something has changed."""
+    """Send the overview as server-sent events, whenever something has changed."""
     return StreamingResponse(
         _events(request, context, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
     )
@@ -68,7 +68,7 @@ async def read_history(experiment: WithExperiment, context: WithContext, sampler
 
 @router.get("/model")
 async def read_model(experiment: WithExperiment, context: WithContext, sampler: str = "", line: str = "") -> Json:
-    """Return an embedding as the map draws it: the newest, or that of a line of history; turned so that it never spins.
+    """Return an embedding as the map draws it: the newest, or that of a line of history; aligned so that the map does not turn.
 
     `spread` holds a covariance a target, where it is known; `nearest` the nearest targets of each, nearest first.
     """
@@ -119,14 +119,12 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
 
 
 async def _with_counts(context: Context, experiment: ServedExperiment, seen: OverviewInputs) -> OverviewInputs:
-    """With the counters, which are thousands of numbers where there are many targets: read only to be shown."""
+    """Return the inputs with the counters, which are read only to be shown: with many targets they are thousands."""
     return replace(seen, counts=Counts.of(await context.store.experiments.read_counts(experiment.id)))
 
 
 async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
-    """Return everything that the overview is made of but the counters: a few round trips, and enough to see that
-    something changed.
-    """
+    """Return what the overview is made of, except the counters: enough to see whether something has changed."""
     store = context.store
     active = samplers_with_embedding(experiment.spec)
     arrived, heartbeat, progress = await asyncio.gather(
@@ -171,7 +169,7 @@ def _active_sampler(experiment: ServedExperiment, wanted: str) -> str:
     if not active:
         raise NotFoundError(
             "No sampler of this experiment fits an embedding while it runs.",
-            hint="Take the answers home and run `salmon fit`, or add Adaptive to the samplers.",
+            hint="Export the answers and run `salmon fit`, or add Adaptive to the samplers.",
         )
     return wanted or active[0]
 

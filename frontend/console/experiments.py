@@ -1,7 +1,4 @@
-"""Routes of experimenters: make an experiment, list, look, change, share, copy and delete.
-
-Routes for an experiment that is being written: its file checked as it is typed, examples to begin with, a try-out.
-"""
+"""Routes of experiments: create, list, read, change, share, copy and delete them, and check a file while it is written."""
 
 from __future__ import annotations
 
@@ -28,6 +25,17 @@ from salmon.errors import Problem, SpecError
 from salmon.spec import Manifest, ParsedSpec, parse_spec, targets_of
 
 router = APIRouter(prefix="/api")
+#: Seconds that one answer takes, with its blank and the next pictures, where nobody has answered yet.
+SECONDS_AN_ANSWER = 4.0
+
+
+@dataclass(frozen=True)
+class Example:
+    """An experiment that comes with the program: its file, and its targets where they are in a ZIP."""
+
+    name: str
+    spec: Path
+    archive: Path | None
 
 
 @router.get("/experiments")
@@ -142,7 +150,7 @@ async def delete(
     experimenter: WithExperimenter,
     subprocesses: WithSubprocesses,
 ) -> Json:
-    """Take an experiment away for good; its name has to be typed once more, and it must not be open.
+    """Delete an experiment; its name has to be typed once more, and it must not be open.
 
     A bundle is written first: without it nothing is deleted.
     """
@@ -158,44 +166,6 @@ async def delete(
     bundle = await keep_bundle(context, subprocesses, state.slug)
     await context.store.experiments.delete(state.slug, experiment.id)
     return {"slug": state.slug, "bundle": bundle}
-
-
-def _json(state: ExperimentState) -> Json:
-    return {
-        "slug": state.slug,
-        "state": state.state,
-        "revision": state.revision,
-        "owner": state.owner,
-        "shared": list(state.shared),
-        "created_ms": state.created_ms,
-        "opened_ms": state.opened_ms,
-        "answers": state.counters.get("answers", 0),
-    }
-
-
-#: Seconds that one answer takes, with its blank and the next pictures, where nobody has answered yet.
-SECONDS_AN_ANSWER = 4.0
-
-
-@dataclass(frozen=True)
-class Example:
-    """An experiment that comes with the program: its file, and its targets where they are in a ZIP."""
-
-    name: str
-    spec: Path
-    archive: Path | None
-
-
-def examples() -> tuple[Example, ...]:
-    """Return the examples of this installation: beside the packages, or where the wheel puts them."""
-    folders = (Path(__file__).parents[2] / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
-    folder = next((path for path in folders if path.is_dir()), folders[0])
-    found = sorted(folder.glob("*/experiment.yaml"))
-    archives = [path.with_name("targets.zip") for path in found]
-    return tuple(
-        Example(path.parent.name, path, archive if archive.exists() else None)
-        for path, archive in zip(found, archives, strict=True)
-    )
 
 
 @router.get("/examples")
@@ -218,7 +188,7 @@ async def read_example_targets(name: str, _: WithExperimenter) -> Response:
 
 @router.post("/check")
 async def check(body: DraftBody, context: WithContext, experimenter: WithExperimenter) -> Json:
-    """Return everything wrong with a file, each at its line, and what the experiment would be if nothing is."""
+    """Return every problem of a file at its line, and a summary of the experiment where there is none."""
     manifest = None
     if body.slug and not body.zip:
         manifest = (await find_visible(body.slug, context, experimenter)).manifest
@@ -231,9 +201,34 @@ async def try_out(request: Request, experiment: WithExperiment, context: WithCon
     return {"link": tryout_link(request, context, experiment.id, experiment.state.slug)}
 
 
+def examples() -> tuple[Example, ...]:
+    """Return the examples of this installation: beside the packages, or where the wheel puts them."""
+    folders = (Path(__file__).parents[2] / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
+    folder = next((path for path in folders if path.is_dir()), folders[0])
+    found = sorted(folder.glob("*/experiment.yaml"))
+    archives = [path.with_name("targets.zip") for path in found]
+    return tuple(
+        Example(path.parent.name, path, archive if archive.exists() else None)
+        for path, archive in zip(found, archives, strict=True)
+    )
+
+
 def tryout_link(request: Request, context: Context, experiment: str, slug: str) -> str:
     """Return where an experiment can be tried out, for some hours."""
     return f"{context.address(request)}/e/{slug}/?tryout={context.signer.sign_tryout(experiment)}"
+
+
+def _json(state: ExperimentState) -> Json:
+    return {
+        "slug": state.slug,
+        "state": state.state,
+        "revision": state.revision,
+        "owner": state.owner,
+        "shared": list(state.shared),
+        "created_ms": state.created_ms,
+        "opened_ms": state.opened_ms,
+        "answers": state.counters.get("answers", 0),
+    }
 
 
 def _check_draft(body: DraftBody, manifest: Manifest | None) -> Json:

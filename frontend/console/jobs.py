@@ -1,4 +1,4 @@
-"""Routes of requests to the learning process: ask, look how far it is, cancel."""
+"""Routes of jobs of the learning process: request one, read its status, cancel it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class JobBody(Body):
 
 @router.post("", status_code=202)
 async def ask(body: JobBody, context: WithContext, experiment: WithExperiment, experimenter: WithExperimenter) -> Json:
-    """Check what is asked, every mistake at once, and hand it to the learning process; 202 with the request's id."""
+    """Request a job: its arguments are checked, all mistakes at once; 202 with the id of the request."""
     problems = await _unknown_participants(context, experiment, body)
     try:
         meaning = read_request(body.kind, body.arguments, experiment.spec, len(experiment.targets))
@@ -60,7 +60,7 @@ async def list_requests(context: WithContext, experiment: WithExperiment) -> lis
 
 @router.get("/{request}")
 async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
-    """Return how far a request is, and its result when it is done."""
+    """Return the status of a request, and its result when it is done."""
     return await _json(context, request, await context.store.jobs.read_request(experiment.id, request))
 
 
@@ -71,7 +71,7 @@ async def cancel(request: Identifier, context: WithContext, experiment: WithExpe
 
 
 async def _unknown_participants(context: Context, experiment: ServedExperiment, body: JobBody) -> tuple[Problem, ...]:
-    """Return the excluded participants that the experiment does not have; what is no id at all is told elsewhere."""
+    """Return problems for excluded participants whom the experiment does not have; what is no id is refused elsewhere."""
     written = body.arguments.get("exclude") or ()
     names: list[Any] = written if isinstance(written, list) else [written]
     ids = [name for name in names[:MOST_LISTED] if isinstance(name, str) and PARTICIPANT.fullmatch(name)]

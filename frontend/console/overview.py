@@ -1,4 +1,4 @@
-"""What an experimenter wants to know at a glance, as values: pure functions of counters, state and history."""
+"""The overview of an experiment, as pure functions of its counters, state and history."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SamplerView:
 
 @dataclass(frozen=True)
 class OverviewInputs:
-    """Everything that a glance is made of, as it was read at `now_ms`."""
+    """Everything that the overview is made of, as it was read at `now_ms`."""
 
     state: ExperimentState
     spec: Spec
@@ -228,12 +228,12 @@ POINT = (
 
 
 def points_of(lines: Sequence[HistoryLine]) -> list[list[float | None]]:
-    """Generations as rows of `POINT`; what was not known then is None."""
+    """Return generations as rows of `POINT`; what was not known then is None."""
     return [[line.numbers.get(name) for name in POINT] for line in lines]
 
 
 def _rate_a_minute(counts: Counts, now_ms: int) -> float:
-    """Answers a minute, of the minutes of the last half hour since the first of them came."""
+    """Return answers a minute: of the last half hour, since the first of its answers came."""
     now = now_ms // MINUTE_MS
     minutes = counts.get("minute")
     recent = {minute: count for minute, count in minutes.items() if now - RECENT_MINUTES < minute <= now}
@@ -248,7 +248,7 @@ def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:
 
 
 def _series(counts: Counts) -> Json:
-    """Answers, first answers and completions over time: rows [start of the bin (ms), answers, began, completed]."""
+    """Return answers, first answers and completions over time: rows [start of the bin (ms), answers, began, completed]."""
     minutes = counts.get("minute")
     if not minutes:
         return {"minutes": 1, "rows": []}

@@ -1,4 +1,4 @@
-"""Pages of the console. What they show first comes with them; their scripts ask the same routes as everybody else's."""
+"""Pages of the console. They come with the data that they show first; their scripts use the same routes as any client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter()
 
 @router.get("/console", include_in_schema=False)
 async def add_slash() -> Response:
-    """Return the pages' own links are relative to the list."""
+    """Redirect to the list; the pages' own links are relative to it."""
     return RedirectResponse("/console/", status_code=307)
 
 
@@ -65,7 +65,7 @@ async def launch_page(context: WithContext, experimenter: WithExperimenter) -> R
 
 @router.get("/console/account", response_class=Response)
 async def account_page(context: WithContext, experimenter: WithExperimenter) -> Response:
-    """One's own password; for the owner, everybody who may log in."""
+    """Return the page of one's own password and, for the owner, of everybody who may log in."""
     accounts = await context.store.accounts.list() if experimenter.role == "owner" else ()
     data = {"accounts": [{"name": a.name, "role": a.role, "created_ms": a.created_ms} for a in accounts]}
     return context.pages.show(ScriptedPage("account", _frame(experimenter), data))

@@ -1,4 +1,4 @@
-"""Routes about the quality of participants: what is found, and whom the experimenter keeps."""
+"""Routes about participants: their quality, and whom the experimenter keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from frontend.store.participants import Keep, Participant
-from frontend.transfer.orders import VERDICTS, Order
+from frontend.transfer.orders import VERDICTS, ExportOrder
 from frontend.transfer.subprocesses import WithSubprocesses
 from salmon.export.participants import Decision
 from salmon.quality import Verdict
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/experiments/{slug}/participants")
 
 
 class DecisionBody(Body):
-    """Whom to keep: by the experimenter's word, or by the proposal again."""
+    """Whether to keep a participant: the experimenter's decision, or `auto` for the proposal."""
 
     keep: Keep
     note: Annotated[str, Field(max_length=2000)] = ""
@@ -47,7 +47,7 @@ async def list_participants(
     quality, fresh = await _quality(context, experiment)
     if not fresh:
         slug = experiment.state.slug
-        order = Order(slug, *VERDICTS).encode()
+        order = ExportOrder(slug, *VERDICTS).encode()
         finding = subprocesses.begin(f"verdicts {slug}", "export", order, urgent=wait or quality is None)
         if wait and finding is not None:
             await finding
@@ -91,7 +91,7 @@ async def decide(
 
 
 async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Judgement | None, bool]:
-    """Return what was found last, and whether nothing has happened since."""
+    """Return the verdicts found last, and whether nothing has happened since."""
     quality = await context.store.participants.read_verdicts(experiment.id)
     if quality is None:
         return None, False

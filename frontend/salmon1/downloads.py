@@ -15,7 +15,7 @@ from frontend.experiments import ServedExperiment
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForExperimenter
 from frontend.schemas import Json
-from frontend.transfer.orders import BUNDLE, Order
+from frontend.transfer.orders import BUNDLE, ExportOrder
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon import __version__
 from salmon.export import MEDIA_TYPES
@@ -31,7 +31,7 @@ router = APIRouter(route_class=OldRoute)
 async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
     """Return every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
-    order = Order(experiment.state.slug, "salmon_responses", extension)
+    order = ExportOrder(experiment.state.slug, "salmon_responses", extension)
     return await _file(subprocesses, order, f"responses.{extension}")
 
 
@@ -41,7 +41,7 @@ async def embeddings(
 ) -> Response:
     """Return the newest embedding of each sampler, or of one, as CSV."""
     wanted = sampler or alg
-    order = Order(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
+    order = ExportOrder(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
     try:
         return await _file(subprocesses, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
     except (NotFoundError, SubprocessError) as error:
@@ -80,7 +80,9 @@ async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, 
     """Return everything of the experiment in one bundle, which /restore brings back."""
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     return await _file(
-        subprocesses, Order(experiment.state.slug, *BUNDLE), f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip"
+        subprocesses,
+        ExportOrder(experiment.state.slug, *BUNDLE),
+        f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip",
     )
 
 
@@ -107,7 +109,7 @@ def old_config(experiment: ServedExperiment) -> dict[str, Any]:
     return {key: content[key] for key in _KEYS}
 
 
-async def _file(subprocesses: Subprocesses, order: Order, filename: str) -> Response:
+async def _file(subprocesses: Subprocesses, order: ExportOrder, filename: str) -> Response:
     pieces = await subprocesses.stream("export", order.encode())
     headers = {"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"}
     return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)

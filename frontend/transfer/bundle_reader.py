@@ -228,8 +228,9 @@ class ModelArrays:
 
 @dataclass(frozen=True)
 class Totals:
-    """What follows from the answers: the counters of the state, of each participant, and those figures are drawn from;
-    `last` is the place of the last of them in the log.
+    """Counters that follow from the answers: of the state, of each participant, and those behind the console's figures.
+
+    `last` is the place of the last answer in the log.
     """
 
     state: Mapping[str, int]
@@ -239,7 +240,7 @@ class Totals:
 
 
 def outline_of(bundle: BundleZip) -> Outline:
-    """Return the state, the revisions with all they say about targets, and the files the experiment cannot do without."""
+    """Return the state and the revisions; BundleError where a file that a revision names is missing."""
     where = "machine/state.json"
     state = _fields(bundle.text("state.json"), where)
     check_fields(StateFields, state, where)
@@ -344,12 +345,12 @@ def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
 
 
 def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
-    """Counted again from the answers, whatever the bundle says; every line of the bundle is checked on the way."""
+    """Return the counters, counted again from the answers; every line of the bundle is checked on the way."""
     state: Counter[str] = Counter()
     people: Counter[str] = Counter()
     last = "0-0"
 
-    def counted() -> Iterator[Answer]:
+    def count() -> Iterator[Answer]:
         nonlocal last
         for stream_id, _, answer in answers_of(bundle, outline):
             last = stream_id
@@ -358,7 +359,7 @@ def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
             people[answer.served.participant] += 1
             yield answer
 
-    counts = recount(counted())
+    counts = recount(count())
     known: set[str] = set()
     for person in people_of(bundle):
         known.add(person.participant)

@@ -1,9 +1,9 @@
-"""The bundle: every file of an experiment and, for `salmon import`, all that the store holds of it, as one ZIP.
+"""Write what was ordered: one file of an experiment, or its bundle.
 
-It is written from front to end without going back, so that it can be sent while it is made. The manifest comes last,
-because it has the SHA-256 of everything before it.
-
-The exact contents of the store, for `salmon import`: text as JSON lines, arrays as .npy without pickles.
+A bundle is a ZIP of every file and, for `salmon import`, of all that the store holds of the experiment. It is written
+from front to end without going back, so that it can be sent while it is made. The manifest comes last, because it has
+the SHA-256 of everything before it. The contents of the store are text as JSON lines, and arrays as .npy without
+pickles:
 
 machine/state.json          the fields of the experiment's state
 machine/revisions.jsonl     [number, revision]
@@ -14,8 +14,6 @@ machine/events.jsonl        [stream id, fields]
 machine/changes.jsonl       [stream id, fields]
 machine/models.jsonl        [sampler, numbers, names of arrays]; the arrays are machine/models/SAMPLER/NAME.npy
 machine/history.jsonl       [sampler, stream id, numbers, names of arrays]; arrays are machine/history/SAMPLER/ID/NAME.npy
-
-From an order to its bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.documents import BUNDLED, document_of
-from frontend.transfer.orders import BUNDLE, EXTENSIONS, VERDICTS, Order
+from frontend.transfer.orders import BUNDLE, EXTENSIONS, VERDICTS, ExportOrder
 from frontend.transfer.source import ExportSource
 from frontend.transfer.tables import pages_of
 from salmon import __version__
@@ -41,19 +39,21 @@ from salmon.export.other_programs import STACKS
 from salmon.export.table import NpzFile
 from salmon.wire import encode_json
 
-#: Changes when a bundle cannot be read as before; import refuses what is newer than it knows.
+#: Version of the format; it changes when a bundle cannot be read as before, and an import refuses newer ones.
 FORMAT = 1
 MANIFEST = "manifest.json"
 MEDIA = "media/"
-
 #: A bundle of more answers than this may have members above 2 GB, which need the larger form of ZIP.
 _LARGE_ANSWERS = 1_000_000
 _PIECE_BYTES = 1 << 20
 _DOCUMENTS = (("README", "md"), ("config", "yaml"), ("provenance", "json"), ("analysis", "ipynb"), ("analysis", "R"))
+Pieces = AsyncIterator[bytes]
+Member = tuple[str, Callable[[], Pieces]]
+FOLDER = "machine/"
 
 
 class _Outlet(io.RawIOBase):
-    """Where the bytes of the ZIP go; it cannot go back."""
+    """File of the ZIP that passes its bytes on; it cannot be rewound."""
 
     def __init__(self, send: Callable[[bytes], object]) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class _Bundle:
         self.members: dict[str, dict[str, Any]] = {}
 
     async def add(self, name: str, pieces: AsyncIterator[bytes], *, stored: bool = False) -> None:
-        """One member; what is compressed already is `stored` as it is."""
+        """Write one member; content that is compressed already is `stored` as it is."""
         info = zipfile.ZipInfo(name, self._date)
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
         info.external_attr = 0o644 << 16
@@ -91,15 +91,41 @@ class _Bundle:
         self.members[name] = {"sha256": digest.hexdigest(), "bytes": size_bytes}
 
     def close(self, **content: Any) -> None:
-        """The manifest, and the end."""
+        """Write the manifest."""
         info = zipfile.ZipInfo(MANIFEST, self._date)
         info.compress_type = zipfile.ZIP_DEFLATED
         text = json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1)
         self._archive.writestr(info, text + "\n")
 
 
+async def deliver(order: ExportOrder, output: BinaryIO) -> None:
+    """Write what was ordered, with the store that the environment names."""
+    settings = Settings()  # pyright: ignore[reportCallIssue]
+    store = Store.open(settings.redis_url)
+    try:
+        await write(await ExportSource.open(Context.build(settings, store), order), output)
+    finally:
+        await store.close()
+
+
+async def write(source: ExportSource, output: BinaryIO) -> None:
+    """Write one file of an experiment."""
+    name, extension = source.order.name, source.order.extension
+    if (name, extension) == BUNDLE:
+        await write_bundle(source, output.write)
+    elif (name, extension) == VERDICTS:
+        await source.quality()
+    elif extension == "npz":
+        await _write_arrays(source, output)
+    elif "csv" in EXTENSIONS[name]:
+        async for piece in table_pieces(source, name, extension):
+            output.write(piece)
+    else:
+        output.write(await document_of(source, name, extension))
+
+
 async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) -> None:
-    """The whole ZIP, piece by piece."""
+    """Write the whole ZIP, piece by piece."""
     experiment, context = source.experiment, source.context
     answers = await context.store.answers.count(experiment.id)
     with zipfile.ZipFile(_outlet(send), "w", allowZip64=True, compresslevel=1) as archive:
@@ -136,26 +162,6 @@ async def table_pieces(source: ExportSource, name: str, extension: str) -> Async
     yield file.end()
 
 
-def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
-    return io.BufferedWriter(_Outlet(send), _PIECE_BYTES)
-
-
-async def _content(content: bytes) -> AsyncIterator[bytes]:
-    yield content
-
-
-async def _medium(source: ExportSource, name: str) -> AsyncIterator[bytes]:
-    with source.context.media.open(name) as file:
-        while piece := file.read(_PIECE_BYTES):
-            yield piece
-
-
-Pieces = AsyncIterator[bytes]
-Member = tuple[str, Callable[[], Pieces]]
-
-FOLDER = "machine/"
-
-
 async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     """Yield (name, pieces) of each member, in an order in which an import can check them."""
     store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
@@ -183,6 +189,36 @@ async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     yield f"{FOLDER}history.jsonl", lambda lines=lines: _content(b"".join(lines))
 
 
+async def _write_arrays(source: ExportSource, output: BinaryIO) -> None:
+    table, pages = await pages_of(source, source.order.name)
+    file = NpzFile(table, STACKS[table.name], [target.filename for target in source.targets])
+    async for rows in pages:
+        file.rows(rows)
+    output.write(file.end())
+
+
+def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
+    return io.BufferedWriter(_Outlet(send), _PIECE_BYTES)
+
+
+async def _content(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def _medium(source: ExportSource, name: str) -> AsyncIterator[bytes]:
+    with source.context.media.open(name) as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
+
+
+async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
+    yield encode(await found).encode()
+
+
+async def _pairs(found: Any) -> Pieces:
+    yield b"".join(_line(list(pair)) for pair in (await found).items())
+
+
 async def _people(source: ExportSource) -> Pieces:
     names = list(await source.people())
     async for page in source.export_reader.read_people(source.experiment.id, names):
@@ -200,47 +236,5 @@ async def _list(entries: Any) -> Pieces:
     yield b"".join(_line(list(entry)) for entry in await entries)
 
 
-async def _pairs(found: Any) -> Pieces:
-    yield b"".join(_line(list(pair)) for pair in (await found).items())
-
-
-async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
-    yield encode(await found).encode()
-
-
 def _line(value: list[Any]) -> bytes:
     return encode_json(value).encode() + b"\n"
-
-
-async def deliver(order: Order, output: BinaryIO) -> None:
-    """Write what was ordered, with the store that the environment names."""
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        await write(await ExportSource.open(Context.build(settings, store), order), output)
-    finally:
-        await store.close()
-
-
-async def write(source: ExportSource, output: BinaryIO) -> None:
-    """One file of an experiment."""
-    name, extension = source.order.name, source.order.extension
-    if (name, extension) == BUNDLE:
-        await write_bundle(source, output.write)
-    elif (name, extension) == VERDICTS:
-        await source.quality()
-    elif extension == "npz":
-        await _write_arrays(source, output)
-    elif "csv" in EXTENSIONS[name]:
-        async for piece in table_pieces(source, name, extension):
-            output.write(piece)
-    else:
-        output.write(await document_of(source, name, extension))
-
-
-async def _write_arrays(source: ExportSource, output: BinaryIO) -> None:
-    table, pages = await pages_of(source, source.order.name)
-    file = NpzFile(table, STACKS[table.name], [target.filename for target in source.targets])
-    async for rows in pages:
-        file.rows(rows)
-    output.write(file.end())

@@ -20,7 +20,7 @@ MOST_UNPACKED_BYTES = 400_000_000_000
 #: The directory of the ZIP is read whole, and so is the manifest.
 _MOST_DIRECTORY_BYTES = 50_000_000
 _MOST_MANIFEST_BYTES = 50_000_000
-#: Text packs to a tenth or, where rows are alike, a hundredth; more is a trap. Small members may be anything.
+#: Text is compressed to a tenth or, where rows are alike, a hundredth; more is a ZIP bomb. Small members may be anything.
 _MOST_RATIO = 500
 _SMALL_BYTES = 1_000_000
 #: The longest line of JSON: an answer or event has less than a thousand characters, a participant has a list of queries, a
@@ -54,7 +54,7 @@ class BundleZip:
 
     @property
     def digest(self) -> str:
-        """Names the contents: two bundles of the same digest hold the same."""
+        """Digest of the contents: two bundles of the same digest hold the same."""
         return hashlib.sha256(json.dumps(self.manifest["members"], sort_keys=True).encode()).hexdigest()
 
     @property
@@ -108,7 +108,7 @@ class BundleZip:
             number = 0
             while line := member.readline(longest):
                 number += 1
-                if len(line) >= longest:  # it may read a little further than it is told
+                if len(line) >= longest:  # readline may return a little more than its limit
                     raise BundleError(f"{FOLDER}{name}:{number} is too long.", where=f"{FOLDER}{name}:{number}")
                 yield number, _parse_json(line, f"{FOLDER}{name}:{number}")
 
@@ -156,7 +156,7 @@ class BundleZip:
         return manifest
 
     def _compare(self) -> None:
-        """The members and the manifest name each other, and no member unpacks to more than can be meant."""
+        """Raise BundleError unless the members and the manifest name each other, and no member unpacks to more than it can be."""
         members = self.manifest.get("members")
         infos = self._zip.infolist()
         found = [info.filename for info in infos if info.filename != MANIFEST]
@@ -173,7 +173,7 @@ class BundleZip:
             if info.filename == MANIFEST:
                 continue
             odd = not _NAME.fullmatch(info.filename) or ".." in info.filename.split("/") or info.flag_bits & 1
-            if odd or info.file_size != members[info.filename]["bytes"] or _is_trap(info):
+            if odd or info.file_size != members[info.filename]["bytes"] or _is_bomb(info):
                 raise BundleError(
                     f"{info.filename[:100]!r} is not a file that Salmon writes, or not as long as it says.",
                     hint="Nothing was imported.",
@@ -207,7 +207,7 @@ def _directory_bytes(path: Path, size_bytes: int) -> int:
     return int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
 
 
-def _is_trap(info: zipfile.ZipInfo) -> bool:
+def _is_bomb(info: zipfile.ZipInfo) -> bool:
     limit = max(_SMALL_BYTES, _MOST_RATIO * info.compress_size)
     return info.file_size > limit or (info.filename.startswith(MEDIA) and info.file_size > MOST_PACKED_BYTES)
 

@@ -1,4 +1,4 @@
-"""The files that are no tables: the description, the provenance, the data dictionary, the beginnings of an analysis."""
+"""Exports that are no tables: the description, the provenance, the data dictionary and two scripts of an analysis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def document_of(source: ExportSource, name: str, extension: str) -> bytes:
 
 
 async def _config(source: ExportSource) -> str:
-    """Without completion codes: whoever has them can be paid without having answered."""
+    """Return the description without completion codes: whoever has them can be paid without having answered."""
     return dump_spec(source.experiment.spec, secrets=False)
 
 

@@ -1,11 +1,8 @@
-"""The description of an experiment whose answers came without one, or with one of an earlier Salmon: pure.
+"""Make a paused experiment of answers that another program recorded, or of a backup of the first Salmon.
 
-From answers that another program recorded to a paused experiment: what a file says is kept, what it does not is said.
-
-Its answers were signed by nobody, and are marked so. Embeddings are not taken over: they are fitted anew from the
-answers, by whatever sampler the description names.
-
-Which way in a file takes: a bundle of this Salmon, or what another program recorded.
+What a file says is kept, and what it does not say is reported. A description that came with the answers is fitted to
+them (`fit_description`); without one it is made of the answers (`describe_answers`). Imported answers were not signed by
+this server and are marked so. Embeddings are not imported: the samplers of the description fit them anew.
 """
 
 from __future__ import annotations
@@ -45,17 +42,24 @@ from salmon.spec.sampler_arguments import OLD_CLASSES, SAMPLER_CLASSES
 from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, SAMPLER_NAME
 from salmon.wire import encode_answer
 
-#: Samplers are drawn for answers of which nothing says how their query was chosen.
+#: The sampler of answers of which nothing says how their query was chosen.
 UNNAMED = "random"
 _NAMED = 5
 _PICTURE = re.compile(r"<\s*(?:img|video|audio|source)\b", re.IGNORECASE)
+_PEOPLE = 100
+_PIECE = 1 << 20
+_UNKNOWN = (
+    "Such files do not say, and so it is not known: what was skipped, what happened on the pages, who agreed to what, and"
+    " who had finished. Embeddings are fitted anew."
+)
+_TABLE = re.compile(r"\.(csv|tsv|jsonl?)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class FittedDescription:
-    """A description that fits a file of answers.
+    """Description that fits a file of answers.
 
-    `indices` gives the index of a target as the file names it, `samplers` today's name of a sampler; `notes` are
+    `indices` gives the index of a target as the file names it, `samplers` the name that a sampler has here; `notes` are
     sentences about what could not be known.
     """
 
@@ -65,6 +69,72 @@ class FittedDescription:
     indices: Mapping[str, int]
     samplers: Mapping[str, str]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImportFiles:
+    """Files of one experiment: its answers or a backup, and perhaps its description (`config`) and the ZIP of its targets.
+
+    `name` is what the file of answers is called where its experimenter sees it.
+    """
+
+    answers: Path
+    name: str
+    config: Path | None = None
+    targets: Path | None = None
+
+
+@dataclass
+class _Person:
+    """What the answers say about one participant."""
+
+    first_ms: int
+    last_ms: int
+    answers: int = 0
+    asked: set[str] = field(default_factory=set[str])
+
+
+async def import_here(files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
+    """Import files into the store that the environment names."""
+    settings = Settings()  # pyright: ignore[reportCallIssue]
+    store = Store.open(settings.redis_url)
+    try:
+        return await import_file(Context.build(settings, store), files, slug=slug, otherwise=otherwise, owner=owner)
+    finally:
+        await store.close()
+
+
+async def import_file(context: Context, files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
+    """Make a paused experiment of a bundle, or of what another program recorded.
+
+    Without a `slug` a bundle keeps its own name, and what has none is called `otherwise`.
+    """
+    if is_foreign(files.answers):
+        return await import_answers(context, files, slug=slug or otherwise, owner=owner)
+    return await import_bundle(context, files.answers, name=slug, owner=owner)
+
+
+def is_foreign(path: Path) -> bool:
+    """Return whether a file is no bundle: it is no ZIP, or a ZIP that has a table among its files and no manifest."""
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            return path.stat().st_size > 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return False  # perhaps a bundle that was cut off: its reader says so
+    return "manifest.json" not in names and any(_TABLE.search(name) for name in names)
+
+
+async def import_answers(context: Context, files: ImportFiles, *, slug: str, owner: str) -> Imported:
+    """Make a paused experiment of recorded answers; an error says why where that cannot be, and nothing is visible then."""
+    await check_free(context, slug)
+    try:
+        with tempfile.TemporaryDirectory(prefix="salmon-import-") as folder:
+            return await _restore(context, files, Path(folder), slug=slug, owner=owner)
+    except ContainerError as error:
+        raise AnswersFileError((error.problem,), name=files.name) from error
 
 
 def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescription:
@@ -88,7 +158,7 @@ def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescript
 
 
 def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest | None) -> FittedDescription:
-    """Return the description that came with the answers, held against them."""
+    """Return the description that came with the answers; BundleError where it does not fit them."""
     targets = targets_of(spec, manifest)
     if known.naming.labels:
         places = {bare(target.filename): target.index for target in targets}
@@ -112,96 +182,6 @@ def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest |
         else []
     )
     return FittedDescription(source, spec, targets, indices, samplers, (*notes, *_of_pictures(targets, manifest)))
-
-
-def _texts(known: Survey, indices: Mapping[str, int]) -> list[str]:
-    """Return (n,) what pages show; a target without an answer gets its index, as nothing is known about it."""
-    n = max((*indices.values(), MIN_TARGETS - 1)) + 1
-    if n > MAX_TARGETS:
-        raise AnswersFileError((Problem(f"The answers name target {n - 1:,}; at most {MAX_TARGETS:,} can be.", 1),))
-    texts = [str(index) for index in range(n)]
-    for name, index in indices.items():
-        html, file = known.names[name]
-        texts[index] = html or file or name
-    return texts
-
-
-def _rename_samplers(samplers: Sequence[str], spec: Spec | None = None) -> dict[str, str]:
-    """Sampler as the file names it → the name it has here."""
-    renamed: dict[str, str] = {}
-    for name in samplers:
-        called = OLD_CLASSES.get(name, name) if spec is None or name not in spec.samplers else name
-        called = called or (next(iter(spec.samplers)) if spec is not None else UNNAMED)
-        if not re.fullmatch(SAMPLER_NAME, called):
-            called = re.sub(r"[^A-Za-z0-9_-]+", "_", called)[:40] or UNNAMED
-        renamed[name] = called
-    return renamed
-
-
-def _class_of(name: str) -> str:
-    return next((known for known in SAMPLER_CLASSES if known.casefold() == name.casefold()), "Random")
-
-
-def _check_indices(indices: Mapping[str, int], targets: Sequence[TargetSpec]) -> None:
-    highest = max(indices.values())
-    if highest >= len(targets):
-        raise BundleError(
-            f"Answers name target {highest}, and there are only {len(targets)} targets, counted from 0.",
-            hint="Give the description and the targets of this very experiment.",
-            where="targets",
-        )
-
-
-def _of_pictures(targets: Sequence[TargetSpec], manifest: Manifest | None) -> tuple[str, ...]:
-    if manifest is not None or not any(_PICTURE.search(target.html) for target in targets):
-        return ()
-    return ("Its targets are files that are not here: import it once more with their ZIP, under another name.",)
-
-
-def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name[:60]) for name in names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
-
-
-_PEOPLE = 100
-_PIECE = 1 << 20
-_UNKNOWN = (
-    "Such files do not say, and so it is not known: what was skipped, what happened on the pages, who agreed to what, and"
-    " who had finished. Embeddings are fitted anew."
-)
-
-
-@dataclass(frozen=True)
-class ImportFiles:
-    """Files of one experiment: its answers or a backup, and perhaps its description (`config`) and the ZIP of its targets.
-
-    `name` is what the file of answers is called where its experimenter sees it.
-    """
-
-    answers: Path
-    name: str
-    config: Path | None = None
-    targets: Path | None = None
-
-
-@dataclass
-class _Person:
-    """What the answers tell of one participant."""
-
-    first_ms: int
-    last_ms: int
-    answers: int = 0
-    asked: set[str] = field(default_factory=set[str])
-
-
-async def import_answers(context: Context, files: ImportFiles, *, slug: str, owner: str) -> Imported:
-    """Make a paused experiment of recorded answers; a sentence, and nothing to be seen, where that cannot be."""
-    await check_free(context, slug)
-    try:
-        with tempfile.TemporaryDirectory(prefix="salmon-import-") as folder:
-            return await _restore(context, files, Path(folder), slug=slug, owner=owner)
-    except ContainerError as error:
-        raise AnswersFileError((error.problem,), name=files.name) from error
 
 
 async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: str, owner: str) -> Imported:
@@ -242,6 +222,55 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
     return Imported(slug, "paused", known.answers, len(people), (*notes, *description.notes, _UNKNOWN))
 
 
+def _rename_samplers(samplers: Sequence[str], spec: Spec | None = None) -> dict[str, str]:
+    """Return sampler as the file names it → the name it has here."""
+    renamed: dict[str, str] = {}
+    for name in samplers:
+        called = OLD_CLASSES.get(name, name) if spec is None or name not in spec.samplers else name
+        called = called or (next(iter(spec.samplers)) if spec is not None else UNNAMED)
+        if not re.fullmatch(SAMPLER_NAME, called):
+            called = re.sub(r"[^A-Za-z0-9_-]+", "_", called)[:40] or UNNAMED
+        renamed[name] = called
+    return renamed
+
+
+def _texts(known: Survey, indices: Mapping[str, int]) -> list[str]:
+    """Return (n,) what pages show; a target without an answer gets its index, as nothing is known about it."""
+    n = max((*indices.values(), MIN_TARGETS - 1)) + 1
+    if n > MAX_TARGETS:
+        raise AnswersFileError((Problem(f"The answers name target {n - 1:,}; at most {MAX_TARGETS:,} can be.", 1),))
+    texts = [str(index) for index in range(n)]
+    for name, index in indices.items():
+        html, file = known.names[name]
+        texts[index] = html or file or name
+    return texts
+
+
+def _class_of(name: str) -> str:
+    return next((known for known in SAMPLER_CLASSES if known.casefold() == name.casefold()), "Random")
+
+
+def _list_names(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name[:60]) for name in names[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+
+
+def _check_indices(indices: Mapping[str, int], targets: Sequence[TargetSpec]) -> None:
+    highest = max(indices.values())
+    if highest >= len(targets):
+        raise BundleError(
+            f"Answers name target {highest}, and there are only {len(targets)} targets, counted from 0.",
+            hint="Give the description and the targets of this very experiment.",
+            where="targets",
+        )
+
+
+def _of_pictures(targets: Sequence[TargetSpec], manifest: Manifest | None) -> tuple[str, ...]:
+    if manifest is not None or not any(_PICTURE.search(target.html) for target in targets):
+        return ()
+    return ("Its targets are files that are not here: import it once more with their ZIP, under another name.",)
+
+
 def _read(
     files: ImportFiles, folder: Path, manifest: Manifest | None
 ) -> tuple[Survey, FittedDescription, int, tuple[str, ...]]:
@@ -270,31 +299,17 @@ def _read(
     return known, fit_description(known, source, parsed.spec, manifest), began_ms, (*notes, *_list_assumptions(known))
 
 
-def _list_assumptions(known: Survey) -> tuple[str, ...]:
-    notes: list[str] = []
-    if known.untimed:
-        notes.append(
-            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order."
-        )
-    if known.sideless:
-        notes.append(f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.")
-    return tuple(notes)
-
-
-def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
-    """Yield (place in the log, answer): the time of receipt, never before that of the answer before it."""
-    last_ms, number = 0, 0
-    for order, read in enumerate(answers_of(known)):
-        answer = replace(read, received_ms=now_ms - known.answers + order) if read.received_ms < 0 else read
-        milliseconds = max(answer.received_ms, last_ms, 1)
-        number = number + 1 if milliseconds == last_ms else 0
-        last_ms = milliseconds
-        yield f"{milliseconds}-{number}", answer
-
-
 def _last_place(known: Survey, now_ms: int) -> str:
     (last,) = deque((place for place, _ in _place_answers(known, now_ms)), maxlen=1)
     return last
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def _answers(
@@ -333,6 +348,11 @@ def _answers(
         yield place, Answer(served, winner, timing, read.received_ms, signed=False)
 
 
+def _participant(experiment: str, puid: str) -> str:
+    """Return the id of a participant inside the experiment; it follows from the two, so that an import can be repeated."""
+    return derive_participant_id(f"{experiment}:{puid}")
+
+
 def _fields(puid: str, person: _Person) -> dict[str, str]:
     return {
         "puid": puid,
@@ -345,56 +365,27 @@ def _fields(puid: str, person: _Person) -> dict[str, str]:
     }
 
 
-def _participant(experiment: str, puid: str) -> str:
-    """Return the id of a participant inside the experiment; it follows from the two, so that an import can be repeated."""
-    return derive_participant_id(f"{experiment}:{puid}")
+def _list_assumptions(known: Survey) -> tuple[str, ...]:
+    notes: list[str] = []
+    if known.untimed:
+        notes.append(
+            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order."
+        )
+    if known.sideless:
+        notes.append(f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.")
+    return tuple(notes)
+
+
+def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
+    """Yield (place in the log, answer): the time of receipt, never before that of the answer before it."""
+    last_ms, number = 0, 0
+    for order, read in enumerate(answers_of(known)):
+        answer = replace(read, received_ms=now_ms - known.answers + order) if read.received_ms < 0 else read
+        milliseconds = max(answer.received_ms, last_ms, 1)
+        number = number + 1 if milliseconds == last_ms else 0
+        last_ms = milliseconds
+        yield f"{milliseconds}-{number}", answer
 
 
 def _coin(name: str, order: int) -> bool:
     return bool(hashlib.sha256(f"{name}:{order}".encode()).digest()[0] & 1)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-_TABLE = re.compile(r"\.(csv|tsv|jsonl?)$", re.IGNORECASE)
-
-
-def is_foreign(path: Path) -> bool:
-    """Return whether a file is no bundle: tables and backups are no ZIPs, or a ZIP has one among its files and no
-    manifest.
-    """
-    with path.open("rb") as file:
-        if file.read(2) != b"PK":
-            return path.stat().st_size > 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return False  # a bundle that was cut off: its reader says so
-    return "manifest.json" not in names and any(_TABLE.search(name) for name in names)
-
-
-async def import_file(context: Context, files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
-    """Make a paused experiment of whatever was given.
-
-    Without a `slug` a bundle keeps its own name, and what has none is called `otherwise`.
-    """
-    if is_foreign(files.answers):
-        return await import_answers(context, files, slug=slug or otherwise, owner=owner)
-    return await import_bundle(context, files.answers, name=slug, owner=owner)
-
-
-async def import_here(files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
-    """Return the same with the store that the environment names."""
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        return await import_file(Context.build(settings, store), files, slug=slug, otherwise=otherwise, owner=owner)
-    finally:
-        await store.close()

@@ -1,4 +1,4 @@
-"""From a bundle to an experiment: check everything, keep the media, write the log, and only then give it its name."""
+"""Make an experiment of a bundle: check everything, keep the media, write the log, and only then give it its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from frontend.transfer.bundle_writer import MEDIA
 from frontend.transfer.bundle_zip import BundleZip
 
 Item = TypeVar("Item")
-
 _PEOPLE = 100
 _OPEN_PAGES = "Pages that were open on the other server cannot send to this one."
 _EVENTS = 1000
@@ -29,7 +28,7 @@ _OWN = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import made."""
+    """Result of an import."""
 
     slug: str
     state: str
@@ -46,9 +45,9 @@ class Imported:
 
 
 async def import_bundle(context: Context, path: Path, *, name: str, owner: str) -> Imported:
-    """Make a paused experiment of a bundle; BundleError or ConflictError, and nothing to be seen, where that cannot be.
+    """Make a paused experiment of a bundle; BundleError or ConflictError where that cannot be, and nothing is visible then.
 
-    May be repeated after a crash, with the same bundle and name.
+    It may be repeated after a crash, with the same bundle and name.
     """
     bundle = BundleZip(path)
     try:
@@ -67,14 +66,14 @@ async def import_bundle(context: Context, path: Path, *, name: str, owner: str) 
 
 
 async def check_free(context: Context, slug: str) -> None:
-    """ConflictError where an experiment has this name."""
+    """Raise ConflictError where an experiment has this name."""
     holder = await context.store.experiments.find(slug)
     if holder is not None and await context.store.experiments.read_fields(holder):
         raise ConflictError(f"There is an experiment called {slug!r} already.", hint="Import it under another name.")
 
 
 async def free_id(context: Context, digest: str, slug: str, last: str, answers: int) -> str:
-    """Return an id that follows from what is imported and the name, so that an import that was killed is gone on with.
+    """Return an id that follows from what is imported and the name, so that an import that was killed can be continued.
 
     `last` is the place of the last of the answers in the log.
     """
@@ -83,6 +82,13 @@ async def free_id(context: Context, digest: str, slug: str, last: str, answers: 
         if await context.store.importer.may_hold(experiment, last, answers):
             return experiment
     raise ConflictError("This was imported a thousand times under this name.", hint="Choose another name.")
+
+
+def pages_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of so many items, the last one shorter."""
+    left = iter(items)
+    while page := list(islice(left, size)):
+        yield page
 
 
 async def _write(
@@ -140,10 +146,3 @@ async def _write(
 def _with_answers(fields: dict[str, str], answers: int) -> dict[str, str]:
     """Return the fields of a participant with the answers that are in the log."""
     return {**fields, "answers": str(answers)} if answers or "answers" in fields else fields
-
-
-def pages_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield lists of so many items, the last one shorter."""
-    left = iter(items)
-    while page := list(islice(left, size)):
-        yield page

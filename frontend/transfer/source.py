@@ -1,4 +1,4 @@
-"""What the files of an export need to know beside the answers: read when it is first needed, once."""
+"""Source of exports: what they need to know beside the answers, each part read once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frontend.experiments import ServedExperiment
 from frontend.store.experiments import Revision
 from frontend.store.models import PublishedModel
 from frontend.store.participants import Participant
-from frontend.transfer.orders import Order
+from frontend.transfer.orders import ExportOrder
 from salmon.export import RevisionNames, TargetNames
 from salmon.export.participants import Conduct, Decision
 from salmon.export.provenance import RevisionRecord
@@ -31,7 +31,7 @@ _DIMENSIONS = 2
 class ExportSource:
     """One experiment as of its last answer, `until`: what comes later is in no file."""
 
-    def __init__(self, context: Context, experiment: ServedExperiment, order: Order, until: str) -> None:
+    def __init__(self, context: Context, experiment: ServedExperiment, order: ExportOrder, until: str) -> None:
         self.context = context
         self.experiment = experiment
         self.order = order
@@ -43,7 +43,7 @@ class ExportSource:
         self._revisions: list[RevisionRecord] | None = None
 
     @staticmethod
-    async def open(context: Context, order: Order) -> ExportSource:
+    async def open(context: Context, order: ExportOrder) -> ExportSource:
         """Return the experiment of an order."""
         experiment = await context.catalogue.find(order.slug)
         known = experiment.spec.samplers
@@ -114,7 +114,7 @@ class ExportSource:
         return {name: person.puid for name, person in (await self.people()).items() if "puid" in person.fields}
 
     async def decisions(self) -> dict[str, Decision]:
-        """Return whom the experimenter keeps."""
+        """Return the decision about each participant."""
         verdicts = (await self.quality()).verdicts
         return {name: Decision.of(person.fields, verdicts.get(name)) for name, person in (await self.people()).items()}
 
@@ -123,9 +123,7 @@ class ExportSource:
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
     async def quality(self) -> Judgement:
-        """Return the verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and
-        remembered.
-        """
+        """Return the verdicts on everybody: as remembered, or found and remembered where something has happened since."""
         if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
             known = await self.context.store.participants.read_verdicts(self.experiment.id)
@@ -136,7 +134,7 @@ class ExportSource:
         return self._quality
 
     async def conduct(self) -> dict[str, Conduct]:
-        """Return what the events tell of each participant."""
+        """Return what the events say about each participant."""
         found: dict[str, Conduct] = {}
         async for page in self.export_reader.read_events(self.experiment.id):
             for _, entry in page:

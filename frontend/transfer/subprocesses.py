@@ -1,7 +1,7 @@
-"""Work that would keep the web process from its participants, done by processes of their own.
+"""Run slow work in subprocesses, so that it never delays the requests of participants.
 
-A process is told what to do by its arguments and where the store is by its environment. It says what went wrong as one
-line of JSON on standard error. It is ended when nobody waits for it any more.
+A subprocess gets its order by its arguments and the address of the store by its environment. It reports an error as one
+line of JSON on standard error. It is killed when nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ log = logging.getLogger("salmon.subprocesses")
 
 #: The program that subprocesses run.
 MODULE = "frontend.transfer"
-#: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
+#: Subprocesses at once: each takes some 100 MB and as much of a core as participants leave it.
 MOST = 4
-#: How many times as long as it took an errand rests that is not urgent.
+#: A subprocess that is not urgent is not started again for so many times as long as it took.
 _REST = 4.0
 _PIECE_BYTES = 1 << 16
-#: Of what a process says about its failure, the end.
+#: Bytes that are kept of the end of standard error.
 _MOST_SAID = 1 << 16
 
 
 class BrokenOffError(Exception):
-    """A file that had begun could not be finished: the connection breaks, so that nobody takes a part for the whole."""
+    """A file that was sent in part could not be finished: the connection breaks, so that nobody takes a part for the whole."""
 
 
 class Subprocesses:
-    """Starts such processes for one web process."""
+    """The subprocesses of one web process."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -65,8 +65,8 @@ class Subprocesses:
     def begin(self, name: str, *arguments: str, urgent: bool = True) -> asyncio.Task[bytes] | None:
         """Start `python -m frontend.transfer` unless one of this name is under way, and wait for nothing.
 
-        What is not urgent rests after each time for four times as long as it took: pages that ask again and again keep a
-        fifth of a core busy at the most.
+        One that is not urgent rests each time for four times as long as it took: pages that ask again and again keep a fifth
+        of a core busy at the most.
         """
         now, task = asyncio.get_running_loop().time(), self._underway.get(name)
         if task is not None and not task.done():
@@ -77,7 +77,7 @@ class Subprocesses:
         def rest(done: asyncio.Task[bytes]) -> None:
             ended = asyncio.get_running_loop().time()
             self._rests_until[name] = ended + _REST * (ended - now)
-            _ = done.cancelled() or done.exception()  # whoever waits is told
+            _ = done.cancelled() or done.exception()  # the exception is raised for whoever waits
 
         task = self._underway[name] = asyncio.create_task(self.run(*arguments))
         task.add_done_callback(rest)
@@ -127,7 +127,7 @@ class Subprocesses:
 
 
 def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
-    """Return one for each application, made when the first file is asked for."""
+    """Return the subprocesses of the application."""
     state = request.app.state
     if not hasattr(state, "subprocesses"):
         state.subprocesses = Subprocesses(context.settings)
@@ -138,7 +138,7 @@ WithSubprocesses = Annotated[Subprocesses, Depends(find_subprocesses)]
 
 
 async def _read_errors(errors: asyncio.StreamReader) -> bytes:
-    """Return the last that a process said on standard error."""
+    """Return the end of what a subprocess writes on standard error."""
     said = b""
     while piece := await errors.read(_PIECE_BYTES):
         said = (said + piece)[-_MOST_SAID:]
@@ -146,7 +146,7 @@ async def _read_errors(errors: asyncio.StreamReader) -> bytes:
 
 
 async def _wait_until_gone(process: asyncio.subprocess.Process) -> None:
-    """Until a process that was killed is gone; what it still had to say is read away, or its end would not be seen."""
+    """Wait until a subprocess that was killed is gone; its pipes are read empty, or its end would not be seen."""
     for stream in (process.stdout, process.stderr):
         while stream is not None and await stream.read(_PIECE_BYTES):
             pass
@@ -164,7 +164,7 @@ async def _join_pieces(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenera
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """Return what this process has, without the supervisor's hand on it."""
+    """Return the environment of a subprocess: that of this process, without the supervisor's watch."""
     values = settings.model_dump(mode="json", exclude_none=True)
     own = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
     return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}

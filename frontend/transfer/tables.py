@@ -1,4 +1,4 @@
-"""The rows of every table, page by page."""
+"""Tables of an export: their columns, and their rows page by page."""
 
 from __future__ import annotations
 
@@ -43,13 +43,12 @@ from salmon.export.targets_models import (
 from salmon.records import Answer
 
 Pages = AsyncIterator[list[Row]]
-
 #: Rows of a page, where they do not come from pages of the store.
 _ROWS = 1000
 
 
 async def pages_of(source: ExportSource, name: str) -> tuple[Table, Pages]:
-    """Return a table and its rows; a sentence where it cannot be made."""
+    """Return a table and its rows; ConflictError where it cannot be made."""
     return await _MAKERS[name](source)
 
 
@@ -64,6 +63,36 @@ async def table_of(source: ExportSource, name: str) -> Table:
         "triplettools_embeddings": lambda: triplettools_embeddings_table(d),
     }
     return made[name]() if name in made else _FIXED[name]
+
+
+async def embeddings_of(source: ExportSource) -> list[Generation]:
+    """Return the embedding of each sampler: the newest, or that of the generation asked for."""
+    order = source.order
+    found = [generation for sampler in source.samplers if (generation := await source.newest(sampler))]
+    if order.generation:
+        kept: set[int] = set()
+        chosen: list[Generation] = []
+        for sampler in source.samplers:
+            async for generation in source.generations(sampler):
+                if generation.coordinates is not None:
+                    kept.add(generation.number)
+                    if generation.number == order.generation:
+                        chosen.append(generation)
+        if not chosen:
+            numbers = ", ".join(str(number) for number in sorted(kept)) or "none yet"
+            raise ConflictError(
+                f"The coordinates of generation {order.generation} were not kept.",
+                hint=f"Kept are {numbers}.",
+                where="generation",
+            )
+        return chosen
+    if not found and order.name != "bundle":
+        raise ConflictError(
+            "There is no embedding yet.",
+            hint="It appears when a sampler that learns has had answers; random and validation samplers have none.",
+            where=order.sampler or "embeddings",
+        )
+    return found
 
 
 async def _responses(source: ExportSource) -> tuple[Table, Pages]:
@@ -198,34 +227,24 @@ async def _psiz(source: ExportSource) -> tuple[Table, Pages]:
     return PSIZ, _translate_answers(source, translator, translator.psiz)
 
 
-async def embeddings_of(source: ExportSource) -> list[Generation]:
-    """Return the embedding of each sampler: the newest, or that of the generation asked for."""
-    order = source.order
-    found = [generation for sampler in source.samplers if (generation := await source.newest(sampler))]
-    if order.generation:
-        kept: set[int] = set()
-        chosen: list[Generation] = []
-        for sampler in source.samplers:
-            async for generation in source.generations(sampler):
-                if generation.coordinates is not None:
-                    kept.add(generation.number)
-                    if generation.number == order.generation:
-                        chosen.append(generation)
-        if not chosen:
-            numbers = ", ".join(str(number) for number in sorted(kept)) or "none yet"
-            raise ConflictError(
-                f"The coordinates of generation {order.generation} were not kept.",
-                hint=f"Kept are {numbers}.",
-                where="generation",
-            )
-        return chosen
-    if not found and order.name != "bundle":
-        raise ConflictError(
-            "There is no embedding yet.",
-            hint="It appears when a sampler that learns has had answers; random and validation samplers have none.",
-            where=order.sampler or "embeddings",
-        )
-    return found
+def _make_filter(source: ExportSource, excluded: Iterable[str]) -> Callable[[Answer], bool]:
+    """Return a function that says whether an answer is in a file, by the filters of the order."""
+    sampler = source.order.sampler
+    without = frozenset(excluded) if source.order.excluded == "leave_out" else frozenset[str]()
+    return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
+
+
+async def _narrow_rows(table: Table, pages: Pages) -> Pages:
+    """Return the rows of a wider table that begins with the columns of this one."""
+    width = len(table.columns)
+    async for page in pages:
+        yield [row[:width] for row in page]
+
+
+async def _split_pages(rows: Iterable[Row]) -> Pages:
+    left = iter(rows)
+    while page := list(islice(left, _ROWS)):
+        yield page
 
 
 async def _translator(source: ExportSource) -> Translator:
@@ -246,26 +265,6 @@ async def _translate_answers(
         yield [row for _, answer in page if wanted(answer) and (row := translate(answer)) is not None]
 
 
-def _make_filter(source: ExportSource, excluded: Iterable[str]) -> Callable[[Answer], bool]:
-    """Return whether an answer is in a file, by the filters of the order."""
-    sampler = source.order.sampler
-    without = frozenset(excluded) if source.order.excluded == "leave_out" else frozenset[str]()
-    return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
-
-
-async def _narrow_rows(table: Table, pages: Pages) -> Pages:
-    """Return the rows of a wider table that begins with the columns of this one."""
-    width = len(table.columns)
-    async for page in pages:
-        yield [row[:width] for row in page]
-
-
-async def _split_pages(rows: Iterable[Row]) -> Pages:
-    left = iter(rows)
-    while page := list(islice(left, _ROWS)):
-        yield page
-
-
 _MAKERS: dict[str, Callable[[ExportSource], Awaitable[tuple[Table, Pages]]]] = {
     "responses": _responses,
     "salmon_responses": _first_responses,
@@ -283,6 +282,8 @@ _MAKERS: dict[str, Callable[[ExportSource], Awaitable[tuple[Table, Pages]]]] = {
     "cblearn": _cblearn,
     "psiz": _psiz,
 }
+
+
 _FIXED: dict[str, Table] = {
     table.name: table
     for table in (

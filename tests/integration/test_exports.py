@@ -24,7 +24,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import subprocesses as transfer_subprocesses
 from frontend.transfer.bundle_writer import write
-from frontend.transfer.orders import EXTENSIONS, Order, check_order
+from frontend.transfer.orders import EXTENSIONS, ExportOrder, check_order
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import MOST, BrokenOffError, Subprocesses
 from salmon.answer_files.answers import read_bytes
@@ -139,18 +139,18 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
 @pytest.mark.parametrize(
     ("order", "status", "words"),
     [
-        (Order("files", "answers", "csv"), 404, "There are responses,"),
-        (Order("files", "responses", "xlsx"), 404, "responses.csv and responses.jsonl"),
-        (Order("files", "bundle", "zip"), 404, "There is no export called 'bundle'"),
-        (Order("files", "platform_ids", "csv", personal=False), 400, "nothing but ids"),
-        (Order("files", "responses", "csv", sampler="ARR"), 404, "There is Random, Validation"),
-        (Order("files", "embeddings", "csv"), 409, "There is no embedding yet."),
-        (Order("files", "embeddings", "csv", generation=3), 409, "Kept are none yet"),
-        (Order("nobody", "responses", "csv"), 404, "no experiment called 'nobody'"),
+        (ExportOrder("files", "answers", "csv"), 404, "There are responses,"),
+        (ExportOrder("files", "responses", "xlsx"), 404, "responses.csv and responses.jsonl"),
+        (ExportOrder("files", "bundle", "zip"), 404, "There is no export called 'bundle'"),
+        (ExportOrder("files", "platform_ids", "csv", personal=False), 400, "nothing but ids"),
+        (ExportOrder("files", "responses", "csv", sampler="ARR"), 404, "There is Random, Validation"),
+        (ExportOrder("files", "embeddings", "csv"), 409, "There is no embedding yet."),
+        (ExportOrder("files", "embeddings", "csv", generation=3), 409, "Kept are none yet"),
+        (ExportOrder("nobody", "responses", "csv"), 404, "no experiment called 'nobody'"),
     ],
 )
 async def test_what_cannot_be_written_is_a_sentence(
-    settings: Settings, store: Store, slug: str, order: Order, status: int, words: str
+    settings: Settings, store: Store, slug: str, order: ExportOrder, status: int, words: str
 ) -> None:
     del slug
 
@@ -243,7 +243,7 @@ async def test_two_who_ask_for_the_same_figures_start_one_process_and_it_rests_a
 
 def test_a_process_whose_reader_is_gone_ends_without_a_word(settings: Settings, slug: str) -> None:
     environment = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
-    command = (sys.executable, "-m", "frontend.transfer", "export", Order(slug, "responses", "csv").encode())
+    command = (sys.executable, "-m", "frontend.transfer", "export", ExportOrder(slug, "responses", "csv").encode())
     writer = subprocess.Popen(
         command, cwd=REPOSITORY, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
