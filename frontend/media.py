@@ -1,4 +1,4 @@
-"""Files behind targets: kept in any place that fsspec can reach, each under the hash of its content; and uploads on disk.
+"""Files behind targets, each kept under the hash of its content wherever fsspec can reach; and uploads on disk.
 
 A file is written under a temporary name and renamed when it is complete, so there is never half a file under a final
 name; a file that exists already is kept as it is. If the process is killed between the two, the temporary file stays

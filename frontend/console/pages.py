@@ -75,7 +75,7 @@ async def account_page(context: WithContext, experimenter: WithExperimenter) -> 
 async def first_tab(
     request: Request, experiment: WithExperiment, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
-    """Return one experiment: what is going on."""
+    """Return the overview of an experiment."""
     return await _tab(request, context, experimenter, experiment, "overview")
 
 
@@ -83,7 +83,7 @@ async def first_tab(
 async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
-    """Return one experiment: map, targets, participants, exports or settings."""
+    """Return another tab of an experiment: map, targets, participants, exports or settings."""
     return await _tab(request, context, experimenter, experiment, tab)
 
 

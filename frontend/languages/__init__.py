@@ -18,27 +18,25 @@ _RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ur", "yi", "ps", "ckb", "dv"})
 
 
 def language_of(wanted: str, written: str) -> str:
-    """Return the language of the page: the one its link asks for where we speak it, else the one the experiment is
-    written in.
-    """
+    """The language of the page: the one its link asks for where we speak it, else the one the experiment is written in."""
     return wanted if _base(wanted) in LANGUAGES else written
 
 
 def strings_of(language: str, replaced: Mapping[str, str]) -> dict[str, str]:
-    """Return every text of the page by its name; a language that has no file of its own speaks English."""
+    """Every text of the page by its name; a language that has no file of its own speaks English."""
     base = _base(language)
     texts = catalogue(base if base in LANGUAGES else "en")
     return {name: replaced.get(name, text) for name, text in texts.items()}
 
 
 def direction_of(language: str) -> Literal["ltr", "rtl"]:
-    """Return how a language is written."""
+    """How a language is written."""
     return "rtl" if _base(language) in _RIGHT_TO_LEFT else "ltr"
 
 
 @cache
 def catalogue(language: str) -> dict[str, str]:
-    """Return the texts of one language, as its file has them."""
+    """The texts of one language, as its file has them."""
     return json.loads((files(__package__ or "frontend.languages") / f"{language}.json").read_text(encoding="utf-8"))
 
 

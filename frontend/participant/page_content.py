@@ -1,4 +1,4 @@
-"""What the participant page shows of an experiment: texts, settings and targets, never file names and never what is secret.
+"""Content of the participant page: texts, settings and targets, never file names and never what is secret.
 
 An experimenter's own HTML, styles and scripts (`html.css`, `html.js`, `html.element_*`) are cleaned here unless the spec
 is trusted. Those written for the first Salmon count on jQuery 3.2, Bootstrap 4.0 and a few global names: `hooks_of` says

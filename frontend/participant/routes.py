@@ -79,14 +79,14 @@ router = APIRouter(prefix="/e/{slug}")
 
 @router.get("", include_in_schema=False)
 async def add_slash(slug: str, request: Request) -> Response:
-    """Return the page's own links are relative, so its address ends with a slash."""
+    """Redirect to the address with a slash at its end: the page's own links are relative."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(f"/e/{slug}/{query}", status_code=307)
 
 
 @router.get("/", response_class=Response)
 async def page(slug: str, request: Request, context: WithContext) -> Response:
-    """Return the page; it arrives by itself. A link that cannot be right is refused before anything is shown or stored."""
+    """Return the page, which then calls `arrive`. A link that cannot be right is refused before anything is shown or stored."""
     experiment = await context.catalogue.find(slug)
     spec, parameters = experiment.spec, dict(request.query_params)
     preview = is_preview(parameters)
@@ -301,14 +301,14 @@ def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapp
 
 
 def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> ErrorPage:
-    """Return a refusal in the language of the page; below it stands what exactly is wrong, for whoever runs the study."""
+    """Return a refusal in the language of the page, with what exactly is wrong below it for whoever runs the study."""
     translated = strings.get(f"error_{error.code}", "")
     below = error.message if translated else error.hint
     return ErrorPage(status_of(error), translated or error.message, below, language, direction_of(language))
 
 
 async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: ArriveBody) -> Json:
-    """Return an experimenter looks at the experiment as a participant would; nothing is recorded."""
+    """Let an experimenter look at the experiment as a participant would; nothing is recorded."""
     known = await _find_known(context, experiment, body.session, "")
     if known is None or not is_tryout(known.id):
         participant = await context.store.participants.arrive_to_try(

@@ -32,7 +32,7 @@ STEPS: tuple[Step, ...] = get_args(Step)
 
 @dataclass(frozen=True)
 class StepResult:
-    """What carrying out a step comes to: a change to store, if any, and what the page is told."""
+    """Result of carrying out a step: a change to store, if any, and the reply to the page."""
 
     change: StepChange | None
     reply: Json
@@ -112,7 +112,7 @@ def _is_done(spec: Spec, participant: Participant, step: str) -> bool:
 
 
 def _leave(participant: Participant, now_ms: int) -> StepResult:
-    """Return the participant has taken the way out that was shown."""
+    """Return the change of a participant who has taken the way out that was shown."""
     if participant.status not in FINISHED:
         raise ConflictError("This participant has not finished yet.", hint="Reload the page.", where="debrief")
     return StepResult(StepChange(Status.REDIRECTED, redirected_ms=now_ms), {"status": "redirected"})
@@ -147,7 +147,7 @@ def _finish_practice(spec: Spec, participant: Participant, body: StepBody, now_m
 
 
 def _answer_comprehension(spec: Spec, participant: Participant, body: StepBody, now_ms: int) -> StepResult:
-    """Return one attempt. An attempt that is sent again counts once, with the options that were chosen first."""
+    """Judge one attempt. An attempt that is sent again counts once, with the options that were chosen first."""
     comprehension = cast("Comprehension", spec.comprehension)
     questions, attempts = comprehension.questions, comprehension.attempts
     if body.attempt > attempts:

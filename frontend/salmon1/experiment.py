@@ -58,13 +58,13 @@ async def for_participants(context: WithContext) -> ServedExperiment:
 
 async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
     """Return the experiment that this experimenter means."""
-    state = await seen_by(context, experimenter)
+    state = await newest_visible_to(context, experimenter)
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
     return await context.catalogue.read(state.experiment)
 
 
-async def seen_by(context: Context, experimenter: Experimenter) -> ExperimentState | None:
+async def newest_visible_to(context: Context, experimenter: Experimenter) -> ExperimentState | None:
     """Return the newest experiment among those that somebody may see."""
     return newest(state for state in await context.store.experiments.list() if may_see(experimenter, state))
 
@@ -98,7 +98,7 @@ ByScript = Annotated[Experimenter, Depends(by_script)]
 
 @router.get("/init", response_class=Response)
 async def begin() -> Response:
-    """Return the form for a new experiment is the console's."""
+    """Redirect to the console's form for a new experiment."""
     return RedirectResponse("/console/new", status_code=303)
 
 
@@ -111,7 +111,7 @@ async def create_user(
     password2: Annotated[str, Form()] = "",
     invitation: str = "",
 ) -> Json:
-    """Return the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
+    """Create the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
     return await _create(request, context, username, password, invitation)
@@ -121,20 +121,20 @@ async def create_user(
 async def create_user_by_path(
     request: Request, context: WithContext, username: str, password: str, invitation: str = ""
 ) -> Json:
-    """Return the same, with name and password in the address."""
+    """Create the owner's account, with name and password in the address."""
     return await _create(request, context, username, password, invitation)
 
 
 @router.get("/init_exp", response_class=Response)
-async def begin_as_before() -> Response:
-    """Return where the form was before it was at /init."""
+async def begin_at_old_address() -> Response:
+    """Redirect to the console's form, which was at this address before it was at /init."""
     return RedirectResponse("/console/new", status_code=303)
 
 
 @router.post("/init_exp", response_class=Response)
 async def init_exp(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
     """Make and open an experiment of `exp` (YAML) and `targets` (ZIP), or bring one back from `rdb`; only one at a time."""
-    there = await seen_by(context, by)
+    there = await newest_visible_to(context, by)
     if there is not None:
         raise OldError(
             403,
@@ -165,7 +165,7 @@ async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScri
             "Do you really want to delete *all* data?",
             hint="Visit /reset?force=1 instead: everything goes into a bundle first, and then the experiment is archived.",
         )
-    state = await seen_by(context, by)
+    state = await newest_visible_to(context, by)
     if state is None:
         return {"success": True}
     bundle = await keep_bundle(context, subprocesses, state.slug)

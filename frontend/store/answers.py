@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from frontend.store.connection import Connection
-from frontend.store.counters import MINUTE_MS, counters_moved
+from frontend.store.counters import MINUTE_MS, counters_of
 from frontend.store.lua import RECORD_ANSWER
 from salmon.records import Answer
 from salmon.wire import Keys, encode_answer
@@ -33,7 +33,7 @@ class Answers:
         """
         served = answer.served
         keys = Keys(served.experiment)
-        moved = counters_moved(answer)
+        moved = counters_of(answer)
         fields = [part for pair in encode_answer(answer).items() for part in pair]
         stream_id, fresh, count = await self._connection.run(
             RECORD_ANSWER,

@@ -42,7 +42,7 @@ def bin_start_ms(place: int) -> float:
     return FIRST_MS * 2 ** (place / BINS_AN_OCTAVE)
 
 
-def counters_moved(answer: Answer) -> tuple[str, ...]:
+def counters_of(answer: Answer) -> tuple[str, ...]:
     """Return the counters that one answer moves by one."""
     served, timing = answer.served, answer.timing
     moved = [
@@ -65,7 +65,7 @@ def recount(answers: Iterable[Answer]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for answer in answers:
-        counts.update(counters_moved(answer))
+        counts.update(counters_of(answer))
         if answer.served.participant not in seen:
             seen.add(answer.served.participant)
             counts[f"began:{answer.received_ms // MINUTE_MS}"] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, NotFoundError
 from frontend.store.connection import Connection
@@ -12,7 +12,6 @@ from frontend.store.ids import NOBODY, draw_experiment_id
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 
 State = Literal["draft", "open", "paused", "closed"]
-STATES: tuple[State, ...] = get_args(State)
 
 
 @dataclass(frozen=True)

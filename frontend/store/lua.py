@@ -35,8 +35,8 @@ if second then return take(second, second_key) end
 return false
 """
 
-#: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen each. It counts
-#: as seen, and is pending where a learner should know of it. Returns the position of the candidate, from 1.
+#: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen each.
+#: It counts as seen, and is pending where a learner should know of it. Returns the position of the candidate, from 1.
 #: KEYS asked, participant, state[, pending] · ARGV token, now (ms), name of a counter or '', then the candidates' keys
 REMEMBER_QUERY = """
 local chosen = 4

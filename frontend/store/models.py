@@ -51,11 +51,9 @@ class HistoryLine:
 
 @dataclass(frozen=True)
 class SamplerProgress:
-    """A sampler's newest generation, the answers its shown embedding has seen, and its queries listed and pending."""
+    """How many queries of a sampler are listed, and how many pending."""
 
     sampler: str
-    generation: int
-    reported_of: int
     listed: int
     pending: int
 
@@ -99,15 +97,13 @@ class Models:
                 command
                 for sampler in samplers
                 for command in (
-                    pipeline.hget(keys.model(sampler), "generation"),
-                    pipeline.hget(keys.model(sampler), "reported_of"),
                     pipeline.llen(keys.queries(sampler)),
                     pipeline.hlen(keys.pending(sampler)),
                 )
             ]
         )
         return tuple(
-            SamplerProgress(sampler, int(found[4 * k] or 0), int(found[4 * k + 1] or 0), *found[4 * k + 2 : 4 * k + 4])
+            SamplerProgress(sampler, listed=found[2 * k], pending=found[2 * k + 1])
             for k, sampler in enumerate(samplers)
         )
 

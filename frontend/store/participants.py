@@ -137,6 +137,11 @@ class Participant:
             else self.attempts,
         )
 
+    def encode(self) -> dict[str, str]:
+        """Return the fields of the hash of somebody whose answers were imported without anything else about them."""
+        values = {"puid": self.puid, "source": self.source, "status": self.status.value}
+        return values | {name: str(getattr(self, name)) for name in ("first_ms", "last_ms", "turns", "answers")}
+
     @staticmethod
     def parse(identifier: str, fields: Mapping[str, str]) -> Participant:
         """Return the participant of a hash; of one that is not there, a participant without fields."""

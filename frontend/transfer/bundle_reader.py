@@ -242,7 +242,7 @@ class Totals:
 def outline_of(bundle: BundleZip) -> Outline:
     """Return the state and the revisions; BundleError where a file that a revision names is missing."""
     where = "machine/state.json"
-    state = _fields(bundle.text("state.json"), where)
+    state = _read_fields(bundle.text("state.json"), where)
     check_fields(StateFields, state, where)
     revisions: dict[int, str] = {}
     samplers: set[str] = set()
@@ -250,9 +250,9 @@ def outline_of(bundle: BundleZip) -> Outline:
     n = 0
     for number, value in bundle.lines("revisions.jsonl"):
         where = f"machine/revisions.jsonl:{number}"
-        key, text = _row(value, 2, where)
+        key, text = _read_row(value, 2, where)
         require(isinstance(key, int) and isinstance(text, str), where, "is no revision")
-        parsed = _revision(text, where)
+        parsed = _read_revision(text, where)
         revisions[key] = text
         samplers |= set(parsed.spec.samplers)
         n = max(n, len(parsed.targets))
@@ -262,7 +262,7 @@ def outline_of(bundle: BundleZip) -> Outline:
     missing = sorted(name for name in media if MEDIA + name not in bundle.names)
     require(not missing, MEDIA + (missing or [""])[0], "is missing")
     slug: Any = bundle.manifest.get("slug")
-    require(_is(slug, SLUG) and len(slug) <= _LONGEST_SLUG, "manifest.json", "names no experiment")
+    require(_is_like(slug, SLUG) and len(slug) <= _LONGEST_SLUG, "manifest.json", "names no experiment")
     return Outline(slug, state, revisions, frozenset(samplers), n, frozenset(media))
 
 
@@ -270,9 +270,9 @@ def arrivals_of(bundle: BundleZip) -> Iterator[tuple[str, str]]:
     """Yield (platform identity, participant)."""
     for number, value in bundle.lines("arrivals.jsonl"):
         where = f"machine/arrivals.jsonl:{number}"
-        identity, participant = _row(value, 2, where)
+        identity, participant = _read_row(value, 2, where)
         require(isinstance(identity, str) and len(identity) <= _LONGEST_NAME * 2, where, "has no identity")
-        require(_is(participant, _PARTICIPANT), where, "names no participant")
+        require(_is_like(participant, _PARTICIPANT), where, "names no participant")
         yield identity, participant
 
 
@@ -280,10 +280,12 @@ def people_of(bundle: BundleZip) -> Iterator[Person]:
     """Yield every participant."""
     for number, value in bundle.lines("participants.jsonl"):
         where = f"machine/participants.jsonl:{number}"
-        participant, fields, asked = _row(value, 3, where)
-        require(_is(participant, _PARTICIPANT), where, "names no participant")
-        require(isinstance(asked, list) and all(_is(query, _QUERY) for query in asked), where, "has no list of queries")
-        found = _fields(fields, where)
+        participant, fields, asked = _read_row(value, 3, where)
+        require(_is_like(participant, _PARTICIPANT), where, "names no participant")
+        require(
+            isinstance(asked, list) and all(_is_like(query, _QUERY) for query in asked), where, "has no list of queries"
+        )
+        found = _read_fields(fields, where)
         check_fields(PersonFields, found, where)
         yield Person(participant, found, tuple(asked))
 
@@ -293,19 +295,19 @@ def answers_of(bundle: BundleZip, outline: Outline) -> Iterator[tuple[str, Field
     before = (0, 0)
     for number, value in bundle.lines("answers.jsonl"):
         where = f"machine/answers.jsonl:{number}"
-        stream_id, fields = _row(value, 2, where)
-        before = _later(stream_id, before, where)
-        entry = _fields(fields, where, longest=_LONGEST_ANSWER_VALUE)
+        stream_id, fields = _read_row(value, 2, where)
+        before = _check_order(stream_id, before, where)
+        entry = _read_fields(fields, where, longest=_LONGEST_ANSWER_VALUE)
         try:
             answer = decode_answer("", entry)
         except (KeyError, ValueError, TypeError) as error:
-            raise wrong(where, "is no answer") from error
+            raise bundle_error(where, "is no answer") from error
         served = answer.served
         require(max(served.head, served.left, served.right) < outline.n, where, "names a target that is not there")
         require(min(served.head, served.left, served.right) >= 0, where, "names a target that is not there")
         require(answer.winner in {served.left, served.right}, where, "has a winner that was not shown")
         require(served.left != served.right, where, "shows one target twice")
-        require(_is(served.participant, _PARTICIPANT), where, "names no participant")
+        require(_is_like(served.participant, _PARTICIPANT), where, "names no participant")
         require(bool(re.fullmatch(SAMPLER_NAME, served.sampler)), where, "names no sampler")
         require(0 <= answer.received_ms < 10**14 and 0 <= served.served_ms < 10**14, where, "has no time")
         yield stream_id, entry, answer
@@ -316,9 +318,9 @@ def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
     before = (0, 0)
     for number, value in bundle.lines(name):
         where = f"machine/{name}:{number}"
-        stream_id, fields = _row(value, 2, where)
-        before = _later(stream_id, before, where)
-        found = _fields(fields, where)
+        stream_id, fields = _read_row(value, 2, where)
+        before = _check_order(stream_id, before, where)
+        found = _read_fields(fields, where)
         require(bool(found), where, "is empty")
         check_fields(_ENTRIES[name], found, where)
         yield stream_id, found
@@ -328,9 +330,9 @@ def models_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     """Yield the newest model of each sampler."""
     for number, value in bundle.lines("models.jsonl"):
         where = f"machine/models.jsonl:{number}"
-        sampler, numbers, names = _row(value, 3, where)
+        sampler, numbers, names = _read_row(value, 3, where)
         require(isinstance(names, list) and "coordinates" in names, where, "has no coordinates")
-        yield _arrays(bundle, outline, (sampler, "", numbers, names), f"models/{sampler}", where)
+        yield _read_arrays(bundle, outline, (sampler, "", numbers, names), f"models/{sampler}", where)
 
 
 def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
@@ -338,10 +340,12 @@ def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     before: tuple[str, tuple[int, int]] = ("", (0, 0))
     for number, value in bundle.lines("history.jsonl"):
         where = f"machine/history.jsonl:{number}"
-        sampler, stream_id, numbers, names = _row(value, 4, where)
-        place = _later(stream_id, before[1] if sampler == before[0] else (0, 0), where)
+        sampler, stream_id, numbers, names = _read_row(value, 4, where)
+        place = _check_order(stream_id, before[1] if sampler == before[0] else (0, 0), where)
         before = (sampler, place)
-        yield _arrays(bundle, outline, (sampler, stream_id, numbers, names), f"history/{sampler}/{stream_id}", where)
+        yield _read_arrays(
+            bundle, outline, (sampler, stream_id, numbers, names), f"history/{sampler}/{stream_id}", where
+        )
 
 
 def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
@@ -387,7 +391,7 @@ def media_of(bundle: BundleZip) -> Iterator[str]:
     for name in bundle.names:
         if name.startswith(MEDIA):
             medium = name.removeprefix(MEDIA)
-            fits = _is(medium, _MEDIUM) and medium.startswith(bundle.manifest["members"][name]["sha256"])
+            fits = _is_like(medium, _MEDIUM) and medium.startswith(bundle.manifest["members"][name]["sha256"])
             require(fits, name, "is not named by its content")
             yield medium
 
@@ -397,7 +401,7 @@ def check_fields(model: type[BaseModel], fields: Fields, where: str) -> None:
     try:
         model.model_validate(fields)
     except ValidationError as error:
-        raise wrong(where, _describe(error.errors()[0])) from None
+        raise bundle_error(where, _describe(error.errors()[0])) from None
 
 
 def _describe(problem: Any) -> str:
@@ -416,37 +420,39 @@ def _describe(problem: Any) -> str:
 def require(holds: bool, where: str, what: str) -> None:
     """Raise a BundleError, with the place, unless something holds."""
     if not holds:
-        raise wrong(where, what)
+        raise bundle_error(where, what)
 
 
-def wrong(where: str, what: str) -> BundleError:
+def bundle_error(where: str, what: str) -> BundleError:
     """Return the sentence about something in a bundle."""
     return BundleError(f"{where} {what}.", hint="Nothing was imported; use the bundle as it was exported.", where=where)
 
 
-def _arrays(bundle: BundleZip, outline: Outline, row: tuple[Any, ...], folder: str, where: str) -> ModelArrays:
+def _read_arrays(bundle: BundleZip, outline: Outline, row: tuple[Any, ...], folder: str, where: str) -> ModelArrays:
     from numpy import isfinite as is_finite
 
     sampler, stream_id, numbers, names = row
     require(isinstance(sampler, str) and sampler in outline.samplers, where, "names no sampler of the experiment")
     require(
-        isinstance(names, list) and all(_is(name, re.compile("[a-z_]{1,40}")) for name in names), where, "has no arrays"
+        isinstance(names, list) and all(_is_like(name, re.compile("[a-z_]{1,40}")) for name in names),
+        where,
+        "has no arrays",
     )
     arrays = {name: bundle.array(f"{folder}/{name}.npy") for name in names}
     for name, content in arrays.items():
         try:
             array = decode_array(content)
         except (ValueError, EOFError, OSError, SyntaxError, MemoryError) as error:
-            raise wrong(f"machine/{folder}/{name}.npy", "is no array of numbers") from error
+            raise bundle_error(f"machine/{folder}/{name}.npy", "is no array of numbers") from error
         fits = array.dtype.kind == "f" and array.ndim in {2, 3} and len(array) <= outline.n
         require(fits and max(array.shape[1:], default=0) <= _MOST_DIMENSIONS, where, "has an array of another shape")
         require(bool(is_finite(array).all()), where, "has an array with numbers that are none")
-    found = _fields(numbers, where)
+    found = _read_fields(numbers, where)
     check_fields(ModelFields, found, where)
     return ModelArrays(sampler, stream_id, found, arrays)
 
 
-def _revision(text: str, where: str) -> ParsedRevision:
+def _read_revision(text: str, where: str) -> ParsedRevision:
     """Return a revision as it would be served.
 
     A spec that is stored as JSON is written out and parsed as an uploaded file is: only that checks all it says.
@@ -464,15 +470,15 @@ def _revision(text: str, where: str) -> ParsedRevision:
     return parsed
 
 
-def _later(stream_id: Any, before: tuple[int, int], where: str) -> tuple[int, int]:
-    require(_is(stream_id, STREAM_ID), where, "has no place in the log")
+def _check_order(stream_id: Any, before: tuple[int, int], where: str) -> tuple[int, int]:
+    require(_is_like(stream_id, STREAM_ID), where, "has no place in the log")
     milliseconds, _, number = str(stream_id).partition("-")
     place = (int(milliseconds), int(number))
     require(place > before, where, "is not in order")
     return place
 
 
-def _fields(value: Any, where: str, *, longest: int = _LONGEST_VALUE) -> Fields:
+def _read_fields(value: Any, where: str, *, longest: int = _LONGEST_VALUE) -> Fields:
     require(isinstance(value, dict), where, "has no fields")
     for name, text in value.items():
         require(
@@ -485,10 +491,10 @@ def _fields(value: Any, where: str, *, longest: int = _LONGEST_VALUE) -> Fields:
     return value
 
 
-def _row(value: Any, length: int, where: str) -> list[Any]:
+def _read_row(value: Any, length: int, where: str) -> list[Any]:
     require(isinstance(value, list) and len(value) == length, where, f"is not a list of {length}")
     return value
 
 
-def _is(value: Any, pattern: re.Pattern[str]) -> bool:
+def _is_like(value: Any, pattern: re.Pattern[str]) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None

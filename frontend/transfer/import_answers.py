@@ -25,11 +25,11 @@ from frontend.errors import BundleError
 from frontend.experiments import make_revision
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.counters import MINUTE_MS, counters_moved
+from frontend.store.counters import MINUTE_MS, counters_of
 from frontend.store.experiments import Change
 from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
-from frontend.store.participants import Status, identity_of
+from frontend.store.participants import Participant, Status, identity_of
 from frontend.transfer.import_bundle import Imported, check_free, free_id, import_bundle, pages_of
 from salmon.answer_files.answers import AnswersFileError, bare
 from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
@@ -201,11 +201,15 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
         for _, answer in page:
             state["answers"] += 1
             state[f"answers:{answer.served.sampler}"] += 1
-            counts.update(counters_moved(answer))
+            counts.update(counters_of(answer))
     await store.check(experiment, known.answers)
     counts.update(f"began:{person.first_ms // MINUTE_MS}" for person in people.values())
     for page in pages_of(people.items(), _PEOPLE):
-        rows = [(_participant(experiment, puid), _fields(puid, person), sorted(person.asked)) for puid, person in page]
+        names = [_participant(experiment, puid) for puid, _ in page]
+        rows = [
+            (name, _encode_person(name, puid, person), sorted(person.asked))
+            for name, (puid, person) in zip(names, page, strict=True)
+        ]
         await store.write_people(experiment, rows)
         arrivals = {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
         await store.write_hash(experiment, "arrivals", arrivals)
@@ -223,7 +227,7 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
 
 
 def _rename_samplers(samplers: Sequence[str], spec: Spec | None = None) -> dict[str, str]:
-    """Return sampler as the file names it → the name it has here."""
+    """Return the name that each sampler of the file has here."""
     renamed: dict[str, str] = {}
     for name in samplers:
         called = OLD_CLASSES.get(name, name) if spec is None or name not in spec.samplers else name
@@ -353,16 +357,17 @@ def _participant(experiment: str, puid: str) -> str:
     return derive_participant_id(f"{experiment}:{puid}")
 
 
-def _fields(puid: str, person: _Person) -> dict[str, str]:
-    return {
-        "puid": puid,
-        "source": "link",
-        "status": Status.ACTIVE.value,
-        "first_ms": str(person.first_ms),
-        "last_ms": str(person.last_ms),
-        "turns": str(person.answers),
-        "answers": str(person.answers),
-    }
+def _encode_person(participant: str, puid: str, person: _Person) -> dict[str, str]:
+    return Participant(
+        participant,
+        puid=puid,
+        source="link",
+        status=Status.ACTIVE,
+        first_ms=person.first_ms,
+        last_ms=person.last_ms,
+        turns=person.answers,
+        answers=person.answers,
+    ).encode()
 
 
 def _list_assumptions(known: Survey) -> tuple[str, ...]:

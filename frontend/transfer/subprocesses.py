@@ -98,7 +98,7 @@ class Subprocesses:
             finally:
                 said.cancel()
         if code:
-            raise _failure(arguments[0], code, complaint, began=began)
+            raise _make_error(arguments[0], code, complaint, began=began)
 
     @asynccontextmanager
     async def _process(self, arguments: tuple[str, ...]) -> AsyncGenerator[asyncio.subprocess.Process]:
@@ -170,14 +170,14 @@ def _environment(settings: Settings) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}
 
 
-def _failure(what: str, code: int, complaint: bytes, *, began: bool) -> Exception:
+def _make_error(what: str, code: int, complaint: bytes, *, began: bool) -> Exception:
     try:
-        told = decode_json(complaint.strip().rpartition(b"\n")[2])
+        reported = decode_json(complaint.strip().rpartition(b"\n")[2])
     except ValueError:
-        told = None
+        reported = None
     log.error("subprocess failed", extra=fields(what=what, code=code, said=complaint.decode(errors="replace")[-2000:]))
     if began:
         return BrokenOffError(f"the {what} subprocess ended with {code} in the middle")
-    if told is not None:
-        return SubprocessError(told["status"], told["error"])
+    if reported is not None:
+        return SubprocessError(reported["status"], reported["error"])
     return RuntimeError(f"the {what} subprocess ended with {code}")

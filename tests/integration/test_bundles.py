@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -23,10 +24,12 @@ from frontend.errors import ConflictError
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import recount
+from frontend.store.experiments import Revision
 from frontend.store.importing import RESTORE_ANSWERS
 from frontend.transfer.import_bundle import import_bundle
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
+from salmon.spec import dump_spec, read_stored_spec
 from salmon.wire import Keys
 from tests.bundles import Members, answer_one, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
 from tests.living import Crowd, absorbed, run_until, started
@@ -36,7 +39,7 @@ OWNER = ("owner", "a good password")
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}, Validation: {}}\nseed: 11\n"
 
 
-async def imported(context: Context, bundle: bytes, path: Path, name: str = "") -> str:
+async def import_into(context: Context, bundle: bytes, path: Path, name: str = "") -> str:
     """The id of the experiment that a bundle becomes."""
     path.write_bytes(bundle)
     made = await import_bundle(context, path, name=name, owner="bo")
@@ -48,7 +51,7 @@ async def imported(context: Context, bundle: bytes, path: Path, name: str = "") 
 async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
     bundle: bytes, elsewhere: Context, tmp_path: Path
 ) -> None:
-    experiment = await imported(elsewhere, bundle, tmp_path / "b.zip")
+    experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip")
     again = await bundle_of(elsewhere.settings, elsewhere.store, "shapes")
     before, after = members_of(bundle), members_of(again)
     assert set(before) == set(after)
@@ -69,7 +72,7 @@ async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp
         state = json.loads(members["machine/state.json"])
         members["machine/state.json"] = json.dumps({**state, "answers": "7", "answers:Random": "0"}).encode()
 
-    experiment = await imported(elsewhere, change_bundle(bundle, lie), tmp_path / "b.zip", "counted")
+    experiment = await import_into(elsewhere, change_bundle(bundle, lie), tmp_path / "b.zip", "counted")
     state = await elsewhere.store.experiments.read(experiment)
     assert state.counters["answers"] == 90
     assert sum(count for name, count in state.counters.items() if name.startswith("answers:")) == 90
@@ -78,8 +81,24 @@ async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp
     assert {name: int(value) for name, value in counts.items()} == recount(answers)
 
 
+async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
+    bundle: bytes, elsewhere: Context, tmp_path: Path
+) -> None:
+    def write_as_before(members: Members) -> None:
+        number, text = json.loads(members["machine/revisions.jsonl"])
+        revision = Revision.decode(text)
+        older = replace(revision, spec=dump_spec(read_stored_spec(revision.spec)))
+        members["machine/revisions.jsonl"] = (json.dumps([number, older.encode()]) + "\n").encode()
+
+    now = await import_into(elsewhere, bundle, tmp_path / "now.zip", "as-json")
+    before = await import_into(elsewhere, change_bundle(bundle, write_as_before), tmp_path / "before.zip", "as-yaml")
+    stored = await elsewhere.store.experiments.read_revision(before, 1)
+    assert not stored.spec.startswith("{")
+    assert (await elsewhere.catalogue.revision(before, 1)) == (await elsewhere.catalogue.revision(now, 1))
+
+
 async def test_people_go_on_where_they_were_after_an_import(bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
-    experiment = await imported(elsewhere, bundle, tmp_path / "b.zip", "open-again")
+    experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip", "open-again")
     await elsewhere.store.experiments.set_state(experiment, "open", now_ms=1)
     app = create_app(elsewhere.settings, elsewhere.store)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
@@ -116,7 +135,7 @@ async def test_models_come_back_and_the_learning_goes_on_after_them(
     names = ("responses", "embeddings", "embedding_history", "models", "quality")
     before = [await write_export(settings, store, "learned", name, "csv") for name in names]
     bundle = await bundle_of(settings, store, "learned")
-    made = await imported(elsewhere, bundle, tmp_path / "b.zip")
+    made = await import_into(elsewhere, bundle, tmp_path / "b.zip")
     after = [await write_export(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
     assert before == after
     rows = rows_of(after[1])
@@ -199,7 +218,7 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
         )
         assert killed.returncode == -9, killed.stderr
         assert "killed" not in [state.slug for state in await elsewhere.store.experiments.list()]
-    await imported(elsewhere, bundle, path, "killed")
+    await import_into(elsewhere, bundle, path, "killed")
     assert (
         await write_export(elsewhere.settings, elsewhere.store, "killed", "responses", "csv")
         == members_of(bundle)["responses.csv"]
@@ -211,13 +230,13 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
 async def test_the_log_of_a_deleted_experiment_is_never_mixed_with_an_import(
     bundle: bytes, elsewhere: Context, tmp_path: Path
 ) -> None:
-    first = await imported(elsewhere, bundle, tmp_path / "b.zip", "deleted")
+    first = await import_into(elsewhere, bundle, tmp_path / "b.zip", "deleted")
     await elsewhere.store.experiments.set_state(first, "open", now_ms=1)
     app = create_app(elsewhere.settings, elsewhere.store)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
         await answer_one(Crowd(client, "deleted"), "late")
     await elsewhere.store.experiments.delete("deleted", first)
-    second = await imported(elsewhere, bundle, tmp_path / "b.zip", "deleted")
+    second = await import_into(elsewhere, bundle, tmp_path / "b.zip", "deleted")
     assert second != first
     assert await elsewhere.store.answers.count(second) == 90
 

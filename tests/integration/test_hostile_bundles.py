@@ -64,6 +64,13 @@ def manifest(**values: object) -> Callable[[Members], None]:
     return lambda members: members.__setitem__("manifest.json", json.dumps(values).encode())
 
 
+def in_spec(revision: str, old: str, new: str) -> str:
+    """A revision with something else in its description."""
+    content = json.loads(revision)
+    assert old in content["spec"]
+    return json.dumps({**content, "spec": content["spec"].replace(old, new)})
+
+
 def without(name: str) -> Callable[[Members], None]:
     return lambda members: members.__delitem__(next(member for member in members if member.startswith(name)))
 
@@ -102,6 +109,18 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
     "a model of no sampler": (add("machine/models.jsonl", b'["Nobody", {}, ["coordinates"]]\n'), "names no sampler"),
     "a description with mistakes": (
         replace_line("machine/revisions.jsonl", 0, lambda pair: [1, pair[1].replace("Random", "Rundum")]),
+        "revisions.jsonl:1 describes",
+    ),
+    "a description that no file would give": (
+        replace_line(
+            "machine/revisions.jsonl", 0, lambda pair: [1, in_spec(pair[1], '"n_queries":4', '"n_queries":-4')]
+        ),
+        "revisions.jsonl:1 describes",
+    ),
+    "a description with a number as a text": (
+        replace_line(
+            "machine/revisions.jsonl", 0, lambda pair: [1, in_spec(pair[1], '"n_queries":4', '"n_queries":"4"')]
+        ),
         "revisions.jsonl:1 describes",
     ),
     "a medium that is something else": (add("media/" + "0" * 64 + ".png", b"hello"), "not named by its content"),

@@ -103,7 +103,7 @@ def mixed() -> ParsedRevision:
     return parse_revision(Revision("", MIXED, None, 0))
 
 
-def planned(
+def plan_trial(
     parsed: ParsedRevision, trial: int, *, participant: str = "p", number: int = 0, **options: bool
 ) -> QueryPlan:
     choice = choose_sampler(parsed.plan, participant=participant, trial=trial)
@@ -111,21 +111,21 @@ def planned(
 
 
 def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: ParsedRevision) -> None:
-    assert planned(mixed, 2) == Fixed(Query(7, (0, 6), trial_type="fixed", probability=1.0))
-    assert planned(mixed, 3) == Published("Adaptive")
+    assert plan_trial(mixed, 2) == Fixed(Query(7, (0, 6), trial_type="fixed", probability=1.0))
+    assert plan_trial(mixed, 3) == Published("Adaptive")
     own_turn = turn_of(mixed.plan, participant="p", trial=4, sampler="Validation")
     drawn = candidates(mixed.passive["Validation"], 9, participant="p", turn=own_turn, seed=5)
-    assert planned(mixed, 4) == Drawn(drawn)
+    assert plan_trial(mixed, 4) == Drawn(drawn)
 
 
 def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everything_given(
     mixed: ParsedRevision,
 ) -> None:
     random = Drawn(fallback(9, participant="p", turn=11, seed=5))
-    assert all(planned(mixed, trial, number=11, spare=True) == random for trial in (2, 3, 4))
+    assert all(plan_trial(mixed, trial, number=11, spare=True) == random for trial in (2, 3, 4))
     tryout = draw_tryout_id()
-    assert planned(mixed, 2, participant=tryout) == planned(mixed, 2)
-    assert planned(mixed, 3, participant=tryout) == Drawn(fallback(9, participant=tryout, turn=3, seed=5))
+    assert plan_trial(mixed, 2, participant=tryout) == plan_trial(mixed, 2)
+    assert plan_trial(mixed, 3, participant=tryout) == Drawn(fallback(9, participant=tryout, turn=3, seed=5))
 
 
 def test_only_queries_that_are_searched_or_drawn_freely_may_be_stood_in_for(mixed: ParsedRevision) -> None:

@@ -27,7 +27,7 @@ def spec_of(extra: str = "") -> Spec:
     return parse_spec(("targets: [a, b, c]\nsamplers: {Random: {}}\n" + extra).encode(), name="spec.yaml").spec
 
 
-def taken(spec: Spec, participant: Participant, step: str, **body: object) -> Participant:
+def take_step(spec: Spec, participant: Participant, step: str, **body: object) -> Participant:
     result = steps.carry_out(spec, participant, step, StepBody.model_validate(body), now_ms=1)
     return participant.after(result.change) if result.change else participant
 
@@ -38,28 +38,28 @@ def test_an_experiment_that_writes_only_targets_has_three_steps():
 
 def test_a_consent_counts_for_its_own_text_only():
     old, new = spec_of("consent: {text: first}\n"), spec_of("consent: {text: second}\n")
-    agreed = taken(old, SOMEBODY, "consent", agreed=True)
+    agreed = take_step(old, SOMEBODY, "consent", agreed=True)
     assert agreed.status == Status.CONSENTED
     assert steps.missing_before_trials(old, agreed) == []
     assert steps.missing_before_trials(new, agreed) == ["consent"]
     active = replace(agreed, status=Status.ACTIVE)
-    assert taken(new, active, "consent", agreed=True).status == Status.ACTIVE
-    assert taken(new, active, "consent").status == Status.DECLINED
+    assert take_step(new, active, "consent", agreed=True).status == Status.ACTIVE
+    assert take_step(new, active, "consent").status == Status.DECLINED
 
 
 def test_a_step_before_its_turn_is_refused_by_name():
     spec = spec_of("consent: {text: first}\npractice: {queries: [[0, 1, 2, 1]]}\n")
     with pytest.raises(ConflictError, match="consent comes before practice"):
-        taken(spec, SOMEBODY, "practice")
+        take_step(spec, SOMEBODY, "practice")
 
 
 def test_an_attempt_that_is_sent_again_counts_once():
     spec = spec_of("comprehension: {questions: [{text: t, options: [x, y], answer: x}]}\n")
-    once = taken(spec, SOMEBODY, "comprehension", attempt=1, options=["y"])
-    twice = taken(spec, once, "comprehension", attempt=1, options=["x"])
+    once = take_step(spec, SOMEBODY, "comprehension", attempt=1, options=["y"])
+    twice = take_step(spec, once, "comprehension", attempt=1, options=["x"])
     assert steps.attempts_left(spec, once) == steps.attempts_left(spec, twice) == 1
-    assert taken(spec, twice, "comprehension", attempt=2, options=["x"]).status == Status.TRAINING
-    assert taken(spec, twice, "comprehension", attempt=2, options=["y"]).status == Status.SCREENED_OUT
+    assert take_step(spec, twice, "comprehension", attempt=2, options=["x"]).status == Status.TRAINING
+    assert take_step(spec, twice, "comprehension", attempt=2, options=["y"]).status == Status.SCREENED_OUT
 
 
 def test_replies_that_do_not_fit_are_named_together():
@@ -67,7 +67,7 @@ def test_replies_that_do_not_fit_are_named_together():
         "questions: [{name: age, text: t, type: number, required: true}, {name: n, text: t, type: number}]\n"
     )
     with pytest.raises(FormError) as caught:
-        taken(spec, SOMEBODY, "questions", replies={"n": "many"})
+        take_step(spec, SOMEBODY, "questions", replies={"n": "many"})
     assert caught.value.problems == {"age": "field_missing", "n": "field_number"}
     body = StepBody(replies={"age": "31", "n": "1,5"})
     change = steps.carry_out(spec, SOMEBODY, "questions", body, now_ms=1).change
