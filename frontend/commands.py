@@ -81,11 +81,11 @@ def export_bundle(
     order = ExportOrder(slug, *BUNDLE, personal=personal)
     path = (out or Path(order.filename)).expanduser().resolve()
     # Under its name there is never half a bundle.
-    passing = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.part")
 
     async def put(context: Context) -> None:
         source = await ExportSource.open(context, order)
-        with passing.open("wb") as file:
+        with temporary.open("wb") as file:
             await write_bundle(source, file.write)
             file.flush()
             os.fsync(file.fileno())
@@ -93,9 +93,9 @@ def export_bundle(
     try:
         with Console(stderr=True).status(f"Writing {path.name} ..."):
             _with_store(data, put)
-        passing.replace(path)
+        temporary.replace(path)
     finally:
-        passing.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     print(path)
 
 

@@ -12,6 +12,8 @@ from frontend.store.ids import NOBODY, draw_experiment_id
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 
 State = Literal["draft", "open", "paused", "closed"]
+#: The state's own fields; all others are counters.
+OWN_FIELDS = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"})
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,6 @@ class Experiments:
 
 
 def _parse_state(experiment: str, values: dict[str, str]) -> ExperimentState:
-    own = {"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"}
     return ExperimentState(
         experiment=experiment,
         slug=values["slug"],
@@ -227,6 +228,6 @@ def _parse_state(experiment: str, values: dict[str, str]) -> ExperimentState:
         owner=values["owner"],
         created_ms=int(values["created_ms"]),
         opened_ms=int(values["opened_ms"]),
-        counters={name: int(value) for name, value in values.items() if name not in own},
+        counters={name: int(value) for name, value in values.items() if name not in OWN_FIELDS},
         shared=tuple(decode_json(values.get("shared", "[]"))),
     )

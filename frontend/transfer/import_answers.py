@@ -30,7 +30,7 @@ from frontend.store.experiments import Change
 from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
 from frontend.store.participants import Participant, Status, identity_of
-from frontend.transfer.import_bundle import Imported, check_free, free_id, import_bundle, pages_of
+from frontend.transfer.import_bundle import Imported, batches_of, check_free, free_id, import_bundle
 from salmon.answer_files.answers import AnswersFileError, bare
 from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
@@ -196,7 +196,7 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
     people: dict[str, _Person] = {}
     state: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for page in pages_of(_answers(known, description, experiment, people, now_ms), PAGE):
+    for page in batches_of(_answers(known, description, experiment, people, now_ms), PAGE):
         await store.append_answers(experiment, [(place, encode_answer(answer)) for place, answer in page])
         for _, answer in page:
             state["answers"] += 1
@@ -204,7 +204,7 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
             counts.update(counters_of(answer))
     await store.check(experiment, known.answers)
     counts.update(f"began:{person.first_ms // MINUTE_MS}" for person in people.values())
-    for page in pages_of(people.items(), _PEOPLE):
+    for page in batches_of(people.items(), _PEOPLE):
         names = [_participant(experiment, puid) for puid, _ in page]
         rows = [
             (name, _encode_person(name, puid, person), sorted(person.asked))

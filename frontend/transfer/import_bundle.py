@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from frontend.context import Context
 from frontend.errors import ConflictError
-from frontend.store.experiments import Change
+from frontend.store.experiments import OWN_FIELDS, Change
 from frontend.store.ids import derive_experiment_id
 from frontend.store.importing import PAGE
 from frontend.transfer import bundle_reader
@@ -22,8 +22,6 @@ Item = TypeVar("Item")
 _PEOPLE = 100
 _OPEN_PAGES = "Pages that were open on the other server cannot send to this one."
 _EVENTS = 1000
-#: The state's own fields; all others are counters.
-_OWN = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"})
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ async def free_id(context: Context, digest: str, slug: str, last: str, answers: 
     raise ConflictError("This was imported a thousand times under this name.", hint="Choose another name.")
 
 
-def pages_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield lists of so many items, the last one shorter."""
+def batches_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of so many items; the last may be shorter."""
     left = iter(items)
     while page := list(islice(left, size)):
         yield page
@@ -96,11 +94,11 @@ async def _write(
 ) -> Imported:
     store, now_ms = context.store.importer, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
-    for page in pages_of(bundle_reader.answers_of(bundle, outline), PAGE):
+    for page in batches_of(bundle_reader.answers_of(bundle, outline), PAGE):
         await store.append_answers(experiment, [(stream_id, fields) for stream_id, fields, _ in page])
     await store.check(experiment, totals.state.get("answers", 0))
     count = 0
-    for page in pages_of(bundle_reader.people_of(bundle), _PEOPLE):
+    for page in batches_of(bundle_reader.people_of(bundle), _PEOPLE):
         count += len(page)
         await store.write_people(
             experiment,
@@ -113,10 +111,10 @@ async def _write(
                 for person in page
             ],
         )
-    for page in pages_of(bundle_reader.arrivals_of(bundle), _EVENTS):
+    for page in batches_of(bundle_reader.arrivals_of(bundle), _EVENTS):
         await store.write_hash(experiment, "arrivals", dict(page))
     for name in ("events", "changes"):
-        for page in pages_of(bundle_reader.entries_of(bundle, f"{name}.jsonl"), _EVENTS):
+        for page in batches_of(bundle_reader.entries_of(bundle, f"{name}.jsonl"), _EVENTS):
             await store.append(experiment, name, page)
     for model in bundle_reader.models_of(bundle, outline):
         await store.write_model(experiment, model.sampler, {**model.numbers, **model.arrays})
@@ -124,7 +122,7 @@ async def _write(
         await store.append_generation(experiment, line.sampler, line.stream_id, {**line.numbers, **line.arrays})
     await store.write_hash(experiment, "counts", totals.counts)
     state = "draft" if outline.state["state"] == "draft" else "paused"
-    kept = {name: value for name, value in outline.state.items() if name not in _OWN and value.isdecimal()}
+    kept = {name: value for name, value in outline.state.items() if name not in OWN_FIELDS and value.isdecimal()}
     await store.reveal(
         experiment,
         slug,

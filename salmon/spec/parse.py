@@ -62,15 +62,16 @@ def parse_spec(
     """The Spec of a YAML text; SpecError lists everything that is wrong with it.
 
     `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets. `unpack`
-    makes that list of a ZIP which has not been read yet: it is told whether the file says `page.trusted`.
+    makes that list of a ZIP which has not been read yet: it is called once, with whether the file says `page.trusted`,
+    and what it raises is passed on.
     `default_sampler` is what a file gets that names no samplers. `zip_follows` says that the ZIP has not been read yet: the
     file need not have targets.
     """
     setting = _Setting(manifest, default_sampler, zip_follows, unpack)
-    spec, problems = _examine(text, setting)
+    spec, problems, manifest = _examine(text, setting)
     if spec is None or any(not problem.warning for problem in problems):
         raise SpecError(problems, name=name)
-    return ParsedSpec(spec, problems, setting.manifest)
+    return ParsedSpec(spec, problems, manifest)
 
 
 def read_stored_spec(content: str, manifest: Manifest | None = None) -> Spec:
@@ -97,7 +98,7 @@ def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest |
     return _examine(text, _Setting(manifest))[1]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Setting:
     """What a file is read with."""
 
@@ -106,32 +107,34 @@ class _Setting:
     zip_follows: bool = False
     unpack: Unpack | None = None
 
-    def open_zip(self, root: MappingNode) -> None:
-        """Read the ZIP that came with a file, now that the file says whether it is trusted."""
-        if self.unpack is not None:
-            try:
-                trusted = flag(node_of(root, "page", "trusted") or False)
-            except Misfit:
-                trusted = False  # reported with the other problems of the file
-            self.manifest = self.unpack(trusted)
+    def read_zip(self, root: MappingNode) -> _Setting:
+        """Return the setting with the ZIP that came with a file, now that the file says whether it is trusted."""
+        if self.unpack is None:
+            return self
+        try:
+            trusted = flag(node_of(root, "page", "trusted") or False)
+        except Misfit:
+            trusted = False  # reported with the other problems of the file
+        return replace(self, manifest=self.unpack(trusted))
 
     @property
     def has_zip(self) -> bool:
         return self.zip_follows or self.unpack is not None or self.manifest is not None
 
 
-def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[Problem, ...]]:
+def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[Problem, ...], Manifest | None]:
+    """Return (the spec if it can be read, its problems, the list of targets of its ZIP)."""
     problems: list[Problem] = []
     try:
         root = read_source(text, problems)
     except UnreadableError as error:
-        return None, _in_order([*problems, error.problem])
+        return None, _in_order([*problems, error.problem]), setting.manifest
     if root is None or (isinstance(root, Scalar) and root.empty):
         if not setting.has_zip:
             problem = Problem(
                 "The file is empty.", 1, 1, hint="Write at least targets: with a list, or upload a ZIP of targets."
             )
-            return None, _in_order([*problems, problem])
+            return None, _in_order([*problems, problem]), setting.manifest
         root = MappingNode(1, 1)
     if not isinstance(root, MappingNode):
         kind = "a list" if isinstance(root, SequenceNode) else "a text"
@@ -141,10 +144,10 @@ def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[P
             root.column,
             hint="Begin with targets: and a list.",
         )
-        return None, _in_order([*problems, problem])
-    setting.open_zip(root)
+        return None, _in_order([*problems, problem]), setting.manifest
+    setting = setting.read_zip(root)
     spec = _read(root, setting, problems)
-    return spec, _in_order(problems)
+    return spec, _in_order(problems), setting.manifest
 
 
 def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec | None:
