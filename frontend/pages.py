@@ -157,7 +157,7 @@ class LoginPage:
     owner: bool
 
 
-Page = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage | TabPage
+PageContext = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage | TabPage
 
 
 def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:
@@ -213,7 +213,7 @@ class Pages:
         static = Path(__file__).parent / "static"
         return Pages(environment, static, read_script(static / "participant", "main"))
 
-    def show(self, page: Page, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    def show(self, page: PageContext, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """Return a page as a response."""
         values = {field.name: getattr(page, field.name) for field in fields(page)}
         text = self.environment.get_template(page.template).render(values)

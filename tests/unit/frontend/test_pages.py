@@ -8,12 +8,21 @@ from typing import get_args
 import pytest
 from jinja2 import Environment, FileSystemLoader, meta
 
-from frontend.pages import ErrorPage, ExperimentsPage, LoginPage, Page, ParticipantPage, ScriptedPage, Tab, TabPage
+from frontend.pages import (
+    ErrorPage,
+    ExperimentsPage,
+    LoginPage,
+    PageContext,
+    ParticipantPage,
+    ScriptedPage,
+    Tab,
+    TabPage,
+)
 from tests.program import REPOSITORY
 
 ENVIRONMENT = Environment(loader=FileSystemLoader(REPOSITORY / "templates"), autoescape=True)
 ENVIRONMENT.filters["cleaned"] = str
-TEMPLATES: dict[str, type[Page]] = {
+TEMPLATES: dict[str, type[PageContext]] = {
     ParticipantPage.template: ParticipantPage,
     ErrorPage.template: ErrorPage,
     LoginPage.template: LoginPage,
@@ -40,4 +49,4 @@ def test_a_template_uses_exactly_the_fields_of_its_page(template: str) -> None:
 
 
 def test_every_kind_of_page_is_held_against_its_template() -> None:
-    assert set(TEMPLATES.values()) == set(get_args(Page))
+    assert set(TEMPLATES.values()) == set(get_args(PageContext))
