@@ -12,7 +12,7 @@ from backend.store import ExperimentRecord, Store
 from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
-from salmon.spec import Manifest, Spec, parse_spec, targets_of
+from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
 
 log = logging.getLogger("salmon.backend")
 
@@ -73,7 +73,7 @@ def open_experiment(
     fence = store.take_over(followed.experiment)
     revision = store.read_revision(followed.experiment, followed.revision)
     manifest = Manifest.load(revision["manifest"]) if revision["manifest"] else None
-    spec = parse_spec(revision["spec"], manifest=manifest).spec
+    spec = read_stored_spec(revision["spec"], manifest)
     experiment = Experiment(
         followed=followed,
         fence=fence,

@@ -178,7 +178,7 @@ class Store:
         return ExperimentRecord(experiment, slug, state, int(revision)) if state else None
 
     def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
-        """Return one revision of an experiment's spec: `spec` and `manifest` (JSON or None)."""
+        """Return one revision of an experiment's spec: `spec` (for `read_stored_spec`) and `manifest` (JSON or None)."""
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")

@@ -33,7 +33,7 @@ from frontend.store.importing import PAGE
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer, Served, Timing
 from salmon.spec import parse_spec
-from salmon.wire import encode_answer, encode_json
+from salmon.wire import encode_answer
 from tests.program import Program
 
 SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}}}\nhtml: {{max_queries: 200}}\n"
@@ -122,7 +122,7 @@ async def _load(program: Program, count: int, n: int) -> float:
     began = time.perf_counter()
     text = SPEC.format(n=n)
     revision = make_revision(text, parse_spec(text).spec, None, now_ms=1)
-    await store.restoration.write_hash(EXPERIMENT, "spec", {"1": encode_json(vars(revision))})
+    await store.importer.write_hash(EXPERIMENT, "spec", {"1": revision.encode()})
     page: list[tuple[str, dict[str, str]]] = []
     state: Counter[str] = Counter()
     people: Counter[str] = Counter()
@@ -131,9 +131,9 @@ async def _load(program: Program, count: int, n: int) -> float:
         state.update(("answers", f"answers:{answer.served.sampler}"))
         people[answer.served.participant] += 1
         if len(page) == PAGE:
-            await store.restoration.append_answers(EXPERIMENT, page)
+            await store.importer.append_answers(EXPERIMENT, page)
             page = []
-    await store.restoration.append_answers(EXPERIMENT, page) if page else None
+    await store.importer.append_answers(EXPERIMENT, page) if page else None
     rows = [
         (
             name,
@@ -144,13 +144,13 @@ async def _load(program: Program, count: int, n: int) -> float:
         for name, given in people.items()
     ]
     for start in range(0, len(rows), PAGE):
-        await store.restoration.write_people(EXPERIMENT, rows[start : start + PAGE])
+        await store.importer.write_people(EXPERIMENT, rows[start : start + PAGE])
         arrived = {f"prolific:x{name}": name for name, _, _ in rows[start : start + PAGE]}
-        await store.restoration.write_hash(EXPERIMENT, "arrivals", arrived)
+        await store.importer.write_hash(EXPERIMENT, "arrivals", arrived)
     counts = recount(answer for _, answer in _answers(count, n))
-    await store.restoration.write_hash(EXPERIMENT, "counts", counts)
+    await store.importer.write_hash(EXPERIMENT, "counts", counts)
     own = {"state": "open", "revision": 1, "owner": "local", "created_ms": 1, "opened_ms": 1_760_000_000_000}
-    await store.restoration.reveal(EXPERIMENT, SLUG, {**state, **own})
+    await store.importer.reveal(EXPERIMENT, SLUG, {**state, **own})
     await store.experiments.announce(EXPERIMENT)
     await store.close()
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Starts the web process: `python -m frontend`, with its settings in the environment."""
+"""Start the web process: `python -m frontend`, with its settings in the environment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main() -> int:
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named as TCP: otherwise asyncio leaves Nagle's algorithm on, and every second reply waits 40 ms.
+    # The protocol is given: otherwise asyncio leaves Nagle's algorithm on, and every second reply waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((settings.host, settings.port))
@@ -72,7 +72,7 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     if await store.accounts.exist():
         parent_watch.announce(f"{port} {address}")
     else:
-        invitation = Signer(settings.secret).first_invitation()
+        invitation = Signer(settings.secret).sign_first_invitation()
         parent_watch.announce(f"{port} {address} {address}/console/welcome?invitation={invitation}")
 
 

@@ -1,4 +1,4 @@
-"""The web application, as a value made of settings and a store."""
+"""The web application: its routers, error handlers, health checks, media and scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from frontend import auth, errors, salmon1
 from frontend.console import accounts, dashboard, experiments, jobs, pages, participants
 from frontend.context import Context, WithContext
-from frontend.metrics import MeasuredApp
+from frontend.metrics import MetricsMiddleware
 from frontend.participant import routes as participant
 from frontend.settings import Settings
 from frontend.store import Store
@@ -40,9 +40,9 @@ _health = APIRouter()
 
 
 def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
-    """The application; it owns the store and closes it at the end."""
+    """Build the application of settings and a store, which it closes at the end."""
     own = store or Store.open(settings.redis_url)
-    context = Context.build(settings, own)
+    context = Context(settings, own)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -52,7 +52,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app = FastAPI(title="Salmon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     app.state.closing = lambda: False  # whoever serves the application says when it ends
-    app.add_middleware(MeasuredApp, measures=context.measures)
+    app.add_middleware(MetricsMiddleware, metrics=context.metrics)
     app.add_exception_handler(SalmonError, errors.answer_salmon_error)
     app.add_exception_handler(HTTPException, errors.answer_http_error)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
@@ -68,7 +68,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
 
 
 async def _media(name: str, context: WithContext) -> Response:
-    """A target's file; from this machine where it lies here, otherwise read through from where it is kept."""
+    """Return a target's file; from this machine where it lies here, otherwise read through from where it is kept."""
     try:
         path = context.media.path(name)
         if path is not None:
@@ -81,10 +81,10 @@ async def _media(name: str, context: WithContext) -> Response:
 
 
 async def _script(name: str, request: Request, context: WithContext) -> Response:
-    """The participant page's program; its name is a digest of it.
+    """Return the participant page's program; its name is a digest of it.
 
-    While a server is brought up to date, the page may come from one process and ask another: that one gives what it has,
-    and nobody keeps it.
+    While a server is being updated, the page may come from one process and ask another: that one sends the script it has,
+    which is not cached then.
     """
     script = context.pages.participant_script
     headers = {**(_IMMUTABLE if name == script.name else {"Cache-Control": "no-store"}), "Vary": "Accept-Encoding"}
@@ -97,13 +97,13 @@ async def _script(name: str, request: Request, context: WithContext) -> Response
 
 @_health.get("/healthz")
 async def healthz() -> Response:
-    """200 as long as the process answers."""
+    """Answer 200 as long as the process runs."""
     return JSONResponse({"status": "ok"})
 
 
 @_health.get("/readyz")
 async def readyz(context: WithContext) -> Response:
-    """200 when Redis answers and the backend's heartbeat is there; 503 with what is missing otherwise.
+    """Answer 200 when Redis answers and the backend's heartbeat is there, and 503 with what is missing otherwise.
 
     Without a backend participants can still answer: queries are then random, and counted as fallbacks.
     """
@@ -116,5 +116,5 @@ async def readyz(context: WithContext) -> Response:
 
 @_health.get("/metrics")
 async def metrics(context: WithContext) -> Response:
-    """Counters and durations of this process, for Prometheus."""
-    return Response(generate_latest(context.measures.registry), media_type=CONTENT_TYPE_LATEST)
+    """Return counters and durations of this process, for Prometheus."""
+    return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)

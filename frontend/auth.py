@@ -1,6 +1,7 @@
-"""Logging in: the owner's first link, sessions for people, HTTP Basic for scripts.
+"""Who is logged in, and which experiments they may see and change.
 
-Who may see and change which experiment.
+The owner of the server has an account from the first link that the program prints; others are invited. People log in
+with a session cookie, scripts with HTTP Basic.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend.context import Context, WithContext
 from frontend.errors import ForbiddenError, LoginError, NotFoundError, TooManyError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.pages import LoginPage
 from frontend.schemas import LoginBody
 from frontend.security import LOGIN_SECONDS, hash_password, password_fits
@@ -28,6 +29,8 @@ from frontend.store.experiments import ExperimentState
 from salmon.errors import SalmonError
 
 COOKIE = "salmon_login"
+#: The owner of what was launched on the server itself: all of its experimenters share it.
+LOCAL = "local"
 
 router = APIRouter(prefix="/console")
 
@@ -43,8 +46,8 @@ class Experimenter:
 
 @router.get("/welcome", response_class=Response)
 async def welcome(context: WithContext, invitation: str = "") -> Response:
-    """A link that makes an account, once: the owner's, the first of all, or that of somebody who was invited."""
-    invited = context.signer.invited(invitation)
+    """Show the form that makes an account, for whoever opens the first link or an invitation; each link works once."""
+    invited = context.signer.read_invitation(invitation)
     if await _is_used(context, invited):
         return RedirectResponse("/console/login", status_code=303)
     if invited is None:
@@ -57,7 +60,7 @@ async def welcome(context: WithContext, invitation: str = "") -> Response:
 
 @router.get("/login", response_class=Response)
 async def login_page(context: WithContext) -> Response:
-    """Asks for name and password."""
+    """Ask for name and password."""
     return context.pages.show(LoginPage(first=False, invitation="", message="", name="", owner=False))
 
 
@@ -72,7 +75,7 @@ async def log_in(
     """Check a name and password, or make the owner's account, and begin a session."""
     check_origin(request)
     first = bool(invitation)
-    owner = context.signer.invited(invitation) == ""
+    owner = context.signer.read_invitation(invitation) == ""
     try:
         body = LoginBody(name=name, password=password, invitation=invitation)
     except ValidationError:
@@ -102,10 +105,10 @@ async def log_out(request: Request) -> Response:
 
 
 def begin_session(request: Request, context: Context, response: Response, account: Account) -> Response:
-    """A response that logs this browser in."""
+    """Return the response with a cookie that logs this browser in."""
     response.set_cookie(
         COOKIE,
-        context.signer.login(account.name, account.password_hash),
+        context.signer.sign_login(account.name, account.password_hash),
         max_age=LOGIN_SECONDS,
         httponly=True,
         samesite="lax",
@@ -115,7 +118,7 @@ def begin_session(request: Request, context: Context, response: Response, accoun
 
 
 async def check_password(context: Context, name: str, password: str) -> Account:
-    """The account of this name and password; after too many wrong ones within a minute none is tried at all."""
+    """Return the account of this name and password; after too many wrong ones within a minute no password is tried."""
     wait_seconds = context.attempts.wait_seconds(name, context.now_ms())
     if wait_seconds > 0:
         raise TooManyError(
@@ -139,8 +142,10 @@ async def make_account(context: Context, name: str, password: str, *, owner: boo
     return account
 
 
-async def logged_in(request: Request, context: WithContext) -> Experimenter:
-    """Who sends this request, by cookie or by HTTP Basic; a change by cookie must carry the session's CSRF token."""
+async def read_experimenter(request: Request, context: WithContext) -> Experimenter:
+    """Return who sends this request, by cookie or by HTTP Basic; a change by cookie must carry the session's CSRF
+    token.
+    """
     authorization = request.headers.get("authorization", "")
     if authorization.lower().startswith("basic "):
         name, password = _basic(authorization)
@@ -157,19 +162,60 @@ async def logged_in(request: Request, context: WithContext) -> Experimenter:
     return Experimenter(account.name, known.csrf, account.role)
 
 
-WithExperimenter = Annotated[Experimenter, Depends(logged_in)]
+WithExperimenter = Annotated[Experimenter, Depends(read_experimenter)]
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a form that another site has sent; forms that need a session are protected by its CSRF token."""
+    origin = request.headers.get("origin")
+    if origin and origin != "null" and urlsplit(origin).netloc != request.headers.get("host", ""):
+        raise ForbiddenError("This form was sent from another site.")
+
+
+def may_see(experimenter: Experimenter, state: ExperimentState) -> bool:
+    """Return whether an experiment is this experimenter's own, shared with them, or everybody's; the server's owner
+    sees all.
+    """
+    return (
+        experimenter.role == "owner" or state.owner in {experimenter.name, LOCAL} or experimenter.name in state.shared
+    )
+
+
+async def find_visible(slug: str, context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
+    """Return the experiment of this name, for somebody who may see it."""
+    experiment = await context.catalogue.find(slug)
+    if not may_see(experimenter, experiment.state):
+        # The same words as for an unknown name, so that nobody learns what others call their experiments.
+        raise NotFoundError(
+            f"There is no experiment called {slug!r} here.",
+            hint="Check the link, or ask the people who sent it to you.",
+        )
+    return experiment
+
+
+async def require_owner(experimenter: WithExperimenter) -> Experimenter:
+    """Return who sends this request; ForbiddenError unless they own the server."""
+    if experimenter.role != "owner":
+        raise ForbiddenError("Only the owner of this server may do this.", hint="Ask the owner.")
+    return experimenter
+
+
+#: The experiment of the address, for somebody who may see it.
+WithExperiment = Annotated[ServedExperiment, Depends(find_visible)]
+#: The owner of the server.
+WithOwner = Annotated[Experimenter, Depends(require_owner)]
 
 
 async def _take_up(context: Context, body: LoginBody) -> Account:
-    """Make the account that an invitation stands for."""
-    invited = context.signer.invited(body.invitation)
+    """Make the account that an invitation stands for; ForbiddenError where it was used."""
+    invited = context.signer.read_invitation(body.invitation)
     if invited is None or await _is_used(context, invited):
         raise ForbiddenError("This link has been used already.", hint="Log in with the account it made.")
     return await make_account(context, invited or body.name, body.password, owner=not invited)
 
 
 async def _is_used(context: Context, invited: str | None) -> bool:
-    """Whether there is no account left to be made by this link."""
+    """Return whether the account of this link has been made."""
     accounts = context.store.accounts
     return await accounts.read(invited) is not None if invited else await accounts.exist()
 
@@ -181,46 +227,3 @@ def _basic(authorization: str) -> tuple[str, str]:
         raise LoginError("The Authorization header cannot be read.") from None
     name, _, password = text.partition(":")
     return name[:64], password[:1024]
-
-
-def check_origin(request: Request) -> None:
-    """Forms that need no session are taken from our own pages only."""
-    origin = request.headers.get("origin")
-    if origin and origin != "null" and urlsplit(origin).netloc != request.headers.get("host", ""):
-        raise ForbiddenError("This form was sent from another site.")
-
-
-#: The owner of what was launched on the server itself: all of its experimenters share it.
-LOCAL = "local"
-
-
-def may_see(experimenter: Experimenter, state: ExperimentState) -> bool:
-    """Whether an experiment is this experimenter's own, shared with them, or everybody's; the server's owner sees all."""
-    return (
-        experimenter.role == "owner" or state.owner in {experimenter.name, LOCAL} or experimenter.name in state.shared
-    )
-
-
-async def reachable(slug: str, context: WithContext, experimenter: WithExperimenter) -> Experiment:
-    """The experiment of this name, for somebody who may see it."""
-    experiment = await context.catalogue.find(slug)
-    if not may_see(experimenter, experiment.state):
-        # The same words as for a name that nobody has: what others call their experiments is theirs.
-        raise NotFoundError(
-            f"There is no experiment called {slug!r} here.",
-            hint="Check the link, or ask the people who sent it to you.",
-        )
-    return experiment
-
-
-async def server_owner(experimenter: WithExperimenter) -> Experimenter:
-    """Whoever sends this request, if they own the server."""
-    if experimenter.role != "owner":
-        raise ForbiddenError("Only the owner of this server may do this.", hint="Ask the owner.")
-    return experimenter
-
-
-#: The experiment of the address, for somebody who may see it.
-WithExperiment = Annotated[Experiment, Depends(reachable)]
-#: The owner of the server.
-WithOwner = Annotated[Experimenter, Depends(server_owner)]

@@ -20,10 +20,10 @@ from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.bundle_writer import write_bundle
-from frontend.transfer.import_answers import Recording, restore_file
+from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
-from frontend.transfer.orders import BUNDLE, Order
-from frontend.transfer.source import Collection
+from frontend.transfer.orders import BUNDLE, ExportOrder
+from frontend.transfer.source import ExportSource
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
@@ -78,24 +78,24 @@ def export_bundle(
 
     Example: salmon export colors --out colors.zip
     """
-    order = Order(slug, *BUNDLE, personal=personal)
+    order = ExportOrder(slug, *BUNDLE, personal=personal)
     path = (out or Path(order.filename)).expanduser().resolve()
     # Under its name there is never half a bundle.
-    passing = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.part")
 
     async def put(context: Context) -> None:
-        collection = await Collection.open(context, order)
-        with passing.open("wb") as file:
-            await write_bundle(collection, file.write)
+        source = await ExportSource.open(context, order)
+        with temporary.open("wb") as file:
+            await write_bundle(source, file.write)
             file.flush()
             os.fsync(file.fileno())
 
     try:
         with Console(stderr=True).status(f"Writing {path.name} ..."):
             _with_store(data, put)
-        passing.replace(path)
+        temporary.replace(path)
     finally:
-        passing.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     print(path)
 
 
@@ -122,12 +122,12 @@ def import_files(
 
     Example: salmon import responses.csv --config init.yaml --targets targets.zip
     """
-    files = Recording(file, file.name, config, targets)
+    files = ImportFiles(file, file.name, config, targets)
 
     async def put(context: Context) -> Imported:
         slug = slug_of(name) if name else ""
         otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
-        return await restore_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
+        return await import_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
 
     with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
         made = _with_store(data, put)
@@ -181,7 +181,7 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
     async def run() -> Result:
         settings = _settings(data)
         store = Store.open(settings.redis_url)
-        context = Context.build(settings, store)
+        context = Context(settings, store)
         try:
             return await work(context)
         finally:
@@ -191,7 +191,7 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
 
 
 def _settings(data: Path) -> Settings:
-    """The settings of the running Salmon: the environment's, or those of its data directory."""
+    """Return the settings of the running Salmon: the environment's, or those of its data directory."""
     if os.environ.get("SALMON_REDIS_URL") and os.environ.get("SALMON_SECRET"):
         return Settings()  # pyright: ignore[reportCallIssue]
     directory = DataDirectory(data.expanduser().resolve())
@@ -206,7 +206,7 @@ def _settings(data: Path) -> Settings:
 
 
 def _address(data: Path) -> str:
-    """Where the running Salmon is reached, as it noted when it started."""
+    """Return where the running Salmon is reached, as it noted when it started."""
     public = os.environ.get("SALMON_PUBLIC_URL", "").rstrip("/")
     noted = DataDirectory(data.expanduser().resolve()).running / "address"
     return public or (noted.read_text().strip() if noted.exists() else "http://localhost:8421")

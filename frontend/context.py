@@ -1,4 +1,4 @@
-"""What every route is given: built once by the program that starts the process, never at import."""
+"""Context of every request: the parts of the web process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -13,7 +14,7 @@ from fastapi import Depends, Request
 from frontend.experiments import Catalogue
 from frontend.history import Histories
 from frontend.media import MediaStore
-from frontend.metrics import Measures
+from frontend.metrics import Metrics
 from frontend.pages import Pages
 from frontend.security import Attempts, Signer
 from frontend.settings import Settings
@@ -25,37 +26,50 @@ MOST_ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Context:
-    """The parts of the web process, put together."""
+    """The parts of the web process; each is built when it is first used, so that a subprocess builds only what it needs."""
 
     settings: Settings
     store: Store
-    signer: Signer
-    media: MediaStore
-    pages: Pages
-    catalogue: Catalogue
-    attempts: Attempts
-    measures: Measures
-    histories: Histories
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     nonce: Callable[[], str] = field(default=lambda: secrets.token_urlsafe(12))
 
-    @staticmethod
-    def build(settings: Settings, store: Store) -> Context:
-        """The parts that follow from settings and a store."""
-        return Context(
-            settings=settings,
-            store=store,
-            signer=Signer(settings.secret),
-            media=MediaStore(settings.media_location),
-            pages=Pages.open(),
-            catalogue=Catalogue(store),
-            attempts=Attempts(MOST_ATTEMPTS),
-            measures=Measures(),
-            histories=Histories(store),
-        )
+    @cached_property
+    def signer(self) -> Signer:
+        """Signs and checks tokens, sessions and invitations."""
+        return Signer(self.settings.secret)
+
+    @cached_property
+    def media(self) -> MediaStore:
+        """The files behind targets."""
+        return MediaStore(self.settings.media_location)
+
+    @cached_property
+    def pages(self) -> Pages:
+        """The templates."""
+        return Pages.open()
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Experiments, parsed."""
+        return Catalogue(self.store)
+
+    @cached_property
+    def attempts(self) -> Attempts:
+        """Wrong passwords within the last minute."""
+        return Attempts(MOST_ATTEMPTS)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What this process counts about itself."""
+        return Metrics()
+
+    @cached_property
+    def histories(self) -> Histories:
+        """The histories of samplers, prepared for figures."""
+        return Histories(self.store)
 
     def address(self, request: Request) -> str:
-        """The address under which this server is reached, without a slash at the end."""
+        """Return the address under which this server is reached, without a slash at the end."""
         return (self.settings.public_url or str(request.base_url)).rstrip("/")
 
 

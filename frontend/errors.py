@@ -1,4 +1,4 @@
-"""Errors as participants, experimenters and scripts meet them: a status, a sentence, what to do. Never a traceback."""
+"""Errors of the web process, and how they are answered: a status, a sentence and what to do; never a traceback."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ log = logging.getLogger("salmon.frontend")
 
 
 class NotFoundError(SalmonError):
-    """There is no such thing here."""
+    """What is asked for does not exist."""
 
     code = "not_found"
 
 
 class ConflictError(SalmonError):
-    """The request contradicts what is already so."""
+    """The request contradicts the present state."""
 
     code = "conflict"
 
 
 class ElsewhereError(ConflictError):
-    """The participant has opened the page again, and the newest one goes on."""
+    """The participant has opened the page again, and only the newest page goes on."""
 
     code = "elsewhere"
 
@@ -115,8 +115,8 @@ class BundleError(SalmonError):
     code = "bad_bundle"
 
 
-class ToldError(SalmonError):
-    """What a process of ours found wrong, in its words and with its status."""
+class SubprocessError(SalmonError):
+    """An error that a subprocess reported, with its words and its status."""
 
     def __init__(self, status: int, error: Mapping[str, Any]) -> None:
         super().__init__(error["message"], hint=error.get("hint", ""), where=error.get("where", ""))
@@ -142,14 +142,14 @@ _STATUS: dict[type[SalmonError], int] = {
 
 
 def status_of(error: SalmonError) -> int:
-    """The HTTP status of an error."""
-    if isinstance(error, ToldError):
+    """Return the HTTP status of an error."""
+    if isinstance(error, SubprocessError):
         return error.status
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
 
 
 def body_of(error: SalmonError) -> dict[str, Any]:
-    """The JSON of an error; a file's problems are listed one by one."""
+    """Return the JSON of an error; a file's problems are listed one by one."""
     content: dict[str, Any] = {
         "code": error.code,
         "message": error.message,
@@ -162,22 +162,26 @@ def body_of(error: SalmonError) -> dict[str, Any]:
         ]
     if isinstance(error, FormError):
         content["problems"] = [{"where": name, "message": text} for name, text in error.problems.items()]
-    if isinstance(error, ToldError) and error.problems:
+    if isinstance(error, SubprocessError) and error.problems:
         content["problems"] = error.problems
     return {"error": content}
 
 
+def challenge_of(status: int) -> dict[str, str]:
+    """Return the headers with which an error of this status asks for a name and password, if it does."""
+    return {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
+
+
 async def answer_salmon_error(request: Request, error: Exception) -> Response:
-    """A SalmonError as a page for people and JSON for programs."""
+    """Answer with a SalmonError: as a page for people and as JSON for programs."""
     if not isinstance(error, SalmonError):
         raise error
     status = status_of(error)
-    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
-    return _answer(request, status, body_of(error), headers)
+    return _answer(request, status, body_of(error), challenge_of(status))
 
 
 async def answer_http_error(request: Request, error: Exception) -> Response:
-    """A status of the framework (no such route, wrong method) in our form."""
+    """Answer with an error of the framework (no such route, wrong method) in the same form."""
     if not isinstance(error, HTTPException):
         raise error
     sentences = {
@@ -190,7 +194,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
 
 
 async def answer_invalid_body(request: Request, error: Exception) -> Response:
-    """A body or parameter of the wrong shape: every problem with its place."""
+    """Answer to a body or parameter of the wrong shape: every problem with its place."""
     if not isinstance(error, RequestValidationError):
         raise error
     problems = [
@@ -202,7 +206,7 @@ async def answer_invalid_body(request: Request, error: Exception) -> Response:
 
 
 async def answer_unexpected(request: Request, error: Exception) -> Response:
-    """A mistake of ours: the log gets the traceback, the reader an apology that says what is safe."""
+    """Answer to an error of the program: the traceback goes to the log, and the reader is told what is safe."""
     log.error("request failed", exc_info=error, extra=fields(path=request.url.path, method=request.method))
     content = {
         "code": "internal",

@@ -1,4 +1,4 @@
-"""Experiments ready to be served: read and parsed once a revision, then kept."""
+"""Experiments as they are served: each revision is read from the store and parsed once, then kept."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from frontend.store.experiments import ExperimentState, Revision
 from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
-from salmon.spec import Manifest, Spec, TargetSpec, dump_spec, parse_spec, targets_of
+from salmon.spec import Manifest, Spec, TargetSpec, read_stored_spec, targets_of
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What of an experiment decides about sampling: hashable, so that earlier choices can be remembered."""
+class SamplingPlan:
+    """What of an experiment decides about sampling; hashable."""
 
     samplers: tuple[str, ...]
     probabilities: tuple[int, ...]
@@ -26,18 +26,18 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Parsed:
-    """One revision, parsed: what of an experiment never changes. `manifest` is there where the targets came in a ZIP."""
+class ParsedRevision:
+    """One revision of an experiment, which never changes. `manifest` is the list of its files where targets came in a ZIP."""
 
     spec: Spec
     manifest: Manifest | None
     targets: tuple[TargetSpec, ...]
-    plan: Plan
+    plan: SamplingPlan
     passive: dict[str, PassiveSampler]
 
 
 @dataclass(frozen=True)
-class Experiment(Parsed):
+class ServedExperiment(ParsedRevision):
     """The newest revision of an experiment, with its state as it was when the experiment was looked up."""
 
     state: ExperimentState
@@ -49,14 +49,14 @@ class Experiment(Parsed):
 
 
 class Catalogue:
-    """Looks experiments up; a revision never changes, so what was parsed stays valid."""
+    """Lookup of experiments; a revision never changes, so it is parsed once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._parsed: dict[tuple[str, int], Parsed] = {}
+        self._parsed: dict[tuple[str, int], ParsedRevision] = {}
 
-    async def find(self, slug: str) -> Experiment:
-        """The experiment of this name, with its newest revision."""
+    async def find(self, slug: str) -> ServedExperiment:
+        """Return the experiment of this name, with its newest revision."""
         experiment = await self._store.experiments.find(slug)
         if experiment is None:
             raise NotFoundError(
@@ -65,38 +65,39 @@ class Catalogue:
             )
         return await self.read(experiment)
 
-    async def read(self, experiment: str) -> Experiment:
-        """The experiment of this id, with its newest revision."""
+    async def read(self, experiment: str) -> ServedExperiment:
+        """Return the experiment of this id, with its newest revision."""
         state = await self._store.experiments.read(experiment)
         parsed = await self.revision(experiment, state.revision)
-        return Experiment(**vars(parsed), state=state)
+        return ServedExperiment(**vars(parsed), state=state)
 
-    async def revision(self, experiment: str, revision: int) -> Parsed:
-        """One revision, parsed; read from the store the first time only."""
+    async def revision(self, experiment: str, revision: int) -> ParsedRevision:
+        """Return one revision, parsed; read from the store the first time only."""
         known = self._parsed.get((experiment, revision))
         if known is None:
-            known = parsed_revision(await self._store.experiments.read_revision(experiment, revision))
+            known = parse_revision(await self._store.experiments.read_revision(experiment, revision))
             self._parsed[experiment, revision] = known
         return known
 
 
-def make_revision(source: str, spec: Spec, manifest: str | None, *, now_ms: int) -> Revision:
-    """What is stored of a description: as written, and with every default, so that later defaults change nothing."""
-    return Revision(source, dump_spec(spec), manifest, created_ms=now_ms, app_version=__version__)
+def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms: int) -> Revision:
+    """Return what is stored of a description: as written, and with every default, so that later defaults change nothing."""
+    listed = manifest.dump() if manifest is not None else None
+    return Revision(source, spec.to_json(), listed, created_ms=now_ms, app_version=__version__)
 
 
-def parsed_revision(revision: Revision) -> Parsed:
-    """One revision as it is served."""
+def parse_revision(revision: Revision) -> ParsedRevision:
+    """Return a stored revision as it is served; NotFoundError where this version cannot read it."""
     manifest = Manifest.load(revision.manifest) if revision.manifest else None
     try:
-        spec = parse_spec(revision.spec, manifest=manifest).spec
+        spec = read_stored_spec(revision.spec, manifest)
     except SpecError as error:
         raise NotFoundError(
             f"This experiment was stored by a version of Salmon whose description cannot be read any more: {error}",
             hint="Export it with the version that made it.",
         ) from error
     probabilities = spec.probabilities
-    plan = Plan(
+    plan = SamplingPlan(
         samplers=tuple(probabilities),
         probabilities=tuple(probabilities.values()),
         samplers_per_user=spec.sampling.samplers_per_user,
@@ -108,4 +109,4 @@ def parsed_revision(revision: Revision) -> Parsed:
         for name, sampler in spec.samplers.items()
         if sampler.sampler_class in PASSIVE
     }
-    return Parsed(spec, manifest, targets_of(spec, manifest), plan, passive)
+    return ParsedRevision(spec, manifest, targets_of(spec, manifest), plan, passive)

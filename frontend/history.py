@@ -1,4 +1,4 @@
-"""The history of a sampler as figures and the map need it: thinned, and turned so that the map never spins.
+"""The history of a sampler for figures and the map: thinned, and aligned so that the map does not turn.
 
 A history only grows, so this process reads each line once and keeps what it needs of it. Another web process comes to
 the same result: it depends on the history alone.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from frontend.store import Store
-from frontend.store.models import Line
+from frontend.store.models import HistoryLine
 from salmon.wire import decode_array
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ THINNING = 1.02
 
 
 @dataclass
-class History:
-    """One sampler's: `points` for figures, `maps` are the lines that hold coordinates, `last` is the newest line."""
+class SamplerHistory:
+    """History of one sampler: `points` for figures, `maps` are the lines that hold coordinates, `last` is the newest."""
 
-    points: list[Line] = field(default_factory=list[Line])
-    maps: list[Line] = field(default_factory=list[Line])
-    last: Line | None = None
+    points: list[HistoryLine] = field(default_factory=list[HistoryLine])
+    maps: list[HistoryLine] = field(default_factory=list[HistoryLine])
+    last: HistoryLine | None = None
     aligned: dict[str, Any] = field(default_factory=dict[str, Any])
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: HistoryLine) -> None:
         """Take the next generation."""
         self.last = line
         absorbed = line.numbers.get("absorbed", 0)
@@ -45,14 +45,14 @@ class History:
         if line.has_coordinates:
             self.maps.append(line)
 
-    def shown(self) -> list[Line]:
-        """The lines of figures: the thinned ones and the newest."""
+    def thinned(self) -> list[HistoryLine]:
+        """Return the lines of figures: the thinned ones and the newest."""
         newest = [self.last] if self.last is not None and self.last is not self.points[-1] else []
         return [*self.points, *newest]
 
 
 @dataclass(frozen=True)
-class Shown:
+class MapEmbedding:
     """An embedding as it is drawn: `coordinates` (n, d) in the frame of the map, `spread` (n, d, d) or None."""
 
     coordinates: Coordinates
@@ -65,19 +65,19 @@ class Histories:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[tuple[str, str], History] = {}
+        self._known: dict[tuple[str, str], SamplerHistory] = {}
 
-    async def read(self, experiment: str, sampler: str) -> History:
-        """A sampler's history up to now."""
-        known = self._known.setdefault((experiment, sampler), History())
+    async def read(self, experiment: str, sampler: str) -> SamplerHistory:
+        """Return a sampler's history up to now."""
+        known = self._known.setdefault((experiment, sampler), SamplerHistory())
         async with known.reading:
             after = known.last.stream_id if known.last else "0"
-            async for line in self._store.models.read_history(experiment, sampler, after=after):
-                known.add(line)
+            async for stream_id, model in self._store.models.read_history(experiment, sampler, after=after):
+                known.add(HistoryLine.of(stream_id, model))
         return known
 
-    async def newest(self, experiment: str, sampler: str) -> Shown | None:
-        """The embedding that is shown now; None before the first."""
+    async def newest(self, experiment: str, sampler: str) -> MapEmbedding | None:
+        """Return the embedding that is shown now; None before the first."""
         published = await self._store.models.read(experiment, sampler)
         if published is None or "coordinates" not in published.arrays:
             return None
@@ -87,10 +87,10 @@ class Histories:
         coordinates, spread = arrays["coordinates"], None
         if "reported" in arrays:
             coordinates, spread = arrays["reported"], arrays.get("spread")
-        return _turned(coordinates, spread, reference, _numbers(published.numbers))
+        return _turn(coordinates, spread, reference, _numbers(published.numbers))
 
-    async def at(self, experiment: str, sampler: str, stream_id: str) -> Shown | None:
-        """The embedding of a line that kept its coordinates; None where there is no such line."""
+    async def at(self, experiment: str, sampler: str, stream_id: str) -> MapEmbedding | None:
+        """Return the embedding of a line that kept its coordinates; None where there is no such line."""
         history = await self.read(experiment, sampler)
         places = {line.stream_id: place for place, line in enumerate(history.maps)}
         if stream_id not in places:
@@ -98,10 +98,14 @@ class Histories:
         place = places[stream_id]
         await self._reference(experiment, sampler, history, place)
         coordinates = history.aligned.get(stream_id)  # none where the line was trimmed from the history meanwhile
-        return None if coordinates is None else Shown(coordinates, None, history.maps[place].numbers)
+        return None if coordinates is None else MapEmbedding(coordinates, None, history.maps[place].numbers)
 
-    async def _reference(self, experiment: str, sampler: str, history: History, place: int) -> Coordinates | None:
-        """The aligned coordinates of the line at a place: each is laid over the one before it, the first on its axes."""
+    async def _reference(
+        self, experiment: str, sampler: str, history: SamplerHistory, place: int
+    ) -> Coordinates | None:
+        """Return the aligned coordinates of the line at a place: each is laid over the one before it, the first on its
+        axes.
+        """
         from salmon.geometry import principal_axes
 
         before: Coordinates | None = None
@@ -111,15 +115,15 @@ class Histories:
                 if content is None:
                     continue  # trimmed from the history meanwhile
                 coordinates = decode_array(content).astype("float64")
-                turned = _over(coordinates, before)
+                turned = _lay_over(coordinates, before)
                 history.aligned[line.stream_id] = principal_axes(coordinates) if turned is None else turned
             before = history.aligned[line.stream_id]
         return before
 
 
-def _turned(
+def _turn(
     coordinates: Coordinates, spread: Coordinates | None, reference: Coordinates | None, numbers: Mapping[str, float]
-) -> Shown:
+) -> MapEmbedding:
     import numpy as np
 
     from salmon.geometry import align, principal_axes
@@ -132,10 +136,10 @@ def _turned(
         turned, rotation = alignment.coordinates, alignment.rotation
     if spread is not None:
         spread = np.einsum("ji,njk,kl->nil", rotation, spread.astype(np.float64), rotation)
-    return Shown(turned, spread, numbers)
+    return MapEmbedding(turned, spread, numbers)
 
 
-def _over(coordinates: Coordinates, reference: Coordinates | None) -> Coordinates | None:
+def _lay_over(coordinates: Coordinates, reference: Coordinates | None) -> Coordinates | None:
     """Coordinates laid over the ones before; None where there are none of this shape."""
     from salmon.geometry import align
 

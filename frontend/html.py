@@ -1,4 +1,4 @@
-"""HTML that experimenters write, made harmless unless they ask for it raw."""
+"""Clean the HTML that experimenters write, unless they ask for it as it is."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ _ELSEWHERE = re.compile(
 
 
 def clean(text: str, *, trusted: bool) -> str:
-    """The text without scripts, handlers, frames and forms; unchanged where the spec says `trusted: true`."""
+    """Return the text without scripts, handlers, frames and forms; unchanged where the spec says `trusted: true`."""
     if trusted:
         return text
     return nh3.clean(text, tags=_TAGS, attributes=_ATTRIBUTES, url_schemes={"http", "https", "mailto", "data"})
 
 
 def prose(text: str, *, trusted: bool) -> str:
-    """A text of several sentences as HTML: written as HTML it is cleaned, otherwise empty lines divide paragraphs."""
+    """Return a text of several sentences as HTML: written as HTML it is cleaned, otherwise empty lines divide
+    paragraphs.
+    """
     if text_kind(text) == "html":
         return clean(text, trusted=trusted)
     parts = [part.strip() for part in re.split(r"\n\s*\n", text)]
@@ -51,10 +53,10 @@ def prose(text: str, *, trusted: bool) -> str:
 
 
 def plain(text: str) -> str:
-    """The words of some HTML, for places that show no tags."""
+    """Return the words of some HTML, for places that show no tags."""
     return html.unescape(re.sub(r"<[^>]*>", "", text))
 
 
 def refers_elsewhere(text: str) -> bool:
-    """Whether some HTML shows or plays something from another server."""
+    """Return whether some HTML shows or plays something from another server."""
     return bool(_ELSEWHERE.search(text))

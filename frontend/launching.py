@@ -1,6 +1,6 @@
-"""From an experimenter's files to an experiment: checked, its targets kept, stored; and from one revision to the next.
+"""Make an experiment of an experimenter's files, or the next revision of one: parse them, keep the targets, store both.
 
-Answers name targets by their index, so a revision may add targets and may never move or replace one.
+Answers name targets by their index, so a revision may add targets, but never moves or replaces one.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 from frontend.context import Context
-from frontend.experiments import Experiment, make_revision
+from frontend.experiments import ServedExperiment, make_revision
 from frontend.store.experiments import Change, ExperimentState, State
 from salmon.errors import MediaError, Problem, SpecError
 from salmon.spec import DefaultSampler, Manifest, TargetSpec, merge_manifests, parse_spec, targets_of
 
-#: A file that is called like this says nothing about its experiment: its folder does.
+#: Names of files that say nothing about the experiment; the name of the folder is taken instead.
 _PLAIN_NAMES = {"experiment", "init", "exp", "config", "spec"}
 #: Targets named in one sentence.
 _NAMED = 5
@@ -33,17 +34,15 @@ async def launch(
     state: State,
     default_sampler: DefaultSampler = "Adaptive",
 ) -> tuple[ExperimentState, list[str]]:
-    """Make an experiment of a file and its targets; (the experiment, sentences about what was odd but usable)."""
-    manifest = await asyncio.to_thread(_unpack, context, source, spec_name, archive) if archive is not None else None
+    """Make an experiment of a file and its targets; return its state and warnings."""
     parsed = await asyncio.to_thread(
-        parse_spec, source, name=spec_name.name, manifest=manifest, default_sampler=default_sampler
+        parse_spec,
+        source,
+        name=spec_name.name,
+        unpack=_unpacker(context, archive) if archive is not None else None,
+        default_sampler=default_sampler,
     )
-    revision = make_revision(
-        source.decode("utf-8-sig"),
-        parsed.spec,
-        manifest.dump() if manifest is not None else None,
-        now_ms=context.now_ms(),
-    )
+    revision = make_revision(source.decode("utf-8-sig"), parsed.spec, parsed.manifest, now_ms=context.now_ms())
     slug = await free_slug(context, name or _name_of(spec_name, parsed.spec.title), given=bool(name))
     made = await context.store.experiments.create(slug, revision, owner=owner, state=state, now_ms=context.now_ms())
     await note_change(context, made.experiment, owner, "created", spec_name.name)
@@ -53,36 +52,36 @@ async def launch(
 
 
 async def revise(
-    context: Context, experiment: Experiment, source: bytes, *, archive: Path | None, by: str, known: int
+    context: Context, experiment: ServedExperiment, source: bytes, *, archive: Path | None, by: str, known: int
 ) -> list[str]:
-    """Make the next revision of an experiment; sentences about what was odd but usable.
+    """Make the next revision of an experiment; return warnings.
 
     Without a ZIP the targets that were uploaded stay. `known` is the revision that the experimenter has changed.
     """
-    name = Path(f"{experiment.state.slug}.yaml")
-    manifest = experiment.manifest
-    if archive is not None:
-        new = await asyncio.to_thread(_unpack, context, source, name, archive)
-        manifest = _merged(manifest, new) if manifest is not None else new
-    parsed = await asyncio.to_thread(parse_spec, source, name=name.name, manifest=manifest)
+    name = f"{experiment.state.slug}.yaml"
+    parsed = await asyncio.to_thread(
+        parse_spec,
+        source,
+        name=name,
+        manifest=experiment.manifest,
+        unpack=_unpacker(context, archive, experiment.manifest) if archive is not None else None,
+    )
     answers = await context.store.answers.count(experiment.id)
     if answers > 0:
-        check_targets_stay(experiment.targets, targets_of(parsed.spec, manifest), name=name.name)
-    revision = make_revision(
-        source.decode("utf-8-sig"), parsed.spec, manifest.dump() if manifest else None, now_ms=context.now_ms()
-    )
+        check_targets_stay(experiment.targets, targets_of(parsed.spec, parsed.manifest), name=name)
+    revision = make_revision(source.decode("utf-8-sig"), parsed.spec, parsed.manifest, now_ms=context.now_ms())
     number = await context.store.experiments.revise(experiment.id, revision, known=known)
     await note_change(context, experiment.id, by, "revised", f"revision {number}")
-    return [problem.sentence(name.name) for problem in parsed.warnings]
+    return [problem.sentence(name) for problem in parsed.warnings]
 
 
 async def note_change(context: Context, experiment: str, by: str, what: str, detail: str) -> None:
-    """A line of what was done to an experiment."""
+    """Note what was done to an experiment."""
     await context.store.experiments.note_change(experiment, Change(context.now_ms(), by, what, detail))
 
 
 def check_targets_stay(old: tuple[TargetSpec, ...], new: tuple[TargetSpec, ...], *, name: str) -> None:
-    """Refuse a revision in which an index means something else than in the answers that are there already."""
+    """Refuse a revision in which an index means another target than in the answers given so far."""
     problems = [
         Problem(
             f"Target {target.index} was {target.filename!r} and would be "
@@ -104,7 +103,7 @@ def check_targets_stay(old: tuple[TargetSpec, ...], new: tuple[TargetSpec, ...],
 
 
 async def free_slug(context: Context, wanted: str, *, given: bool) -> str:
-    """The wanted name as it stands in an address; a name that nobody chose gets a number when it is taken."""
+    """Return the wanted name as it stands in an address; a name that nobody chose gets a number when it is taken."""
     base = slug_of(wanted)
     if given:
         return base
@@ -115,13 +114,26 @@ async def free_slug(context: Context, wanted: str, *, given: bool) -> str:
 
 
 def slug_of(name: str) -> str:
-    """A name as it stands in an address: small letters, digits and dashes."""
+    """Return a name as it stands in an address: small letters, digits and dashes."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60] or "experiment"
 
 
-def _merged(old: Manifest, new: Manifest) -> Manifest:
-    """The targets of both uploads; a file whose content has changed is refused by name."""
+def _unpacker(context: Context, archive: Path, known: Manifest | None = None) -> Callable[[bool], Manifest]:
+    """Return a function that stores the files of a ZIP, told whether the spec is trusted, and lists the targets.
+
+    `known` are the targets that an earlier ZIP brought: they keep their places.
+    """
+
+    def unpack(trusted: bool) -> Manifest:
+        manifest = context.media.unpack(archive, trusted=trusted)
+        return _merge(known, manifest) if known is not None else manifest
+
+    return unpack
+
+
+def _merge(old: Manifest, new: Manifest) -> Manifest:
+    """Return the targets of both uploads; a file whose content has changed is refused by name."""
     merge = merge_manifests(old, new)
     if merge.changed:
         named = ", ".join(merge.changed[:_NAMED]) + (", …" if len(merge.changed) > _NAMED else "")
@@ -131,18 +143,6 @@ def _merged(old: Manifest, new: Manifest) -> Manifest:
         )
         raise MediaError((problem,), name="targets.zip")
     return merge.manifest
-
-
-def _unpack(context: Context, source: bytes, spec_name: Path, archive: Path) -> Manifest:
-    """Store the files of a ZIP; a spec that says `trusted` lets active SVG through.
-
-    A spec with mistakes is unpacked as if it said nothing: its mistakes are reported with the manifest at hand.
-    """
-    try:
-        trusted = parse_spec(source, name=spec_name.name, zip_follows=True).spec.page.trusted
-    except SpecError:
-        trusted = False
-    return context.media.unpack(archive, trusted=trusted)
 
 
 def _name_of(path: Path, title: str) -> str:

@@ -1,13 +1,10 @@
-"""Keeps the files behind targets, in any place that fsspec can reach, each under the hash of its content.
+"""Files behind targets, each kept under the hash of its content wherever fsspec can reach; and uploads on disk.
 
-A file is written under a passing name and renamed when all of it is on the disk, so there is never half a file under a
-final name; a file that is there already is kept as it is. If the process is killed between the two, the passing file
-stays behind and the next upload removes it after a day. If the disk is full nothing is kept and the upload is refused
-with a sentence.
+A file is written under a temporary name and renamed when it is complete, so there is never half a file under a final
+name; a file that exists already is kept as it is. If the process is killed between the two, the temporary file stays
+behind, and the first upload after a day removes it. If the disk is full nothing is kept and the upload is refused.
 
-The functions block: callers in the event loop run them in a thread.
-
-Uploads as files on the disk, for as long as they are needed.
+The methods of `MediaStore` block: callers in the event loop run them in a thread.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _STALE_SECONDS = 86_400
 
 
 class MediaStore:
-    """The media of all experiments, at a local path or any other location of fsspec (`s3://bucket/media`)."""
+    """Store of the media of all experiments, at a local path or any other location of fsspec (`s3://bucket/media`)."""
 
     def __init__(self, location: str, *, clock: Callable[[], float] = time.time) -> None:
         filesystem, root = fsspec.core.url_to_fs(location)
@@ -76,11 +73,13 @@ class MediaStore:
             incoming.discard()
 
     def open(self, name: str) -> BinaryIO:
-        """The bytes of a medium; FileNotFoundError if there is none of this name."""
+        """Return the bytes of a medium; FileNotFoundError if there is none of this name."""
         return self._filesystem.open(self._place(name), "rb")
 
     def path(self, name: str) -> Path | None:
-        """Where a medium lies on this machine; None if media are kept elsewhere. FileNotFoundError if there is none."""
+        """Return where a medium lies on this machine; None if media are kept elsewhere. FileNotFoundError if there is
+        none.
+        """
         place = self._place(name)
         if not self._is_local:
             return None
@@ -109,7 +108,7 @@ class MediaStore:
         return _Incoming(self._filesystem, self._root, is_local=self._is_local)
 
     def _settle(self) -> None:
-        """Make the new names as durable as the files."""
+        """Sync the directory, so that new names are as durable as the files."""
         if self._is_local:
             directory = os.open(self._root, os.O_RDONLY)
             try:
@@ -118,7 +117,7 @@ class MediaStore:
                 os.close(directory)
 
     def _remove_stale(self) -> None:
-        """What an upload left behind that was killed; other uploads may be writing theirs right now."""
+        """Remove old temporary files of uploads that were killed; young ones may still be written."""
         if self._is_local:
             for left in Path(self._root).glob(f"{_INCOMING}*"):
                 if left.stat().st_mtime < self._clock() - _STALE_SECONDS:
@@ -126,21 +125,21 @@ class MediaStore:
 
 
 class _Incoming:
-    """One file on its way into the store."""
+    """A file that is being written into the store."""
 
     def __init__(self, filesystem: Any, root: str, *, is_local: bool) -> None:
         self._filesystem = filesystem
         self._root = root
         self._is_local = is_local
-        self._passing = f"{root}/{_INCOMING}{uuid.uuid4().hex}"
-        self._file: Any = filesystem.open(self._passing, "wb")
+        self._temporary = f"{root}/{_INCOMING}{uuid.uuid4().hex}"
+        self._file: Any = filesystem.open(self._temporary, "wb")
 
     def write(self, piece: bytes, /) -> object:
-        """The next bytes."""
+        """Write the next bytes."""
         return self._file.write(piece)
 
     def finish(self) -> None:
-        """All bytes are on the disk; thousands of files are not kept open until the last one is read."""
+        """Sync and close the file; thousands of files are not kept open until the last one is read."""
         if self._file is not None:
             if self._is_local:
                 self._file.flush()
@@ -153,26 +152,26 @@ class _Incoming:
         place = f"{self._root}/{name}"
         if not self._filesystem.exists(place):
             if self._is_local:
-                Path(self._passing).replace(place)
+                Path(self._temporary).replace(place)
             else:
-                self._filesystem.mv(self._passing, place)
+                self._filesystem.mv(self._temporary, place)
 
     def discard(self) -> None:
-        """Remove the passing file where it was not kept."""
+        """Remove the temporary file if it was not kept."""
         if self._file is not None:
             with suppress(OSError):  # closing writes what is buffered, and the disk may be full
                 self._file.close()
             self._file = None
-        if self._filesystem.exists(self._passing):
-            self._filesystem.rm(self._passing)
+        if self._filesystem.exists(self._temporary):
+            self._filesystem.rm(self._temporary)
 
 
 _PIECE = 1 << 20
 
 
 @asynccontextmanager
-async def on_disk(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
-    """An upload as a file, copied piece by piece; None where nothing was uploaded."""
+async def spool_upload(upload: UploadFile | None) -> AsyncGenerator[Path | None]:
+    """Yield an upload as a file, copied piece by piece; None where nothing was uploaded."""
     if upload is None or not upload.filename:
         yield None
         return

@@ -1,4 +1,4 @@
-"""What the web process counts about itself: requests by route and status, and how long they took."""
+"""Metrics of the web process: requests by route and status, and how long they took."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
-class Measures:
+class Metrics:
     """The counters of one process, in a registry of their own."""
 
     def __init__(self) -> None:
@@ -28,7 +28,9 @@ class Measures:
         )
 
     def latency(self, route: str) -> Latency:
-        """How quickly a route was answered since this process began; a quantile is the upper bound of its bucket."""
+        """Return how quickly a route was answered since this process began; a quantile is the upper bound of its
+        bucket.
+        """
         samples = [sample for metric in self.seconds.collect() for sample in metric.samples]
         buckets = [
             (float(sample.labels["le"]), sample.value)
@@ -51,15 +53,15 @@ class Latency:
     p99_ms: float | None
 
 
-class MeasuredApp:
-    """Wraps an application and notes every request; routes are named by their pattern, never by their values."""
+class MetricsMiddleware:
+    """Middleware that counts every request; routes are named by their pattern, never by their values."""
 
-    def __init__(self, app: ASGIApp, measures: Measures) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
-        self._measures = measures
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and note how it ended."""
+        """Pass a request on and count how it ended."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -76,5 +78,5 @@ class MeasuredApp:
             await self._app(scope, receive, note_status)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._measures.requests.labels(route, str(status)).inc()
-            self._measures.seconds.labels(route).observe(time.perf_counter() - started)
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(time.perf_counter() - started)

@@ -1,8 +1,8 @@
-"""The participant page's program as one file: its modules joined when the process starts, so that one request brings all.
+"""Join the modules of the participant page into one script, so that one request loads all of them.
 
 Browsers ask for few files at once, and on a slow network every round of requests is felt before the first trial. The
-modules stay what they are and can be read and tested one by one; what is sent is each of them in a function of its
-own, those that it imports before it.
+modules are joined when the process starts: each becomes a function of its own, after those that it imports. In the
+sources they stay apart, and are tested one by one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Script:
 
     @staticmethod
     def of(text: str) -> Script:
-        """A script from its text."""
+        """Return a script from its text."""
         plain = text.encode()
         return Script(f"{hashlib.sha256(plain).hexdigest()[:16]}.js", plain, gzip.compress(plain, 9, mtime=0))
 
 
 def read_script(folder: Path, entry: str) -> Script:
-    """The module `entry` of a folder and all that it imports."""
+    """Return the module `entry` of a folder and all that it imports."""
     return Script.of(join_modules({path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.js")}, entry))
 
 
 def join_modules(modules: Mapping[str, str], entry: str) -> str:
-    """One module text that does what `entry` does; ValueError names a line that cannot be joined.
+    """Return one module text that does what `entry` does; ValueError names a line that cannot be joined.
 
     Modules import names from their own folder, one line each, and export classes, functions and constants where they
     are declared: that is all of the language's modules that is needed here.
@@ -49,7 +49,7 @@ def join_modules(modules: Mapping[str, str], entry: str) -> str:
 
 
 def _in_order(modules: Mapping[str, str], entry: str) -> list[str]:
-    """The modules that `entry` needs, each after those that it imports."""
+    """Return the modules that `entry` needs, each after those that it imports."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:

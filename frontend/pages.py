@@ -1,14 +1,11 @@
-"""What the pages of the console show: one dataclass a template, whose fields are exactly the names it may use.
-
-Pages: one context dataclass a template, whose fields are exactly the names the template may use.
-"""
+"""Pages: the context of each template as a dataclass whose fields are exactly the names that the template may use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,13 +13,14 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from frontend.page_script import Script, read_script
+from frontend.schemas import Json
 
 Tab = Literal["overview", "map", "targets", "participants", "exports", "settings"]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around every page: who is logged in, and what forms and requests of this session carry."""
+    """Frame of every page of the console: who is logged in, and what forms and requests of this session carry."""
 
     account: str
     role: str
@@ -31,7 +29,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class ExperimentHead:
-    """What stands above every page of one experiment; `address` is the link for participants."""
+    """Head of every page of one experiment; `address` is the link for participants."""
 
     slug: str
     title: str
@@ -58,7 +56,7 @@ class ExperimentLine:
 
 @dataclass(frozen=True)
 class ExperimentsPage:
-    """The experiments that somebody may see."""
+    """List of the experiments that somebody may see."""
 
     template = "console/experiments.html"
     frame: Frame
@@ -66,88 +64,38 @@ class ExperimentsPage:
 
 
 @dataclass(frozen=True)
-class LaunchPage:
-    """The editor of a new experiment; `data` is what its script begins with."""
+class ScriptedPage:
+    """A page that its script draws: the editor of a new experiment, or the accounts.
 
-    template = "console/launch.html"
+    `data` is what the script begins with.
+    """
+
+    name: Literal["launch", "account"]
     frame: Frame
-    data: dict[str, Any]
+    data: Json
+
+    @property
+    def template(self) -> str:
+        """The template of the page."""
+        return f"console/{self.name}.html"
 
 
 @dataclass(frozen=True)
-class AccountPage:
-    """One's own password and, for the owner, everybody's account."""
+class TabPage:
+    """One tab of an experiment; `data` is what its script begins with."""
 
-    template = "console/account.html"
-    frame: Frame
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class _TabPage:
+    tab: Tab
     frame: Frame
     experiment: ExperimentHead
-    tab: Tab
-    data: dict[str, Any]
+    data: Json
+
+    @property
+    def template(self) -> str:
+        """The template of the tab."""
+        return f"console/{self.tab}.html"
 
 
-@dataclass(frozen=True)
-class OverviewPage(_TabPage):
-    """The live dashboard of one experiment."""
-
-    template = "console/overview.html"
-
-
-@dataclass(frozen=True)
-class MapPage(_TabPage):
-    """The embedding, with the targets at their places."""
-
-    template = "console/map.html"
-
-
-@dataclass(frozen=True)
-class TargetsPage(_TabPage):
-    """All targets, with what looks odd about them."""
-
-    template = "console/targets.html"
-
-
-@dataclass(frozen=True)
-class ParticipantsPage(_TabPage):
-    """Who took part, how well, and whose answers are left out."""
-
-    template = "console/participants.html"
-
-
-@dataclass(frozen=True)
-class ExportsPage(_TabPage):
-    """Everything that can be taken home."""
-
-    template = "console/exports.html"
-
-
-@dataclass(frozen=True)
-class SettingsPage(_TabPage):
-    """The file of the experiment, its state, who shares it, and its end."""
-
-    template = "console/settings.html"
-
-
-TabPage = OverviewPage | MapPage | TargetsPage | ParticipantsPage | ExportsPage | SettingsPage
-ConsolePage = ExperimentsPage | LaunchPage | AccountPage | TabPage
-
-#: The page of each tab.
-TABS: dict[Tab, type[TabPage]] = {
-    "overview": OverviewPage,
-    "map": MapPage,
-    "targets": TargetsPage,
-    "participants": ParticipantsPage,
-    "exports": ExportsPage,
-    "settings": SettingsPage,
-}
-
-
-#: Nothing comes from another origin; experimenters' HTML may carry style attributes, scripts only ours.
+#: Nothing is loaded from another origin. Experimenters' HTML may carry style attributes; scripts are ours alone.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:;"
     " media-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'"
@@ -175,7 +123,7 @@ class ParticipantPage:
     language: str
     direction: str
     strings: dict[str, str]
-    setting: dict[str, Any]
+    setting: Json
     sample: tuple[str, str, str] | None
     elements: dict[str, str]
     hooks: frozenset[str]
@@ -199,7 +147,7 @@ class ErrorPage:
 
 @dataclass(frozen=True)
 class LoginPage:
-    """Asks for name and password: of a new account (with an invitation; the first is the `owner`'s) or of an old one."""
+    """Form for name and password: of a new account (with an invitation; the first is the `owner`'s) or of an existing one."""
 
     template = "login.html"
     first: bool
@@ -209,11 +157,11 @@ class LoginPage:
     owner: bool
 
 
-Page = ParticipantPage | ErrorPage | LoginPage | ConsolePage
+PageContext = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage | TabPage
 
 
 def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:
-    """The content security policy of the participant page.
+    """Return the content security policy of the participant page.
 
     Nothing comes from another server unless the experimenter's HTML shows something from there, scripts are files of
     ours, and only what the experimenter calls trusted may hold scripts of its own. Mechanical Turk shows the page in
@@ -243,7 +191,7 @@ def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str
 
 @dataclass(frozen=True)
 class Pages:
-    """Renders pages; autoescape is always on, and a name that the context does not have is an error."""
+    """Renderer of pages; autoescape is always on, and a name that the context does not have is an error."""
 
     environment: Environment
     static: Path
@@ -251,7 +199,7 @@ class Pages:
 
     @staticmethod
     def open() -> Pages:
-        """The templates of this installation."""
+        """Return the templates of this installation."""
         folder = Path(str(files("templates")))
         environment = Environment(
             loader=FileSystemLoader(folder),
@@ -260,19 +208,19 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # The one way around autoescape: HTML that `frontend.html.clean` has seen.
+        # The one way around autoescape: HTML that `frontend.html.clean` has cleaned.
         environment.filters["cleaned"] = Markup
         static = Path(__file__).parent / "static"
         return Pages(environment, static, read_script(static / "participant", "main"))
 
-    def show(self, page: Page, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-        """A page as a response."""
+    def show(self, page: PageContext, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+        """Return a page as a response."""
         values = {field.name: getattr(page, field.name) for field in fields(page)}
         text = self.environment.get_template(page.template).render(values)
         return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
 
-    def error(self, request: Request, *, status: int, error: dict[str, Any], headers: dict[str, str]) -> Response:
-        """An error as a page; somebody who is not logged in is sent to the login from the console's pages."""
+    def error(self, request: Request, *, status: int, error: Json, headers: dict[str, str]) -> Response:
+        """Return an error as a page; somebody who is not logged in is sent to the login from the console's pages."""
         if status == 401 and request.url.path.startswith("/console"):
             return Response(status_code=303, headers={"Location": "/console/login"})
         return self.show(ErrorPage(status, error["message"], error["hint"]), status=status, headers=headers)

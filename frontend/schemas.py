@@ -1,4 +1,4 @@
-"""Bodies of requests and replies: what comes in is checked here, once."""
+"""Bodies of requests, checked here once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Milliseconds = Annotated[float, Field(ge=-1, le=86_400_000_000, allow_inf_nan=Fa
 
 
 class Body(BaseModel):
-    """A body: unknown fields are refused, so that a typo is not silently dropped."""
+    """Base of all bodies: unknown fields are refused, so that a typo is not silently dropped."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -91,14 +91,14 @@ class LoginBody(Body):
 
 
 class PasswordBody(Body):
-    """The password that is there, and the one that shall be."""
+    """The present password and the new one."""
 
     old: Annotated[str, Field(max_length=1024)]
     new: Password
 
 
 class InvitationBody(Body):
-    """Who is invited."""
+    """The name of the account that somebody is invited to make."""
 
     name: AccountName
 

@@ -1,4 +1,4 @@
-"""Signatures and passwords: what proves that a token, a session or an invitation came from us."""
+"""Signatures and passwords: what proves that a token, a session or an invitation was made by this server."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from salmon.wire import decode_served, encode_served
 
 #: A login lasts a working day.
 LOGIN_SECONDS = 12 * 3600
-#: An invitation that nobody takes up for a week is worthless.
+#: An invitation expires after a week.
 INVITATION_SECONDS = 7 * 24 * 3600
-#: Anything longer was not made by us, and is not worth hashing.
+#: Longer texts were not signed by this server and are not hashed.
 LONGEST_TOKEN = 4096
 
 
@@ -41,12 +41,12 @@ class Login:
     mark: str
 
     def fits(self, password_hash: str) -> bool:
-        """Whether the account still has the password that this session began with."""
+        """Return whether the account still has the password that this session began with."""
         return secrets.compare_digest(self.mark, _mark(password_hash))
 
 
 class Signer:
-    """Signs and checks; each purpose has its own salt, so that one kind of signature never passes for another."""
+    """Signer and checker of texts; each purpose has its own salt, so that one kind never passes for another."""
 
     def __init__(self, secret: str) -> None:
         options: dict[str, Any] = {"digest_method": hashlib.sha256}
@@ -56,61 +56,61 @@ class Signer:
         self._tryouts = URLSafeTimedSerializer(secret, salt="tryout", signer_kwargs=options)
         self._logins = URLSafeTimedSerializer(secret, salt="login", signer_kwargs=options)
 
-    def token(self, served: Served) -> str:
-        """The token of a served query: everything about it, unforgeable."""
+    def sign_served(self, served: Served) -> str:
+        """Return the token of a served query: everything about it, unforgeable."""
         return self._text(self._tokens.dumps(encode_served(served)))
 
-    def served(self, token: str) -> Served:
-        """The served query that a token stands for."""
+    def read_served(self, token: str) -> Served:
+        """Return the served query that a token stands for."""
         payload = self._payload(self._tokens, token, "The token of this answer")
         try:
             return decode_served(payload)
         except (TypeError, ValueError) as error:
             raise ForgedError("The token of this answer is of a version that is not known here.") from error
 
-    def session(self, session: Session) -> str:
-        """The key that a participant's page sends with each request."""
+    def sign_session(self, session: Session) -> str:
+        """Return the key that a participant's page sends with each request."""
         return self._text(self._sessions.dumps([session.experiment, session.participant, session.session]))
 
     def read_session(self, key: str) -> Session:
-        """Who sends a request."""
+        """Return who sends a request."""
         return Session(*self._payload(self._sessions, key, "The session of this page"))
 
-    def first_invitation(self) -> str:
-        """Lets whoever holds it make the owner's account, once: it is worthless when an account exists."""
-        return self.invitation("")
+    def sign_first_invitation(self) -> str:
+        """Return the invitation to make the owner's account; it works until an account exists."""
+        return self.sign_invitation("")
 
-    def invitation(self, name: str) -> str:
-        """Lets whoever holds it choose the password of a new account, once: it is worthless when the account exists."""
+    def sign_invitation(self, name: str) -> str:
+        """Return the invitation to make an account of this name; it works until the account exists."""
         return self._text(self._invitations.dumps(name))
 
-    def invited(self, invitation: str) -> str | None:
-        """Whom a link invites: a name, or "" for the owner; None when it is not ours, or too old."""
+    def read_invitation(self, invitation: str) -> str | None:
+        """Return whom a link invites: a name, or "" for the owner; None when it was not made here, or is too old."""
         try:
             return str(self._invitations.loads(invitation[:LONGEST_TOKEN], max_age=INVITATION_SECONDS))
         except (BadSignature, ValueError, TypeError):
             return None
 
-    def tryout(self, experiment: str) -> str:
-        """Lets whoever holds it walk through an experiment without being recorded, in whatever state it is."""
+    def sign_tryout(self, experiment: str) -> str:
+        """Return the key with which somebody walks through an experiment, in any state, without being recorded."""
         return self._text(self._tryouts.dumps(experiment))
 
     def allows_tryout(self, key: str, experiment: str) -> bool:
-        """Whether this key is for trying this experiment out."""
+        """Return whether this key is for trying this experiment out."""
         try:
             return bool(self._tryouts.loads(key[:LONGEST_TOKEN], max_age=LOGIN_SECONDS) == experiment)
         except (BadSignature, ValueError, TypeError):
             return False
 
-    def login(self, name: str, password_hash: str) -> str:
-        """The value of an experimenter's session cookie; it carries the seed of its CSRF token.
+    def sign_login(self, name: str, password_hash: str) -> str:
+        """Return the value of an experimenter's session cookie; it carries the seed of its CSRF token.
 
         It names the password that it was made with, so that a new password ends all sessions.
         """
         return self._text(self._logins.dumps([name, secrets.token_urlsafe(16), _mark(password_hash)]))
 
     def read_login(self, cookie: str) -> Login | None:
-        """What a cookie says, or None when it is not ours or too old."""
+        """Return what a cookie says, or None when it was not made here, or is too old."""
         try:
             name, csrf, mark = self._logins.loads(cookie[:LONGEST_TOKEN], max_age=LOGIN_SECONDS)
         except (BadSignature, ValueError, TypeError):
@@ -140,12 +140,12 @@ _HASHER = PasswordHasher()
 
 
 def hash_password(password: str) -> str:
-    """The argon2id hash of a password, with its own salt and parameters inside."""
+    """Return the argon2id hash of a password, with its own salt and parameters inside."""
     return _HASHER.hash(password)
 
 
 def password_fits(password: str, password_hash: str) -> bool:
-    """Whether a password is the one that was hashed."""
+    """Return whether a password is the one that was hashed."""
     try:
         return _HASHER.verify(password_hash, password)
     except (VerificationError, InvalidHashError):
@@ -153,7 +153,7 @@ def password_fits(password: str, password_hash: str) -> bool:
 
 
 class Attempts:
-    """Wrong passwords of the last minute, by name; kept in this process, because they matter only while they are fresh."""
+    """Wrong passwords of the last minute, by name; kept in this process, because they soon expire."""
 
     WINDOW_MS = 60_000
 
@@ -163,7 +163,7 @@ class Attempts:
         self.nobodys_hash = hash_password(secrets.token_urlsafe(16))
 
     def wait_seconds(self, name: str, now_ms: int) -> float:
-        """How long this name has to wait before the next attempt; 0 when it may try."""
+        """Return how long this name has to wait before the next attempt; 0 when it may try."""
         recent = [at for at in self._failures.get(name, []) if now_ms - at < self.WINDOW_MS]
         return (recent[-self._most] + self.WINDOW_MS - now_ms) / 1000 if len(recent) >= self._most else 0.0
 

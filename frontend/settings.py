@@ -1,4 +1,4 @@
-"""What the web process reads from its environment, once."""
+"""Settings of the web process: read from its environment, once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class Settings(BaseSettings):
-    """Every variable is `SALMON_` and the name in capitals."""
+    """Settings; each variable of the environment is `SALMON_` and the name in capitals."""
 
     model_config = SettingsConfigDict(env_prefix="SALMON_", frozen=True)
 
@@ -32,7 +32,7 @@ class Settings(BaseSettings):
 
     @property
     def bundles_location(self) -> str:
-        """Where the bundles are kept that are written before something is taken away."""
+        """Where the bundles are kept that are written before an experiment is deleted."""
         return self._folder("bundles")
 
     def _folder(self, name: str) -> str:

@@ -17,10 +17,11 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.bundle_writer import MANIFEST, write
-from frontend.transfer.orders import BUNDLE, Order
-from frontend.transfer.source import Collection
+from frontend.transfer.orders import BUNDLE, ExportOrder
+from frontend.transfer.source import ExportSource
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
+from salmon.records import Answer
 from tests.living import Crowd
 
 Members = dict[str, bytes]
@@ -36,17 +37,23 @@ async def answer_one(crowd: Crowd, name: str) -> None:
     (await crowd.client.post(f"/e/{crowd.slug}/answers", json=body)).raise_for_status()
 
 
-async def written(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:
+async def read_answers(store: Store, experiment: str) -> list[Answer]:
+    """All answers of an experiment, in order."""
+    pages = [page async for page in store.export_reader.read_answers(experiment, until="+")]
+    return [answer for page in pages for _, answer in page]
+
+
+async def write_export(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:
     """A file as the writing process makes it, made here."""
     output = io.BytesIO()
-    order = Order(slug, name, extension, **options)
-    await write(await Collection.open(Context.build(settings, store), order), output)
+    order = ExportOrder(slug, name, extension, **options)
+    await write(await ExportSource.open(Context(settings, store), order), output)
     return output.getvalue()
 
 
 async def bundle_of(settings: Settings, store: Store, slug: str, **options: Any) -> bytes:
     """The bundle of an experiment."""
-    return await written(settings, store, slug, *BUNDLE, **options)
+    return await write_export(settings, store, slug, *BUNDLE, **options)
 
 
 def rows_of(content: bytes) -> list[dict[str, str]]:
@@ -61,7 +68,7 @@ def members_of(bundle: bytes) -> Members:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def changed(bundle: bytes, change: Callable[[Members], None], *, sign: bool = True) -> bytes:
+def change_bundle(bundle: bytes, change: Callable[[Members], None], *, sign: bool = True) -> bytes:
     """A bundle with something else in it; with `sign` its manifest agrees, as a careful forger would see to."""
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -90,5 +97,7 @@ def server_on(folder: Path) -> Iterator[Settings]:
         assert any(READY in line for line in process.stdout)
         credentials = directory.credentials()
         url = directory.redis_url("frontend", credentials.frontend)
-        yield Settings(redis_url=url, secret=credentials.secret, data=str(folder))
-        process.terminate()
+        try:
+            yield Settings(redis_url=url, secret=credentials.secret, data=str(folder))
+        finally:
+            process.terminate()

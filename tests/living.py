@@ -51,7 +51,7 @@ class Crowd:
 async def started(
     client: httpx.AsyncClient, settings: Settings, store: Store, name: str, spec: str = SPEC
 ) -> tuple[Crowd, str]:
-    context = Context.build(settings, store)
+    context = Context(settings, store)
     for earlier in await store.experiments.list():
         await store.experiments.set_state(earlier.experiment, "closed", now_ms=1)
     made, _ = await launch(

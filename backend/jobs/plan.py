@@ -12,7 +12,7 @@ from backend.jobs.steps import JobPlan
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
 from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, Rehearsal, read_job
-from salmon.spec import Manifest, Spec, parse_spec, targets_of
+from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
 from salmon.wire import Request
 
 
@@ -39,7 +39,7 @@ def read_spec(store: Store, experiment: str) -> tuple[Spec, int]:
         raise SalmonError("The experiment was deleted before this request was carried out.")
     revision = store.read_revision(experiment, found.revision)
     manifest = Manifest.load(revision["manifest"]) if revision["manifest"] else None
-    spec = parse_spec(revision["spec"], manifest=manifest).spec
+    spec = read_stored_spec(revision["spec"], manifest)
     return spec, len(targets_of(spec, manifest))
 
 

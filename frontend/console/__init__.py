@@ -1,1 +1,1 @@
-"""What experimenters meet: pages and routes of the console."""
+"""Pages and routes of the console, where experimenters work."""

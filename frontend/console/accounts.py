@@ -29,7 +29,7 @@ async def change_password(
 
 @router.get("/accounts")
 async def list_accounts(context: WithContext, _: WithOwner) -> list[Json]:
-    """Everybody who may log in."""
+    """Return everybody who may log in."""
     return [
         {"name": account.name, "role": account.role, "created_ms": account.created_ms}
         for account in await context.store.accounts.list()
@@ -38,20 +38,20 @@ async def list_accounts(context: WithContext, _: WithOwner) -> list[Json]:
 
 @router.post("/invitations", status_code=201)
 async def invite(request: Request, body: InvitationBody, context: WithContext, _: WithOwner) -> Json:
-    """A link with which somebody chooses the password of a new account, once, within a week."""
+    """Return a link with which somebody chooses the password of a new account, once, within a week."""
     if await context.store.accounts.read(body.name) is not None:
         raise ConflictError(f"There is an account called {body.name!r} already.", hint="Choose another name.")
-    link = f"{context.address(request)}/console/welcome?invitation={context.signer.invitation(body.name)}"
+    link = f"{context.address(request)}/console/welcome?invitation={context.signer.sign_invitation(body.name)}"
     return {"name": body.name, "link": link}
 
 
 @router.delete("/accounts/{name}")
 async def remove_account(name: str, context: WithContext, owner: WithOwner) -> Json:
-    """Take an account away; its experiments stay, and the owner of the server sees them."""
+    """Remove an account; its experiments stay, and the owner of the server sees them."""
     account = await context.store.accounts.read(name)
     if account is None:
         raise NotFoundError(f"There is no account called {name!r}.")
     if account.name == owner.name:
-        raise ConflictError("You cannot take your own account away.", hint="The server would have no owner.")
+        raise ConflictError("You cannot remove your own account.", hint="The server would have no owner.")
     await context.store.accounts.remove(name)
     return {"name": name}

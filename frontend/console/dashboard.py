@@ -1,4 +1,4 @@
-"""Routes of what an experimenter watches: the overview, live, and the history and embeddings behind it."""
+"""Routes of the dashboard: the live overview, the history of samplers, their embeddings and the targets."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from frontend.auth import WithExperiment
-from frontend.console.overview import POINT, SamplerView, Seen, overview, points_of
+from frontend.console.overview import POINT, OverviewInputs, SamplerView, overview, points_of
 from frontend.console.targets import target_rows
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.schemas import Json
 from frontend.store.counters import Counts
-from frontend.store.models import Standing
+from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Spec
 from salmon.wire import encode_json
 
 if TYPE_CHECKING:
-    from frontend.history import Shown
+    from frontend.history import MapEmbedding
 
-#: How often a live page looks, and how long it stays quiet before it says that it is still there.
+#: How often a live page is brought up to date, and after how long a silence it is told that the connection lives.
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
 #: A live connection ends after this time; the page opens another, which asks again who is there.
@@ -40,13 +40,13 @@ router = APIRouter(prefix="/api/experiments/{slug}")
 
 @router.get("/overview")
 async def read_overview(experiment: WithExperiment, context: WithContext) -> Json:
-    """What an experimenter wants to know at a glance."""
-    return overview(await _counted(context, experiment, await _glimpsed(context, experiment)))
+    """Return what an experimenter wants to know at a glance."""
+    return overview(await _with_counts(context, experiment, await _read_inputs(context, experiment)))
 
 
 @router.get("/stream", response_class=Response)
 async def stream(request: Request, experiment: WithExperiment, context: WithContext) -> Response:
-    """The overview again and again, as server-sent events, whenever something has changed."""
+    """Send the overview as server-sent events, whenever something has changed."""
     return StreamingResponse(
         _events(request, context, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
     )
@@ -54,19 +54,21 @@ async def stream(request: Request, experiment: WithExperiment, context: WithCont
 
 @router.get("/history")
 async def read_history(experiment: WithExperiment, context: WithContext, sampler: str = "") -> Json:
-    """A sampler's generations: thinned `points`, rows of `columns`; `maps` are those whose coordinates were kept."""
+    """Return a sampler's generations: thinned `points`, rows of `columns`; `maps` are those whose coordinates were
+    kept.
+    """
     name = _active_sampler(experiment, sampler)
     history = await context.histories.read(experiment.id, name)
     maps = [
         {"line": line.stream_id} | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
         for line in history.maps
     ]
-    return {"sampler": name, "columns": POINT, "points": points_of(history.shown()), "maps": maps}
+    return {"sampler": name, "columns": POINT, "points": points_of(history.thinned()), "maps": maps}
 
 
 @router.get("/model")
 async def read_model(experiment: WithExperiment, context: WithContext, sampler: str = "", line: str = "") -> Json:
-    """An embedding as the map draws it: the newest, or that of a line of history; turned so that it never spins.
+    """Return an embedding as the map draws it: the newest, or that of a line of history; aligned so that the map does not turn.
 
     `spread` holds a covariance a target, where it is known; `nearest` the nearest targets of each, nearest first.
     """
@@ -76,18 +78,18 @@ async def read_model(experiment: WithExperiment, context: WithContext, sampler: 
     if shown is None:
         message = "There is no such line in the history." if line else "There is no embedding yet."
         raise NotFoundError(message, hint="It is fitted as soon as the first answers are in.")
-    return {"sampler": name, "line": line, **await asyncio.to_thread(_drawn, shown)}
+    return {"sampler": name, "line": line, **await asyncio.to_thread(_draw_map, shown)}
 
 
 @router.get("/targets")
 async def read_targets(experiment: WithExperiment, context: WithContext) -> list[Json]:
-    """All targets: what each is, how often it was asked about, and what looks odd about it."""
+    """Return all targets: what each is, how often it was asked about, and what looks odd about it."""
     counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
     return target_rows(experiment.targets, experiment.manifest, counts)
 
 
 def samplers_with_embedding(spec: Spec) -> list[str]:
-    """The samplers that fit an embedding while the experiment runs."""
+    """Return the samplers that fit an embedding while the experiment runs."""
     return [name for name, sampler in spec.samplers.items() if sampler.sampler_class not in PASSIVE]
 
 
@@ -98,7 +100,7 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
     yield "retry: 2000\n\n"
     while loop.time() - began < LIVE_SECONDS and not request.app.state.closing():
         found = await context.catalogue.read(experiment)
-        seen = await _glimpsed(context, found)
+        seen = await _read_inputs(context, found)
         current = (
             seen.state,
             seen.arrived,
@@ -108,7 +110,7 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
         )
         if current != before:
             before, said = current, loop.time()
-            shown = overview(await _counted(context, found, seen))
+            shown = overview(await _with_counts(context, found, seen))
             yield f"event: overview\ndata: {encode_json(shown)}\n\n"
         elif loop.time() - said > QUIET_SECONDS:
             said = loop.time()
@@ -116,23 +118,23 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _counted(context: Context, experiment: Experiment, seen: Seen) -> Seen:
-    """With the counters, which are thousands of numbers where there are many targets: read only to be shown."""
+async def _with_counts(context: Context, experiment: ServedExperiment, seen: OverviewInputs) -> OverviewInputs:
+    """Return the inputs with the counters, which are read only to be shown: with many targets they are thousands."""
     return replace(seen, counts=Counts.of(await context.store.experiments.read_counts(experiment.id)))
 
 
-async def _glimpsed(context: Context, experiment: Experiment) -> Seen:
-    """Everything that the overview is made of but the counters: a few round trips, and enough to see that something changed."""
+async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
+    """Return what the overview is made of, except the counters: enough to see whether something has changed."""
     store = context.store
     active = samplers_with_embedding(experiment.spec)
-    arrived, heartbeat, standing = await asyncio.gather(
+    arrived, heartbeat, progress = await asyncio.gather(
         store.participants.count(experiment.id),
         store.connection.read_heartbeat(),
-        store.models.read_standing(experiment.id, active),
+        store.models.read_progress(experiment.id, active),
     )
-    known = {item.sampler: item for item in standing}
+    known = {item.sampler: item for item in progress}
     views = [await _view(context, experiment, name, known.get(name)) for name in experiment.spec.samplers]
-    return Seen(
+    return OverviewInputs(
         state=experiment.state,
         spec=experiment.spec,
         n=len(experiment.targets),
@@ -141,20 +143,22 @@ async def _glimpsed(context: Context, experiment: Experiment) -> Seen:
         samplers=tuple(views),
         heartbeat=heartbeat,
         now_ms=context.now_ms(),
-        latencies=tuple(context.measures.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
+        latencies=tuple(context.metrics.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
     )
 
 
-async def _view(context: Context, experiment: Experiment, name: str, standing: Standing | None) -> SamplerView:
+async def _view(
+    context: Context, experiment: ServedExperiment, name: str, progress: SamplerProgress | None
+) -> SamplerView:
     sampler_class = experiment.spec.samplers[name].sampler_class
-    if standing is None:
+    if progress is None:
         return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
     history = await context.histories.read(experiment.id, name)
-    return SamplerView(name, sampler_class, True, standing.listed, standing.pending, history.last)
+    return SamplerView(name, sampler_class, True, progress.listed, progress.pending, history.last)
 
 
-def _active_sampler(experiment: Experiment, wanted: str) -> str:
-    """The sampler whose embedding is meant: the named one, or the first that has one."""
+def _active_sampler(experiment: ServedExperiment, wanted: str) -> str:
+    """Return the sampler whose embedding is meant: the named one, or the first that has one."""
     active = samplers_with_embedding(experiment.spec)
     if wanted and wanted not in active:
         raise BadRequestError(
@@ -165,12 +169,12 @@ def _active_sampler(experiment: Experiment, wanted: str) -> str:
     if not active:
         raise NotFoundError(
             "No sampler of this experiment fits an embedding while it runs.",
-            hint="Take the answers home and run `salmon fit`, or add Adaptive to the samplers.",
+            hint="Export the answers and run `salmon fit`, or add Adaptive to the samplers.",
         )
     return wanted or active[0]
 
 
-def _drawn(shown: Shown) -> Json:
+def _draw_map(shown: MapEmbedding) -> Json:
     import numpy as np
 
     from salmon.geometry import squared_distances

@@ -1,7 +1,4 @@
-"""Routes of experimenters: make an experiment, list, look, change, share, copy and delete.
-
-Routes for an experiment that is being written: its file checked as it is typed, examples to begin with, a try-out.
-"""
+"""Routes of experiments: create, list, read, change, share, copy and delete them, and check a file while it is written."""
 
 from __future__ import annotations
 
@@ -14,25 +11,36 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from starlette.responses import FileResponse, Response
 
-from frontend.auth import WithExperiment, WithExperimenter, may_see, reachable
+from frontend.auth import WithExperiment, WithExperimenter, find_visible, may_see
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, ForbiddenError, NotFoundError
 from frontend.launching import free_slug, launch, note_change, revise
-from frontend.media import on_disk
+from frontend.media import spool_upload
 from frontend.participant import steps
 from frontend.schemas import DraftBody, Json, NameBody, SharedBody, StateBody
 from frontend.store.experiments import ExperimentState, Revision
 from frontend.transfer.routes import keep_bundle
-from frontend.transfer.subprocesses import WithErrands
+from frontend.transfer.subprocesses import WithSubprocesses
 from salmon.errors import Problem, SpecError
 from salmon.spec import Manifest, ParsedSpec, parse_spec, targets_of
 
 router = APIRouter(prefix="/api")
+#: Seconds that one answer takes, with its blank and the next pictures, where nobody has answered yet.
+SECONDS_AN_ANSWER = 4.0
+
+
+@dataclass(frozen=True)
+class Example:
+    """An experiment that comes with the program: its file, and its targets where they are in a ZIP."""
+
+    name: str
+    spec: Path
+    archive: Path | None
 
 
 @router.get("/experiments")
 async def list_experiments(context: WithContext, experimenter: WithExperimenter) -> list[Json]:
-    """The experiments that this experimenter may see, the newest first."""
+    """Return the experiments that this experimenter may see, the newest first."""
     return [_json(state) for state in await context.store.experiments.list() if may_see(experimenter, state)]
 
 
@@ -47,7 +55,7 @@ async def create_experiment(
     state: Annotated[Literal["draft", "open"], Form()] = "draft",
 ) -> Json:
     """Check a YAML file and a ZIP, keep the targets, and make the experiment."""
-    async with on_disk(targets) as archive:
+    async with spool_upload(targets) as archive:
         made, warnings = await launch(
             context,
             await spec.read(),
@@ -62,7 +70,7 @@ async def create_experiment(
 
 @router.get("/experiments/{slug}")
 async def read_experiment(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
-    """One experiment: its state, and its file as it was written."""
+    """Return one experiment: its state, and its file as it was written."""
     state = experiment.state
     revision = await context.store.experiments.read_revision(experiment.id, state.revision)
     address = f"{context.address(request)}/e/{state.slug}/"
@@ -89,7 +97,7 @@ async def change_spec(
     targets: Annotated[UploadFile | None, File()] = None,
 ) -> Json:
     """Make the next revision; `revision` is the one that was changed. Answers already given are kept."""
-    async with on_disk(targets) as archive:
+    async with spool_upload(targets) as archive:
         warnings = await revise(
             context, experiment, await spec.read(), archive=archive, by=experimenter.name, known=revision
         )
@@ -98,7 +106,7 @@ async def change_spec(
 
 @router.get("/experiments/{slug}/changes")
 async def read_changes(experiment: WithExperiment, context: WithContext) -> list[Json]:
-    """Who did what to this experiment, and when."""
+    """Return who did what to this experiment, and when."""
     return [vars(change) for change in await context.store.experiments.read_changes(experiment.id)]
 
 
@@ -140,9 +148,9 @@ async def delete(
     body: NameBody,
     context: WithContext,
     experimenter: WithExperimenter,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
 ) -> Json:
-    """Take an experiment away for good; its name has to be typed once more, and it must not be open.
+    """Delete an experiment; its name has to be typed once more, and it must not be open.
 
     A bundle is written first: without it nothing is deleted.
     """
@@ -155,9 +163,59 @@ async def delete(
         )
     if state.state == "open":
         raise ConflictError("This experiment is open.", hint="Close it first, so that nobody is in the middle of it.")
-    bundle = await keep_bundle(context, errands, state.slug)
+    bundle = await keep_bundle(context, subprocesses, state.slug)
     await context.store.experiments.delete(state.slug, experiment.id)
     return {"slug": state.slug, "bundle": bundle}
+
+
+@router.get("/examples")
+async def read_examples(_: WithExperimenter) -> list[Json]:
+    """Return experiments to begin with."""
+    return [
+        {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
+        for example in examples()
+    ]
+
+
+@router.get("/examples/{name}/targets.zip", response_class=Response)
+async def read_example_targets(name: str, _: WithExperimenter) -> Response:
+    """Return the targets of an example."""
+    archive = next((example.archive for example in examples() if example.name == name), None)
+    if archive is None:
+        raise NotFoundError(f"There is no example called {name!r} with a ZIP of targets.")
+    return FileResponse(archive, media_type="application/zip")
+
+
+@router.post("/check")
+async def check(body: DraftBody, context: WithContext, experimenter: WithExperimenter) -> Json:
+    """Return every problem of a file at its line, and a summary of the experiment where there is none."""
+    manifest = None
+    if body.slug and not body.zip:
+        manifest = (await find_visible(body.slug, context, experimenter)).manifest
+    return await asyncio.to_thread(_check_draft, body, manifest)
+
+
+@router.post("/experiments/{slug}/tryout")
+async def try_out(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
+    """Return a link with which an experimenter walks through the experiment as a participant; nothing is recorded."""
+    return {"link": tryout_link(request, context, experiment.id, experiment.state.slug)}
+
+
+def examples() -> tuple[Example, ...]:
+    """Return the examples of this installation: beside the packages, or where the wheel puts them."""
+    folders = (Path(__file__).parents[2] / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
+    folder = next((path for path in folders if path.is_dir()), folders[0])
+    found = sorted(folder.glob("*/experiment.yaml"))
+    archives = [path.with_name("targets.zip") for path in found]
+    return tuple(
+        Example(path.parent.name, path, archive if archive.exists() else None)
+        for path, archive in zip(found, archives, strict=True)
+    )
+
+
+def tryout_link(request: Request, context: Context, experiment: str, slug: str) -> str:
+    """Return where an experiment can be tried out, for some hours."""
+    return f"{context.address(request)}/e/{slug}/?tryout={context.signer.sign_tryout(experiment)}"
 
 
 def _json(state: ExperimentState) -> Json:
@@ -173,70 +231,7 @@ def _json(state: ExperimentState) -> Json:
     }
 
 
-#: Seconds that one answer takes, with its blank and the next pictures, where nobody has answered yet.
-SECONDS_AN_ANSWER = 4.0
-
-
-@dataclass(frozen=True)
-class Example:
-    """An experiment that comes with the program: its file, and its targets where they are in a ZIP."""
-
-    name: str
-    spec: Path
-    archive: Path | None
-
-
-def examples() -> tuple[Example, ...]:
-    """The examples of this installation: beside the packages, or where the wheel puts them."""
-    folders = (Path(__file__).parent.parent / "examples", Path(sys.prefix) / "share" / "salmon" / "examples")
-    folder = next((path for path in folders if path.is_dir()), folders[0])
-    found = sorted(folder.glob("*/experiment.yaml"))
-    archives = [path.with_name("targets.zip") for path in found]
-    return tuple(
-        Example(path.parent.name, path, archive if archive.exists() else None)
-        for path, archive in zip(found, archives, strict=True)
-    )
-
-
-@router.get("/examples")
-async def read_examples(_: WithExperimenter) -> list[Json]:
-    """Experiments to begin with."""
-    return [
-        {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
-        for example in examples()
-    ]
-
-
-@router.get("/examples/{name}/targets.zip", response_class=Response)
-async def read_example_targets(name: str, _: WithExperimenter) -> Response:
-    """The targets of an example."""
-    archive = next((example.archive for example in examples() if example.name == name), None)
-    if archive is None:
-        raise NotFoundError(f"There is no example called {name!r} with a ZIP of targets.")
-    return FileResponse(archive, media_type="application/zip")
-
-
-@router.post("/check")
-async def check(body: DraftBody, context: WithContext, experimenter: WithExperimenter) -> Json:
-    """Everything wrong with a file, each at its line, and what the experiment would be if nothing is."""
-    manifest = None
-    if body.slug and not body.zip:
-        manifest = (await reachable(body.slug, context, experimenter)).manifest
-    return await asyncio.to_thread(_checked, body, manifest)
-
-
-@router.post("/experiments/{slug}/tryout")
-async def try_out(request: Request, experiment: WithExperiment, context: WithContext) -> Json:
-    """A link with which an experimenter walks through the experiment as a participant; nothing is recorded."""
-    return {"link": tryout_link(request, context, experiment.id, experiment.state.slug)}
-
-
-def tryout_link(request: Request, context: Context, experiment: str, slug: str) -> str:
-    """Where an experiment can be tried out, for some hours."""
-    return f"{context.address(request)}/e/{slug}/?tryout={context.signer.tryout(experiment)}"
-
-
-def _checked(body: DraftBody, manifest: Manifest | None) -> Json:
+def _check_draft(body: DraftBody, manifest: Manifest | None) -> Json:
     try:
         parsed = parse_spec(body.spec, manifest=manifest, zip_follows=body.zip)
     except SpecError as error:
@@ -252,7 +247,7 @@ def _problem_json(problem: Problem) -> Json:
 
 
 def _summary(parsed: ParsedSpec, manifest: Manifest | None, body: DraftBody) -> Json:
-    """What an experiment with this file would be."""
+    """Return what an experiment with this file would be."""
     spec = parsed.spec
     queries = spec.html.max_queries
     return {

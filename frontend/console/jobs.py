@@ -1,4 +1,4 @@
-"""Routes of requests to the learning process: ask, look how far it is, cancel."""
+"""Routes of jobs of the learning process: request one, read its status, cancel it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from frontend.auth import WithExperiment, WithExperimenter
 from frontend.context import Context, WithContext
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from salmon.errors import Problem
 from salmon.jobs import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_job
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api/experiments/{slug}/requests")
 Identifier = Annotated[str, Path(pattern=r"^[a-z0-9]{1,40}$")]
 
 
-class RequestBody(Body):
+class JobBody(Body):
     """What is asked of the learning process: its kind, and arguments that depend on it."""
 
     kind: Annotated[str, Field(max_length=64)]
@@ -34,10 +34,8 @@ class RequestBody(Body):
 
 
 @router.post("", status_code=202)
-async def ask(
-    body: RequestBody, context: WithContext, experiment: WithExperiment, experimenter: WithExperimenter
-) -> Json:
-    """Check what is asked, every mistake at once, and hand it to the learning process; 202 with the request's id."""
+async def ask(body: JobBody, context: WithContext, experiment: WithExperiment, experimenter: WithExperimenter) -> Json:
+    """Request a job: its arguments are checked, all mistakes at once; 202 with the id of the request."""
     problems = await _unknown_participants(context, experiment, body)
     try:
         meaning = read_job(body.kind, body.arguments, experiment.spec, len(experiment.targets))
@@ -46,34 +44,34 @@ async def ask(
     if problems:
         raise RequestError(problems)
     arguments = plain_arguments(meaning)
-    identifier = await context.store.requests.ask(
+    identifier = await context.store.jobs.ask(
         body.kind, experiment.id, arguments, asked_by=experimenter.name, now_ms=context.now_ms()
     )
-    standing = await context.store.requests.read_request(experiment.id, identifier)
+    standing = await context.store.jobs.read_request(experiment.id, identifier)
     return await _json(context, identifier, standing)
 
 
 @router.get("")
 async def list_requests(context: WithContext, experiment: WithExperiment) -> list[Json]:
-    """The last requests about an experiment, the newest first, without their results."""
-    found = await context.store.requests.list_requests(experiment.id, count=_LISTED)
+    """Return the last requests about an experiment, the newest first, without their results."""
+    found = await context.store.jobs.list_requests(experiment.id, count=_LISTED)
     return [await _json(context, identifier, standing) for identifier, standing in found]
 
 
 @router.get("/{request}")
 async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
-    """How far a request is, and its result when it is done."""
-    return await _json(context, request, await context.store.requests.read_request(experiment.id, request))
+    """Return the status of a request, and its result when it is done."""
+    return await _json(context, request, await context.store.jobs.read_request(experiment.id, request))
 
 
 @router.delete("/{request}")
 async def cancel(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
     """Stop a request; one that has ended stays as it is."""
-    return await _json(context, request, await context.store.requests.cancel(experiment.id, request))
+    return await _json(context, request, await context.store.jobs.cancel(experiment.id, request))
 
 
-async def _unknown_participants(context: Context, experiment: Experiment, body: RequestBody) -> tuple[Problem, ...]:
-    """The excluded participants that the experiment does not have; what is no id at all is told elsewhere."""
+async def _unknown_participants(context: Context, experiment: ServedExperiment, body: JobBody) -> tuple[Problem, ...]:
+    """Return problems for excluded participants whom the experiment does not have; what is no id is refused elsewhere."""
     written = body.arguments.get("exclude") or ()
     names: list[Any] = written if isinstance(written, list) else [written]
     ids = [name for name in names[:MOST_LISTED] if isinstance(name, str) and PARTICIPANT.fullmatch(name)]
@@ -83,12 +81,12 @@ async def _unknown_participants(context: Context, experiment: Experiment, body: 
             path="arguments.exclude",
             hint="Participants go by the id that Salmon gave them.",
         )
-        for name in await context.store.requests.unknown_participants(experiment.id, ids)
+        for name in await context.store.jobs.unknown_participants(experiment.id, ids)
     )
 
 
 async def _json(context: Context, identifier: str, standing: Standing) -> Json:
-    """A request as JSON; `warning` is a sentence where nobody is there to carry it out."""
+    """Return a request as JSON; `warning` is a sentence where nobody is there to carry it out."""
     content = {name: value for name, value in asdict(standing).items() if name != "backend"}
     warning = ""
     if not standing.ended and await context.store.connection.read_heartbeat() is None:

@@ -1,4 +1,4 @@
-"""What an experimenter wants to know at a glance, as values: pure functions of counters, state and history."""
+"""The overview of an experiment, as pure functions of its counters, state and history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from frontend.metrics import Latency
 from frontend.store.counters import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState
-from frontend.store.models import Line
+from frontend.store.models import HistoryLine
 from salmon.spec import Spec
 from salmon.wire import Heartbeat
 
@@ -39,12 +39,12 @@ class SamplerView:
     active: bool
     listed: int
     pending: int
-    last: Line | None
+    last: HistoryLine | None
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Everything that a glance is made of, as it was read at `now_ms`."""
+class OverviewInputs:
+    """Everything that the overview is made of, as it was read at `now_ms`."""
 
     state: ExperimentState
     spec: Spec
@@ -57,8 +57,8 @@ class Seen:
     latencies: tuple[Latency, ...] = ()
 
 
-def overview(seen: Seen) -> Json:
-    """The page's numbers, series and sentences."""
+def overview(seen: OverviewInputs) -> Json:
+    """Return the page's numbers, series and sentences."""
     counts, state = seen.counts, seen.state
     total = state.counters.get("answers", 0)
     fallbacks = sum(count for name, count in state.counters.items() if name.startswith("fallbacks:"))
@@ -114,8 +114,8 @@ class Goal:
     sentence: str
 
 
-def goal_of(seen: Seen) -> Goal:
-    """The experimenter's own goal, or a rule of thumb where the file names none."""
+def goal_of(seen: OverviewInputs) -> Goal:
+    """Return the experimenter's own goal, or a rule of thumb where the file names none."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
         return Goal(stopping.answers, "your goal", "stopping.answers in your file.")
@@ -138,8 +138,8 @@ def goal_of(seen: Seen) -> Goal:
     )
 
 
-def sentences(seen: Seen, *, fallbacks: int, total: int) -> list[Json]:
-    """What needs attention, most urgent first; an empty list is good news."""
+def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]:
+    """Return what needs attention, most urgent first; an empty list is good news."""
     found: list[Json] = []
     has_active = any(view.active for view in seen.samplers)
     if seen.heartbeat is None and has_active and seen.state.state == "open":
@@ -187,14 +187,14 @@ def _sentence(level: str, what: str, hint: str) -> Json:
     return {"level": level, "what": what, "hint": hint}
 
 
-def _backend(seen: Seen) -> Json:
+def _backend(seen: OverviewInputs) -> Json:
     beat = seen.heartbeat
     if beat is None:
         return {"alive": False, "workers": 0, "errors": []}
     return {"alive": True, "workers": beat.workers, "errors": list(beat.errors)}
 
 
-def _sampler(view: SamplerView, seen: Seen) -> Json:
+def _sampler(view: SamplerView, seen: OverviewInputs) -> Json:
     numbers: Mapping[str, float] = view.last.numbers if view.last else {}
     counters = seen.state.counters
     answers = counters.get(f"answers:{view.name}", 0)
@@ -227,13 +227,13 @@ POINT = (
 )
 
 
-def points_of(lines: Sequence[Line]) -> list[list[float | None]]:
-    """Generations as rows of `POINT`; what was not known then is None."""
+def points_of(lines: Sequence[HistoryLine]) -> list[list[float | None]]:
+    """Return generations as rows of `POINT`; what was not known then is None."""
     return [[line.numbers.get(name) for name in POINT] for line in lines]
 
 
 def _rate_a_minute(counts: Counts, now_ms: int) -> float:
-    """Answers a minute, of the minutes of the last half hour since the first of them came."""
+    """Return answers a minute: of the last half hour, since the first of its answers came."""
     now = now_ms // MINUTE_MS
     minutes = counts.get("minute")
     recent = {minute: count for minute, count in minutes.items() if now - RECENT_MINUTES < minute <= now}
@@ -243,12 +243,12 @@ def _rate_a_minute(counts: Counts, now_ms: int) -> float:
 
 
 def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:
-    """When the goal is reached at this rate; None when nobody answers, or it is reached."""
+    """Return when the goal is reached at this rate; None when nobody answers, or it is reached."""
     return now_ms + round(to_go / rate * MINUTE_MS) if rate > 0 and to_go > 0 else None
 
 
 def _series(counts: Counts) -> Json:
-    """Answers, first answers and completions over time: rows [start of the bin (ms), answers, began, completed]."""
+    """Return answers, first answers and completions over time: rows [start of the bin (ms), answers, began, completed]."""
     minutes = counts.get("minute")
     if not minutes:
         return {"minutes": 1, "rows": []}
@@ -265,7 +265,7 @@ def _series(counts: Counts) -> Json:
 
 
 def _histogram(counts: Counts, kind: str) -> list[list[float]]:
-    """Rows [from (ms), to (ms), count] of every bin between the first and the last that has any."""
+    """Return rows [from (ms), to (ms), count] of every bin between the first and the last that has any."""
     counted = counts.get(kind)
     if not counted:
         return []

@@ -1,4 +1,4 @@
-"""Pages of the console. What they show first comes with them; their scripts ask the same routes as everybody else's."""
+"""Pages of the console. They come with the data that they show first; their scripts use the same routes as any client."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from frontend.console.dashboard import read_targets, samplers_with_embedding
 from frontend.console.experiments import examples
 from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.html import clean
-from frontend.pages import TABS, AccountPage, ExperimentHead, ExperimentLine, ExperimentsPage, Frame, LaunchPage, Tab
+from frontend.pages import ExperimentHead, ExperimentLine, ExperimentsPage, Frame, ScriptedPage, Tab, TabPage
 from frontend.schemas import Json
 
 router = APIRouter()
@@ -20,13 +20,13 @@ router = APIRouter()
 
 @router.get("/console", include_in_schema=False)
 async def add_slash() -> Response:
-    """The pages' own links are relative to the list."""
+    """Redirect to the list; the pages' own links are relative to it."""
     return RedirectResponse("/console/", status_code=307)
 
 
 @router.get("/console/", response_class=Response)
 async def experiments_page(request: Request, context: WithContext, experimenter: WithExperimenter) -> Response:
-    """The experiments of this server."""
+    """Return the experiments of this server."""
     lines: list[ExperimentLine] = []
     for state in await context.store.experiments.list():
         if not may_see(experimenter, state):
@@ -53,29 +53,29 @@ async def experiments_page(request: Request, context: WithContext, experimenter:
 
 @router.get("/console/new", response_class=Response)
 async def launch_page(context: WithContext, experimenter: WithExperimenter) -> Response:
-    """The editor of a new experiment."""
+    """Return the editor of a new experiment."""
     data = {
         "examples": [
             {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
             for example in examples()
         ]
     }
-    return context.pages.show(LaunchPage(_frame(experimenter), data))
+    return context.pages.show(ScriptedPage("launch", _frame(experimenter), data))
 
 
 @router.get("/console/account", response_class=Response)
 async def account_page(context: WithContext, experimenter: WithExperimenter) -> Response:
-    """One's own password; for the owner, everybody who may log in."""
+    """Return the page of one's own password and, for the owner, of everybody who may log in."""
     accounts = await context.store.accounts.list() if experimenter.role == "owner" else ()
     data = {"accounts": [{"name": a.name, "role": a.role, "created_ms": a.created_ms} for a in accounts]}
-    return context.pages.show(AccountPage(_frame(experimenter), data))
+    return context.pages.show(ScriptedPage("account", _frame(experimenter), data))
 
 
 @router.get("/console/experiments/{slug}/", response_class=Response)
 async def first_tab(
     request: Request, experiment: WithExperiment, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
-    """One experiment: what is going on."""
+    """Return the overview of an experiment."""
     return await _tab(request, context, experimenter, experiment, "overview")
 
 
@@ -83,12 +83,12 @@ async def first_tab(
 async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
-    """One experiment: map, targets, participants, exports or settings."""
+    """Return another tab of an experiment: map, targets, participants, exports or settings."""
     return await _tab(request, context, experimenter, experiment, tab)
 
 
 async def _tab(
-    request: Request, context: Context, experimenter: Experimenter, experiment: Experiment, tab: Tab
+    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab
 ) -> Response:
     state = experiment.state
     head = ExperimentHead(
@@ -100,11 +100,11 @@ async def _tab(
         address=f"{context.address(request)}/e/{state.slug}/",
     )
     data = {"slug": state.slug, **await _data(context, experimenter, experiment, tab)}
-    return context.pages.show(TABS[tab](_frame(experimenter), head, tab, data))
+    return context.pages.show(TabPage(tab, _frame(experimenter), head, data))
 
 
-async def _data(context: Context, experimenter: Experimenter, experiment: Experiment, tab: Tab) -> Json:
-    """What a tab's script begins with."""
+async def _data(context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab) -> Json:
+    """Return what a tab's script begins with."""
     match tab:
         case "map":
             rows = await read_targets(experiment, context)
@@ -128,7 +128,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Experi
             return {"samplers": samplers_with_embedding(experiment.spec)}
 
 
-async def _settings(context: Context, experimenter: Experimenter, experiment: Experiment) -> Json:
+async def _settings(context: Context, experimenter: Experimenter, experiment: ServedExperiment) -> Json:
     store, state = context.store, experiment.state
     stored = await store.experiments.read_revision(experiment.id, state.revision)
     return {

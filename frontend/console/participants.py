@@ -1,9 +1,9 @@
-"""Routes about the quality of participants: what is found, and whom the experimenter keeps."""
+"""Routes about participants: their quality, and whom the experimenter keeps."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -11,20 +11,22 @@ from pydantic import Field
 from frontend.auth import WithExperiment, WithExperimenter
 from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
-from frontend.transfer.orders import JUDGEMENT, Order
-from frontend.transfer.subprocesses import WithErrands
+from frontend.store.participants import Keep, Participant
+from frontend.transfer.orders import VERDICTS, ExportOrder
+from frontend.transfer.subprocesses import WithSubprocesses
 from salmon.export.participants import Decision
+from salmon.quality import Verdict
 from salmon.wire import Judgement
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")
 
 
 class DecisionBody(Body):
-    """Whom to keep: by the experimenter's word, or by the proposal again."""
+    """Whether to keep a participant: the experimenter's decision, or `auto` for the proposal."""
 
-    keep: Literal["keep", "exclude", "auto"]
+    keep: Keep
     note: Annotated[str, Field(max_length=2000)] = ""
 
 
@@ -32,32 +34,32 @@ class DecisionBody(Body):
 async def list_participants(
     experiment: WithExperiment,
     context: WithContext,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     wait: Annotated[bool, Query()] = False,
     offset: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> Json:
-    """Participants with their figures, flags and reasons; statuses and counters are those of this moment.
+    """Return participants with their figures, flags and reasons; statuses and counters are those of this moment.
 
     The figures are those found last, as of the answer `as_of`. Where answers or decisions have come since, `fresh` is
     false and newer figures are being found, or soon will be: ask again, or `wait` for them.
     """
-    judgement, fresh = await _judgement(context, experiment)
+    quality, fresh = await _quality(context, experiment)
     if not fresh:
         slug = experiment.state.slug
-        order = Order(slug, *JUDGEMENT).encode()
-        finding = errands.begin(f"judgement {slug}", "export", order, urgent=wait or judgement is None)
+        order = ExportOrder(slug, *VERDICTS).encode()
+        finding = subprocesses.begin(f"verdicts {slug}", "export", order, urgent=wait or quality is None)
         if wait and finding is not None:
             await finding
-            judgement, fresh = await _judgement(context, experiment)
-    verdicts = judgement.verdicts if judgement else {}
-    arrivals = await context.store.logbook.read_arrivals(experiment.id)
+            quality, fresh = await _quality(context, experiment)
+    verdicts = quality.verdicts if quality else {}
+    arrivals = await context.store.export_reader.read_arrivals(experiment.id)
     names = list(dict.fromkeys((*arrivals.values(), *verdicts)))
     rows: list[Json] = []
-    async for page in context.store.logbook.read_people(experiment.id, names[offset : offset + limit]):
-        rows += [_row(name, values, Decision.of(values, verdicts.get(name))) for name, values in page if values]
+    async for page in context.store.export_reader.read_people(experiment.id, names[offset : offset + limit]):
+        rows += [_row(person, verdicts.get(person.id)) for person in page if person.fields]
     return {
-        "as_of": judgement.as_of if judgement else None,
+        "as_of": quality.as_of if quality else None,
         "fresh": fresh,
         "total": len(names),
         "offset": offset,
@@ -74,48 +76,42 @@ async def decide(
     experimenter: WithExperimenter,
 ) -> Json:
     """Keep or exclude a participant by hand, or leave it to the proposal. Nothing is deleted, and nobody's payment changes."""
-    values = await context.store.participants.read(experiment.id, participant)
-    if "first_ms" not in values:
+    people = context.store.participants
+    if await people.read(experiment.id, participant) is None:
         raise NotFoundError(
             f"There is no participant {participant!r} in this experiment.",
             hint="Their ids are the column participant of every file, not a platform's.",
             where="participant",
         )
-    decided = {
-        "keep": body.keep,
-        "keep_note": body.note,
-        "keep_by": experimenter.name,
-        "keep_ms": str(context.now_ms()),
-    }
-    await context.store.logbook.decide(experiment.id, participant, decided)
-    judgement = Judgement.decode(await context.store.logbook.read_judgement(experiment.id))
-    verdict = judgement.verdicts.get(participant) if judgement else None
-    return _row(participant, {**values, **decided}, Decision.of({**values, **decided}, verdict))
+    decided = await people.decide(
+        experiment.id, participant, body.keep, note=body.note, by=experimenter.name, now_ms=context.now_ms()
+    )
+    quality = await people.read_verdicts(experiment.id)
+    return _row(decided, quality.verdicts.get(participant) if quality else None)
 
 
-async def _judgement(context: Context, experiment: Experiment) -> tuple[Judgement | None, bool]:
-    """What was found last, and whether nothing has happened since."""
-    logbook = context.store.logbook
-    judgement = Judgement.decode(await logbook.read_judgement(experiment.id))
-    if judgement is None:
+async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Judgement | None, bool]:
+    """Return the verdicts found last, and whether nothing has happened since."""
+    quality = await context.store.participants.read_verdicts(experiment.id)
+    if quality is None:
         return None, False
     state = await context.store.experiments.read(experiment.id)
-    now = (await logbook.last_answer(experiment.id), state.counters.get("decisions", 0))
-    return judgement, now == (judgement.as_of, judgement.decisions)
+    now = (await context.store.export_reader.last_answer(experiment.id), state.counters.get("decisions", 0))
+    return quality, now == (quality.as_of, quality.decisions)
 
 
-def _row(name: str, values: dict[str, str], decision: Decision) -> Json:
-    verdict = decision.verdict
+def _row(person: Participant, verdict: Verdict | None) -> Json:
+    decision = Decision.of(person.fields, verdict)
     return {
-        "participant": name,
-        "puid": values.get("puid", ""),
-        "source": values.get("source", ""),
-        "status": values.get("status", ""),
-        "asked": int(values.get("turns", 0)),
-        "answers": int(values.get("answers", 0)),
-        "first_ms": int(values.get("first_ms", 0)),
-        "last_ms": int(values.get("last_ms", 0)),
-        "completed_ms": int(values.get("completed_ms", 0)),
+        "participant": person.id,
+        "puid": person.puid,
+        "source": person.source,
+        "status": person.status,
+        "asked": person.turns,
+        "answers": person.answers,
+        "first_ms": person.first_ms,
+        "last_ms": person.last_ms,
+        "completed_ms": person.completed_ms,
         "keep": decision.keep,
         "keep_auto": verdict is None or verdict.keep,
         "keep_manual": decision.manual,

@@ -1,4 +1,4 @@
-"""The targets of an experiment as an experimenter checks them: what each is, and what looks odd about it.
+"""The targets of an experiment as the console lists them: what each is, and what looks odd about it.
 
 Pure functions of the list of targets, of the files behind them and of the counters.
 """
@@ -14,14 +14,14 @@ from salmon.spec import Manifest, TargetSpec
 
 Json = dict[str, Any]
 
-#: Pictures whose shape or size differs from the middle one by more than this factor are told of.
+#: Pictures whose shape or size differs from the middle one by more than this factor are reported.
 ODD_SHAPE = 1.5
 ODD_SIZE = 4.0
 ODD_BYTES = 10.0
 
 
 def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts) -> list[Json]:
-    """One row a target, by index, with sentences about what looks odd."""
+    """Return one row a target, by index, with sentences about what looks odd."""
     entries = {entry.index: entry for entry in manifest.entries} if manifest is not None else {}
     contents = [entries[t.index].sha256 if t.index in entries else t.html for t in targets]
     first = {content: place for place, content in reversed(list(enumerate(contents)))}

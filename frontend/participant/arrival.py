@@ -1,4 +1,7 @@
-"""Who arrives: the parameters of a link become one identity, or a sentence why they cannot; and whether they may go on."""
+"""The arrival of a participant: from the parameters of a link to one identity, and whether they may go on.
+
+Pure functions. A link that cannot be right is refused with a sentence that says why.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,10 @@ from datetime import timedelta
 from typing import Literal
 
 from frontend.errors import BadRequestError, BegunError, GapError, LinkError
-from frontend.participant.steps import UNDER_WAY, Values
+from frontend.store.participants import FINISHED, UNDER_WAY, Participant, Source
 from salmon.spec.schema import Resume
 
-Source = Literal["link", "prolific", "connect", "sona", "mturk"]
-Return = Literal["continue", "review", "restart"]
+WayBack = Literal["continue", "review", "restart"]
 
 #: Parameter -> the platform that sends it, in the order in which they are believed.
 _IDENTIFIERS: dict[str, Source] = {
@@ -30,7 +32,7 @@ _LONGEST_MTURK = 255
 _ALLOWED = re.compile(r"[A-Za-z0-9._:@+-]+")
 _SURVEY_CODE = re.compile(r"[1-9][0-9]{1,6}")
 _PLACEHOLDER = re.compile(r"[{}%$]")
-#: The only places where Mechanical Turk's form may be sent; any other would make us an open redirect.
+#: The only places where Mechanical Turk's form may be sent: any other would be an open redirect.
 MTURK_HOSTS = ("https://www.mturk.com", "https://workersandbox.mturk.com")
 _PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
 #: A study that was left for longer than this is not resumed, unless it allows longer gaps itself.
@@ -39,34 +41,29 @@ LONGEST_GAP = timedelta(hours=24)
 
 @dataclass(frozen=True)
 class Arrival:
-    """Who says they are here: `identity` is the same for the same person on the same platform."""
+    """Who a link says is here: `source` is the platform, `puid` its id of the person."""
 
     source: Source
     puid: str
     companions: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def identity(self) -> str:
-        """The field of the hash of arrivals."""
-        return f"{self.source}:{self.puid}"
-
 
 def is_preview(parameters: Mapping[str, str]) -> bool:
-    """Whether somebody only looks at a task on Mechanical Turk, and has not accepted it."""
+    """Return whether somebody only looks at a task on Mechanical Turk, and has not accepted it."""
     return parameters.get("assignmentId") == _PREVIEW
 
 
-def arrival_of(parameters: Mapping[str, str], *, fresh: str, platform: str = "link") -> Arrival:
-    """The arrival that a link's parameters describe; an open link without any makes a new participant called `fresh`.
+def read_arrival(parameters: Mapping[str, str], *, fresh: str, platform: str = "link") -> Arrival:
+    """Return the arrival that a link's parameters describe; an open link without any makes a participant called `fresh`.
 
     A platform that forgot to fill in its placeholder would make one participant of everybody: such a link is refused.
     """
     if is_preview(parameters):
         raise BadRequestError("This is a preview: accept the task to begin.", where="assignmentId")
-    companions = {name: _checked(parameters, name) for name in _COMPANIONS if parameters.get(name, "").strip()}
+    companions = {name: _read_id(parameters, name) for name in _COMPANIONS if parameters.get(name, "").strip()}
     for name, source in _IDENTIFIERS.items():
         if parameters.get(name, "").strip():
-            return Arrival(source, _checked(parameters, name), companions)
+            return Arrival(source, _read_id(parameters, name), companions)
     if platform == "link":
         return Arrival("link", fresh, companions)
     wanted = next(name for name, source in _IDENTIFIERS.items() if source == platform)
@@ -78,14 +75,14 @@ def arrival_of(parameters: Mapping[str, str], *, fresh: str, platform: str = "li
     )
 
 
-def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) -> Return:
-    """How somebody goes on who was here before; BegunError or GapError where the experiment does not let them.
+def way_back(resume: Resume, participant: Participant, *, same_tab: bool, now_ms: int) -> WayBack:
+    """Return how somebody goes on who was here before; BegunError or GapError where the experiment does not let them.
 
     A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link.
     """
-    if values.get("status") in {"completed", "redirected"}:
+    if participant.status in FINISHED:
         return "continue"  # the way out is shown as often as they come
-    begun = values.get("status") in UNDER_WAY
+    begun = participant.status in UNDER_WAY
     if begun and not same_tab and resume.policy == "block":
         raise BegunError(
             "You have begun this study already, and it cannot be continued.",
@@ -93,7 +90,7 @@ def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) ->
         )
     if begun and not same_tab and resume.policy == "restart":
         return "restart"
-    last_ms = max(int(values.get(name, 0)) for name in ("first_ms", "seen_ms", "last_ms"))
+    last_ms = max(participant.first_ms, participant.seen_ms, participant.last_ms)
     gap = timedelta(milliseconds=now_ms - last_ms)
     if begun and gap > max(LONGEST_GAP, resume.max_gap):
         raise GapError(
@@ -103,7 +100,7 @@ def returning(resume: Resume, values: Values, *, same_tab: bool, now_ms: int) ->
     return "review" if gap > resume.max_gap else "continue"
 
 
-def _checked(parameters: Mapping[str, str], name: str) -> str:
+def _read_id(parameters: Mapping[str, str], name: str) -> str:
     value = parameters[name].strip()
     if _PLACEHOLDER.search(value) or value == name:
         raise LinkError(

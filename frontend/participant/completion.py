@@ -1,28 +1,25 @@
-"""How participants leave: the completion code, the address to return to, the form of Mechanical Turk.
+"""The way out of a participant: the completion code, the address to return to, the form of Mechanical Turk.
 
-Pure functions of the recruitment settings and of what the store knows of the participant. Everything here is secret
-until the answers are stored.
+Pure functions of the recruitment settings and of the participant. All of it is secret until the answers are stored.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from frontend.participant.arrival import MTURK_HOSTS
+from frontend.store.participants import Participant
 from salmon.spec.schema import Recruitment
 
-#: Prefix of the fields in which a participant's link parameters are kept.
-ARRIVED = "arrived:"
 _FIELD = re.compile(r"\{([A-Za-z_]{1,40})\}")
-#: What a field of a redirect is called here, where the platform's name is the participant's own id.
+#: Fields of a redirect that stand for the participant's own id, whatever their platform calls it.
 _OWN_NAMES = ("puid", "id", "PROLIFIC_PID", "participantId", "survey_code", "workerId")
 
 
 @dataclass(frozen=True)
-class Departure:
+class Completion:
     """The way out. `form` goes to Mechanical Turk by POST: its address and its fields."""
 
     code: str | None = None
@@ -30,21 +27,21 @@ class Departure:
     form: tuple[str, dict[str, str]] | None = None
 
 
-def departure_of(recruitment: Recruitment, values: Mapping[str, str]) -> Departure:
-    """The way out that the experiment describes, filled in for one participant."""
+def completion_of(recruitment: Recruitment, participant: Participant) -> Completion:
+    """Return the way out that the experiment describes, filled in for one participant."""
     code = recruitment.completion_code
-    return Departure(code, _redirect(recruitment, values), _mturk_form(recruitment, values))
+    return Completion(code, _redirect(recruitment, participant), _mturk_form(recruitment, participant))
 
 
-def _redirect(recruitment: Recruitment, values: Mapping[str, str]) -> str | None:
-    puid, code = values.get("puid", ""), recruitment.completion_code
+def _redirect(recruitment: Recruitment, participant: Participant) -> str | None:
+    puid, code = participant.puid, recruitment.completion_code
     if recruitment.redirect is not None:
         known = dict.fromkeys(_OWN_NAMES, puid) | {"code": code or ""}
 
-        def filled(match: re.Match[str]) -> str:
-            return quote(known.get(match[1], values.get(ARRIVED + match[1], "")), safe="")
+        def fill_in(match: re.Match[str]) -> str:
+            return quote(known.get(match[1], participant.companions.get(match[1], "")), safe="")
 
-        return _FIELD.sub(filled, recruitment.redirect)
+        return _FIELD.sub(fill_in, recruitment.redirect)
     if recruitment.platform == "prolific" and code:
         return f"https://app.prolific.com/submissions/complete?{urlencode({'cc': code})}"
     if recruitment.platform == "connect" and recruitment.connect is not None:
@@ -57,15 +54,18 @@ def _redirect(recruitment: Recruitment, values: Mapping[str, str]) -> str | None
     return None
 
 
-def _mturk_form(recruitment: Recruitment, values: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
-    """Mechanical Turk wants the assignment and at least one more field; where it did not say who asks, the spec does."""
-    assignment = values.get(f"{ARRIVED}assignmentId")
-    if values.get("source") != "mturk" or not assignment:
+def _mturk_form(recruitment: Recruitment, participant: Participant) -> tuple[str, dict[str, str]] | None:
+    """Return the form, with the assignment and one more field at least; None without an assignment.
+
+    Where the link did not say to which of its hosts the form goes, the spec does.
+    """
+    assignment = participant.companions.get("assignmentId")
+    if participant.source != "mturk" or not assignment:
         return None
     live, sandbox = MTURK_HOSTS
     configured = live if recruitment.mturk is not None and recruitment.mturk.host == "live" else sandbox
-    host = values.get(f"{ARRIVED}turkSubmitTo", configured)
-    fields = {"assignmentId": assignment, "answers": values.get("answers", "0")}
+    host = participant.companions.get("turkSubmitTo", configured)
+    fields = {"assignmentId": assignment, "answers": str(participant.answers)}
     if recruitment.completion_code:
         fields["code"] = recruitment.completion_code
     return f"{host}/mturk/externalSubmit", fields

@@ -1,9 +1,8 @@
-"""What the page is told of an experiment: texts, settings and targets, never file names and never what is secret.
+"""Content of the participant page: texts, settings and targets, never file names and never what is secret.
 
-What experimenters hang into the page with html.css, html.js and html.element_*: which files of ours that needs.
-
-Scripts and styles written for the first Salmon count on jQuery 3.2, Bootstrap 4.0 and a few global names. They are
-loaded from here, and only for experiments that use them; the page itself needs none of them.
+An experimenter's own HTML, styles and scripts (`html.css`, `html.js`, `html.element_*`) are cleaned here unless the spec
+is trusted. Those written for the first Salmon count on jQuery 3.2, Bootstrap 4.0 and a few global names: `hooks_of` says
+which of these files a page needs. The page itself needs none of them.
 """
 
 from __future__ import annotations
@@ -11,22 +10,29 @@ from __future__ import annotations
 import html
 import re
 
-from frontend.experiments import Experiment, Parsed
+from frontend.experiments import ParsedRevision, ServedExperiment
 from frontend.html import clean, prose, refers_elsewhere
 from frontend.languages import strings_of
 from frontend.pages import participant_policy
 from frontend.participant import steps
-from frontend.participant.steps import Values
 from frontend.schemas import Json
+from frontend.store.participants import Participant
 from salmon.spec import Spec, TargetSpec
 from salmon.spec.schema import Html
 
 #: Texts that a file did not write are spoken by the page, in its own language.
 _UNWRITTEN = Html()
+_PLACES = ("top", "middle", "bottom", "standalone")
+_JQUERY = re.compile(r"\$\s*[.(]|\bjQuery\b|data-(?:toggle|dismiss|target)\b")
+_BOOTSTRAP = re.compile(
+    r"""class\s*=\s*["'][^"']*\b(?:btn|row|col|container|card|alert|modal|badge|table|form|navbar|list-group|jumbotron"""
+    r"""|[mp][trblxy]?-[0-5]|text-(?:center|left|right|muted)|bg-[a-z]+|d-(?:flex|none|block))\b"""
+    r"""|\.(?:modal|tooltip|popover|collapse|carousel|tab|dropdown|alert|button)\(|data-(?:toggle|dismiss)\b"""
+)
 
 
 def text_of(spec: Spec, name: str, language: str) -> str:
-    """A text of `html` (title, instructions, debrief) as cleaned HTML; the catalogue's where the file has none."""
+    """Return a text of `html` (title, instructions, debrief) as cleaned HTML; the catalogue's where the file has none."""
     written = getattr(spec.html, name)
     ours = {"title": "title", "instructions": "question", "debrief": "thanks"}[name]
     if written != getattr(_UNWRITTEN, name):
@@ -35,7 +41,7 @@ def text_of(spec: Spec, name: str, language: str) -> str:
 
 
 def page_of(spec: Spec, language: str) -> Json:
-    """How the page looks and what it takes as an answer."""
+    """Return how the page looks and what it takes as an answer."""
     return {
         "title": text_of(spec, "title", language),
         "instructions": text_of(spec, "instructions", language),
@@ -54,19 +60,19 @@ def page_of(spec: Spec, language: str) -> Json:
     }
 
 
-def steps_of(parsed: Experiment | Parsed, values: Values) -> Json:
-    """What each step before and after the trials shows; the right options of the comprehension stay here."""
+def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant) -> Json:
+    """Return what each step around the trials shows; the right options of the comprehension stay on the server."""
     spec, trusted = parsed.spec, parsed.spec.page.trusted
-    told: Json = {"order": list(steps.steps_of(spec))}
+    content: Json = {"order": list(steps.steps_of(spec))}
     if spec.consent is not None:
-        told["consent"] = {
+        content["consent"] = {
             "html": prose(spec.consent.text, trusted=trusted),
             "version": steps.consent_version(spec),
             "decline_url": spec.consent.decline_url,
         }
     if spec.instructions:
         pictures = {target.filename: target.media for target in parsed.targets if target.media}
-        told["instructions"] = [
+        content["instructions"] = [
             {
                 "html": prose(page.text, trusted=trusted),
                 "image": f"/media/{pictures[page.image]}" if page.image in pictures else None,
@@ -75,21 +81,21 @@ def steps_of(parsed: Experiment | Parsed, values: Values) -> Json:
         ]
     if spec.practice is not None:
         names = ("head", "left", "right", "nearer")
-        told["practice"] = {
+        content["practice"] = {
             "queries": [dict(zip(names, query, strict=True)) for query in spec.practice.queries],
             "feedback": spec.practice.feedback,
         }
     if spec.comprehension is not None:
-        told["comprehension"] = {
+        content["comprehension"] = {
             "questions": [
                 {"html": prose(question.text, trusted=trusted), "options": list(question.options)}
                 for question in spec.comprehension.questions
             ],
             "attempts": spec.comprehension.attempts,
-            "attempts_left": steps.attempts_left(spec, values),
+            "attempts_left": steps.attempts_left(spec, participant),
         }
     if spec.questions:
-        told["questions"] = [
+        content["questions"] = [
             {
                 "name": question.name,
                 "html": prose(question.text, trusted=trusted),
@@ -99,11 +105,11 @@ def steps_of(parsed: Experiment | Parsed, values: Values) -> Json:
             }
             for question in spec.questions
         ]
-    return told
+    return content
 
 
 def target_of(target: TargetSpec, *, trusted: bool) -> Json:
-    """A target as the page shows it; never its file name, which may tell the condition."""
+    """Return a target as the page shows it; never its file name, which may tell the condition."""
     if target.media:
         return {
             "kind": target.kind,
@@ -118,20 +124,20 @@ def target_of(target: TargetSpec, *, trusted: bool) -> Json:
     return {"kind": "html", "html": clean(target.html, trusted=trusted)} | said
 
 
-def sample_of(parsed: Experiment | Parsed) -> tuple[str, str, str]:
-    """The first three targets as HTML: what a preview shows, before anything is stored."""
+def sample_of(parsed: ServedExperiment | ParsedRevision) -> tuple[str, str, str]:
+    """Return the first three targets as HTML: what a preview shows, before anything is stored."""
     head, left, right = parsed.targets[:3]
     trusted = parsed.spec.page.trusted
 
-    def shown(target: TargetSpec) -> str:
+    def show(target: TargetSpec) -> str:
         still = target.html.replace(" autoplay", "").replace("alt=''", f"alt='{html.escape(target.alt)}'")
         return still if target.media else clean(target.html, trusted=trusted)
 
-    return shown(head), shown(left), shown(right)
+    return show(head), show(left), show(right)
 
 
-def policy_of(parsed: Experiment | Parsed) -> str:
-    """The page's content security policy: as narrow as what the experimenter wrote allows."""
+def policy_of(parsed: ServedExperiment | ParsedRevision) -> str:
+    """Return the page's content security policy: as narrow as what the experimenter wrote allows."""
     spec = parsed.spec
     written = [target.html for target in parsed.targets if not target.media]
     written += [spec.html.instructions, spec.html.debrief, spec.html.css, spec.html.element_top]
@@ -144,22 +150,13 @@ def policy_of(parsed: Experiment | Parsed) -> str:
     )
 
 
-_PLACES = ("top", "middle", "bottom", "standalone")
-_JQUERY = re.compile(r"\$\s*[.(]|\bjQuery\b|data-(?:toggle|dismiss|target)\b")
-_BOOTSTRAP = re.compile(
-    r"""class\s*=\s*["'][^"']*\b(?:btn|row|col|container|card|alert|modal|badge|table|form|navbar|list-group|jumbotron"""
-    r"""|[mp][trblxy]?-[0-5]|text-(?:center|left|right|muted)|bg-[a-z]+|d-(?:flex|none|block))\b"""
-    r"""|\.(?:modal|tooltip|popover|collapse|carousel|tab|dropdown|alert|button)\(|data-(?:toggle|dismiss)\b"""
-)
-
-
 def elements_of(spec: Spec) -> dict[str, str]:
-    """The experimenter's pieces of HTML by their place, cleaned unless the spec is trusted."""
+    """Return the experimenter's pieces of HTML by their place, cleaned unless the spec is trusted."""
     return {place: clean(getattr(spec.html, f"element_{place}"), trusted=spec.page.trusted) for place in _PLACES}
 
 
 def hooks_of(spec: Spec) -> frozenset[str]:
-    """Which of `style`, `script`, `jquery`, `bootstrap` the page has to load."""
+    """Return which of `style`, `script`, `jquery`, `bootstrap` the page has to load."""
     elements = " ".join(elements_of(spec).values())
     code = f"{spec.html.js} {elements}"
     bootstrap = bool(_BOOTSTRAP.search(code))

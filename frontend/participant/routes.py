@@ -1,6 +1,6 @@
-"""Routes of participants: the page, arriving, the steps around the trials, finishing.
+"""Routes of participants: the page, arriving, the steps around the trials, queries, answers, events, finishing.
 
-Routes of the trials: the next query, its answer, and what happened on the page meanwhile.
+They translate HTTP: what participants are shown, asked and allowed is decided by the pure modules beside this one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from frontend.errors import (
     body_of,
     status_of,
 )
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
 from frontend.pages import ErrorPage, ParticipantPage
-from frontend.participant import queries
-from frontend.participant.arrival import Arrival, arrival_of, is_preview, returning
-from frontend.participant.completion import ARRIVED, departure_of
+from frontend.participant.arrival import is_preview, read_arrival, way_back
+from frontend.participant.completion import completion_of
 from frontend.participant.page_content import (
     elements_of,
     hooks_of,
@@ -43,40 +42,51 @@ from frontend.participant.page_content import (
 )
 from frontend.participant.queries import (
     TRIALS_AHEAD,
+    allows_spare,
     check_open,
+    choose_sampler,
     loads_ahead,
-    may_be_random,
     next_query,
-    position_of,
-    random_query,
-    upcoming_targets,
+    prefetch_targets,
 )
-from frontend.participant.steps import OUT, UNDER_WAY, Values, carry_out, next_step, ready_for_trials, ready_to_finish
+from frontend.participant.steps import carry_out, missing_before_trials, next_step, ready_to_finish
 from frontend.schemas import AnswerBody, ArriveBody, EventBody, FinishBody, Json, StepBody
 from frontend.security import Session
-from frontend.store.participants import PARAMETER as TRYOUT
-from frontend.store.participants import is_tryout, new_tryout
+from frontend.store.ids import draw_tryout_id, is_tryout
+from frontend.store.participants import FINISHED, OUT, UNDER_WAY, Participant
 from salmon.errors import SalmonError
 from salmon.records import Answer, Served, Timing
 
+#: The parameter of the page's address that holds the key of a try-out.
+_TRYOUT = "tryout"
 #: Files that change with every new revision of an experiment.
 _OWN_FILE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
 #: Of a participant whose page cannot bring all answers across, at least this part of them must be stored.
 _ENOUGH = 0.5
+#: Answers accepted in one request: more than a page ever keeps unsent.
+_MOST_ANSWERS = 500
+#: Events accepted in one request.
+_MOST_EVENTS = 200
+
+Item = TypeVar("Item")
+_answers = TypeAdapter(list[AnswerBody])
+_events = TypeAdapter(list[EventBody])
+
+SessionHeader = Annotated[str, Header(alias="X-Salmon-Session")]
 
 router = APIRouter(prefix="/e/{slug}")
 
 
 @router.get("", include_in_schema=False)
 async def add_slash(slug: str, request: Request) -> Response:
-    """The page's own links are relative, so its address ends with a slash."""
+    """Redirect to the address with a slash at its end: the page's own links are relative."""
     query = f"?{request.url.query}" if request.url.query else ""
     return RedirectResponse(f"/e/{slug}/{query}", status_code=307)
 
 
 @router.get("/", response_class=Response)
 async def page(slug: str, request: Request, context: WithContext) -> Response:
-    """The page; it arrives by itself. A link that cannot be right is refused before anything is shown or stored."""
+    """Return the page, which then calls `arrive`. A link that cannot be right is refused before anything is shown or stored."""
     experiment = await context.catalogue.find(slug)
     spec, parameters = experiment.spec, dict(request.query_params)
     preview = is_preview(parameters)
@@ -109,33 +119,16 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
     return context.pages.show(shown, headers={"Content-Security-Policy": policy_of(experiment)})
 
 
-def _check_link(context: Context, experiment: Experiment, parameters: Mapping[str, str]) -> None:
-    """Refuse a link that cannot be right, and an experiment that nobody has opened yet."""
-    if context.signer.allows_tryout(parameters.get(TRYOUT, ""), experiment.id):
-        return
-    if not is_preview(parameters):
-        arrival_of(parameters, fresh="", platform=experiment.spec.recruitment.platform)
-    if experiment.state.state == "draft":
-        check_open("draft")
-
-
-def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> ErrorPage:
-    """A refusal in the language of the page; what exactly is wrong stands below, for whoever runs the study."""
-    said = strings.get(f"error_{error.code}", "")
-    below = error.message if said else error.hint
-    return ErrorPage(status_of(error), said or error.message, below, language, direction_of(language))
-
-
 @router.get("/own.css", include_in_schema=False)
 async def own_style(slug: str, context: WithContext) -> Response:
-    """The experimenter's style sheet, `html.css`."""
+    """Return the experimenter's style sheet, `html.css`."""
     experiment = await context.catalogue.find(slug)
     return Response(experiment.spec.html.css, media_type="text/css", headers=_OWN_FILE)
 
 
 @router.get("/own.js", include_in_schema=False)
 async def own_script(slug: str, context: WithContext) -> Response:
-    """The experimenter's script, `html.js`."""
+    """Return the experimenter's script, `html.js`."""
     experiment = await context.catalogue.find(slug)
     return Response(experiment.spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
 
@@ -144,93 +137,29 @@ async def own_script(slug: str, context: WithContext) -> Response:
 async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
     """Make or find the participant; the reply holds all the page needs to begin or to go on."""
     experiment = await context.catalogue.find(slug)
-    spec, now_ms = experiment.spec, context.now_ms()
-    if context.signer.allows_tryout(body.parameters.get(TRYOUT, ""), experiment.id):
+    spec, now_ms, people = experiment.spec, context.now_ms(), context.store.participants
+    if context.signer.allows_tryout(body.parameters.get(_TRYOUT, ""), experiment.id):
         return await _arrive_to_try(context, experiment, body)
     fresh = secrets.token_hex(8)
-    arrival = arrival_of(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
-    known = await _known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
+    arrival = read_arrival(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
+    known = await _find_known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
     if known is None:
         check_open(experiment.state.state)
-        first = _first_values(arrival, now_ms)
-        participant, values = await context.store.participants.arrive(experiment.id, arrival.identity, first)
+        participant = await people.arrive(experiment.id, arrival.source, arrival.puid, now_ms=now_ms)
     else:
-        participant, values = known
-    if values.get("status") not in {"completed", "redirected"}:
+        participant = known
+    if participant.status not in FINISHED:
         check_open(experiment.state.state)
-    way = returning(spec.resume, values, same_tab=known is not None, now_ms=now_ms)
+    way = way_back(spec.resume, participant, same_tab=known is not None, now_ms=now_ms)
     if way == "restart":
-        participant, values = await context.store.participants.replace(
-            experiment.id, arrival.identity, participant, _first_values(arrival, now_ms)
-        )
-    companions: dict[str, str | int] = {f"{ARRIVED}{name}": value for name, value in arrival.companions.items()}
-    session, language = await _begin_session(context, experiment, participant, body, companions)
-    resumed = int(values.get("answers", 0)) > 0 or any(name.startswith("step:") for name in values)
+        participant = await people.restart(experiment.id, participant.id, arrival.source, arrival.puid, now_ms=now_ms)
+    session, language = await _begin_session(context, experiment, participant, body, arrival.companions)
+    resumed = participant.has_begun
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
-    return await _arrived(context, experiment, session, values, language, resumed=resumed, review=way == "review")
-
-
-async def _arrive_to_try(context: Context, experiment: Experiment, body: ArriveBody) -> Json:
-    """An experimenter who looks at the experiment as a participant would; nothing is recorded."""
-    known = await _known(context, experiment, body.session, "")
-    if known is not None and is_tryout(known[0]):
-        participant, values = known
-    else:
-        participant = new_tryout()
-        first = _first_values(Arrival("link", "tryout"), context.now_ms())
-        await context.store.participants.arrive_to_try(experiment.id, participant, first)
-        values = {name: str(value) for name, value in first.items()}
-    session, language = await _begin_session(context, experiment, participant, body, {})
-    return await _arrived(context, experiment, session, values, language, resumed=known is not None, review=False)
-
-
-async def _begin_session(
-    context: Context, experiment: Experiment, participant: str, body: ArriveBody, companions: dict[str, str | int]
-) -> tuple[Session, str]:
-    """(the session of this opening of the page, its language); the newest opening is the one that goes on."""
-    language = language_of(body.parameters.get("lang", ""), experiment.spec.page.language)
-    session = Session(experiment.id, participant, secrets.token_hex(4))
-    seen: dict[str, str | int] = {"session": session.session, "seen_ms": context.now_ms(), "language": language}
-    await context.store.participants.note(experiment.id, participant, seen | companions)
-    return session, language
-
-
-async def _arrived(
-    context: Context,
-    experiment: Experiment,
-    session: Session,
-    values: Values,
-    language: str,
-    *,
-    resumed: bool,
-    review: bool,
-) -> Json:
-    """All that the page needs to begin or to go on."""
-    spec = experiment.spec
-    soon = await upcoming_targets(
-        context.store,
-        experiment.id,
-        experiment,
-        session.participant,
-        after=position_of(values),
-        trials=TRIALS_AHEAD,
+    return await _arrival_reply(
+        context, experiment, session, participant, language, resumed=resumed, review=way == "review"
     )
-    return {
-        "session": context.signer.session(session),
-        "participant": values["puid"],
-        "status": values["status"],
-        "answers": int(values.get("answers", 0)),
-        "step": "out" if values["status"] in OUT else next_step(spec, values),
-        "resumed": resumed,
-        "review": review,
-        "language": language,
-        "page": page_of(spec, language),
-        "steps": steps_of(experiment, values),
-        "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
-        "load_all": not loads_ahead(experiment.targets),
-        "soon": soon,
-    }
 
 
 @router.post("/steps/{step}")
@@ -239,163 +168,98 @@ async def take_step(slug: str, step: str, body: StepBody, session_key: SessionHe
     del slug
     session = context.signer.read_session(session_key)
     experiment = await context.catalogue.read(session.experiment)
-    values = await context.store.participants.read(session.experiment, session.participant)
-    if values.get("session") != session.session:
+    participant = await context.store.participants.read(session.experiment, session.participant)
+    if participant is None or participant.session != session.session:
         raise ElsewhereError("This study was opened again in another window.", hint="Go on there, or reload this page.")
-    done = carry_out(experiment.spec, values, step, body, now_ms=context.now_ms())
-    if done.fields:
-        await context.store.participants.note(session.experiment, session.participant, done.fields)
-    after = {**values, **{name: str(value) for name, value in done.fields.items()}}
-    following = "out" if after.get("status") in OUT else next_step(experiment.spec, after)
-    return {**done.reply, "status": after.get("status", ""), "next": following}
+    result = carry_out(experiment.spec, participant, step, body, now_ms=context.now_ms())
+    if result.change is not None:
+        await context.store.participants.change(session.experiment, session.participant, result.change)
+        participant = participant.after(result.change)
+    following = "out" if participant.status in OUT else next_step(experiment.spec, participant)
+    return {**result.reply, "status": participant.status, "next": following}
 
 
 @router.post("/finish")
 async def finish(slug: str, session_key: SessionHeader, body: FinishBody, context: WithContext) -> Json:
-    """The way out: the code or the redirect, only when as many answers are stored as were given.
+    """Give the way out, the code or the redirect: only when as many answers are stored as were given.
 
     Where the page has tried for long and cannot bring the rest across, a participant who was asked everything and of
     whom at least half has arrived is let go all the same, and marked for the experimenter.
     """
     del slug
     session = context.signer.read_session(session_key)
-    experiment = await context.catalogue.read(session.experiment)
-    values = await context.store.participants.read(session.experiment, session.participant)
-    _check_may_finish(experiment, values)
-    limit, stored = max(experiment.spec.html.max_queries, 0), int(values.get("answers", 0))
-    wanted = max(limit, body.given, 1)
-    done_before = values.get("status") in {"completed", "redirected"}
-    asked_everything = int(values.get("turns", 0)) >= wanted and stored >= _ENOUGH * wanted
-    incomplete = "save_incomplete" in values or (body.incomplete and asked_everything and stored < wanted)
-    if stored < wanted and not incomplete and not done_before:
+    experiment, people = await context.catalogue.read(session.experiment), context.store.participants
+    participant = await people.read(session.experiment, session.participant)
+    if participant is None:
+        raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
+    _check_may_finish(experiment, participant)
+    wanted, stored = max(experiment.spec.html.max_queries, body.given, 1), participant.answers
+    finished_before = participant.status in FINISHED
+    asked_everything = participant.turns >= wanted and stored >= _ENOUGH * wanted
+    incomplete = participant.given_unsaved is not None or (body.incomplete and asked_everything and stored < wanted)
+    if stored < wanted and not incomplete and not finished_before:
         return {"stored": stored, "complete": False}
-    if not done_before:
-        fields: dict[str, str | int] = {"save_incomplete": body.given} if incomplete else {}
-        if is_tryout(session.participant):
-            await context.store.participants.note(session.experiment, session.participant, {"status": "completed"})
-        else:
-            await context.store.participants.complete(
-                session.experiment, session.participant, fields, now_ms=context.now_ms()
-            )
-    departure = departure_of(experiment.spec.recruitment, values)
+    if not finished_before and is_tryout(session.participant):
+        await people.complete_to_try(session.experiment, session.participant)
+    elif not finished_before:
+        unsaved = body.given if incomplete else None
+        await people.complete(session.experiment, session.participant, now_ms=context.now_ms(), given_unsaved=unsaved)
+    completion = completion_of(experiment.spec.recruitment, participant)
     return {
         "stored": stored,
         "complete": True,
         "save_incomplete": incomplete,
-        "debrief": text_of(experiment.spec, "debrief", values.get("language", experiment.spec.page.language)),
-        "participant": values["puid"],
-        "code": departure.code,
-        "redirect": departure.redirect,
-        "form": departure.form,
+        "debrief": text_of(experiment.spec, "debrief", participant.language or experiment.spec.page.language),
+        "participant": participant.puid,
+        "code": completion.code,
+        "redirect": completion.redirect,
+        "form": completion.form,
     }
-
-
-def _first_values(arrival: Arrival, now_ms: int) -> dict[str, str | int]:
-    """What is stored of somebody who was never here before."""
-    return {"puid": arrival.puid, "source": arrival.source, "first_ms": now_ms, "status": "arrived"}
-
-
-async def _known(
-    context: Context, experiment: Experiment, key: str | None, puid: str
-) -> tuple[str, dict[str, str]] | None:
-    """(participant, what is known of them) of the session that a page had before a reload.
-
-    A session of another experiment or server, or of somebody else than the link says, is passed over.
-    """
-    if not key:
-        return None
-    try:
-        session = context.signer.read_session(key)
-    except ForgedError:
-        return None
-    if session.experiment != experiment.id:
-        return None
-    values = await context.store.participants.read(experiment.id, session.participant)
-    fits = values and puid in {"", values["puid"]}
-    return (session.participant, values) if fits else None
-
-
-def _check_may_finish(experiment: Experiment, values: Values) -> None:
-    if not values:
-        raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
-    if values.get("status") in OUT:
-        raise EndedError("Your part in this study has ended.", hint="Answers already given are kept.")
-    if not ready_to_finish(experiment.spec, values):
-        raise ConflictError("There is a step left before the end.", hint="Reload the page.")
-
-
-async def _note_event(context: Context, session: Session, event: str, now_ms: int) -> None:
-    """An event that the server saw, beside those that pages tell of."""
-    entry = {"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}
-    await context.store.participants.add_events(session.experiment, session.participant, [entry])
-
-
-#: Answers accepted in one request: more than a page ever keeps unsent.
-_MOST_ANSWERS = 500
-#: Events accepted in one request.
-_MOST_EVENTS = 200
-
-Item = TypeVar("Item")
-_answers = TypeAdapter(list[AnswerBody])
-_events = TypeAdapter(list[EventBody])
-
-SessionHeader = Annotated[str, Header(alias="X-Salmon-Session")]
 
 
 @router.get("/query")
 async def query(slug: str, session_key: SessionHeader, context: WithContext, *, spare: bool = False) -> Json:
-    """The next query of this participant, placed left and right, with the token that answers it.
+    """Give this participant the next query, placed left and right, with the token that answers it.
 
     A `spare` one is random. The page keeps it in hand, and shows it when the next query does not come in time.
     """
     del slug
-    session = context.signer.read_session(session_key)
-    values = await context.store.participants.read(session.experiment, session.participant)
-    await _check_may_ask(context, session, values)
-    if spare and not await may_be_random(context, session, values):
-        return {"none": True}
-    turn = await context.store.participants.begin_turn(session.experiment, session.participant, spare=spare)
+    session, people = context.signer.read_session(session_key), context.store.participants
+    participant = await people.read(session.experiment, session.participant)
+    if participant is None:
+        raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
+    await _check_may_ask(context, session, participant)
+    if spare:
+        experiment = await context.catalogue.read(session.experiment)
+        upcoming = choose_sampler(experiment.plan, participant=session.participant, trial=participant.position + 1)
+        if not allows_spare(experiment, upcoming):
+            return {"none": True}
+    turn = await people.begin_turn(session.experiment, session.participant, spare=spare)
     if not is_tryout(session.participant):
         check_open(turn.state)
     parsed = await context.catalogue.revision(session.experiment, turn.revision)
     limit = parsed.spec.html.max_queries
-    if 0 < limit <= turn.answers or turn.status in {"completed", "redirected"}:
+    if 0 < limit <= turn.answers or turn.status in FINISHED:
         return {"done": True, "answers": turn.answers}
-    trial = turn.position + int(spare)  # a spare one may stand in for the query that comes next
-    choice = queries.choose_sampler(parsed.plan, participant=session.participant, trial=trial)
-    nonce = context.nonce()
-    if spare:
-        chosen = await random_query(context, session, turn, parsed, nonce)
-    else:
-        chosen = await next_query(context, session, turn, parsed, choice, nonce)
-    served = queries.serve(
-        chosen,
-        choice,
-        experiment=session.experiment,
-        revision=turn.revision,
-        participant=session.participant,
-        session=session.session,
-        trial=turn.number,
-        seed=parsed.plan.seed,
-        nonce=nonce,
-        now_ms=context.now_ms(),
+    served = await next_query(context, session, turn, parsed, spare=spare)
+    soon = await prefetch_targets(
+        context.store,
+        session.experiment,
+        parsed,
+        session.participant,
+        after=turn.position,
+        spares=turn.number - turn.position,
+        trials=0 if spare else TRIALS_AHEAD - 1,
     )
     return {
-        "token": context.signer.token(served),
+        "token": context.signer.sign_served(served),
         "head": served.head,
         "left": served.left,
         "right": served.right,
         "sampler": served.sampler,
         "score": served.score,
         "trial": served.trial,
-        "soon": await upcoming_targets(
-            context.store,
-            session.experiment,
-            parsed,
-            session.participant,
-            after=turn.position,
-            trials=0 if spare else TRIALS_AHEAD - 1,
-        ),
+        "soon": soon,
     }
 
 
@@ -426,28 +290,148 @@ async def add_events(slug: str, session_key: SessionHeader, request: Request, co
     return {"stored": len(entries)}
 
 
-async def _check_may_ask(context: Context, session: Session, values: Values) -> None:
+def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:
+    """Refuse a link that cannot be right, and an experiment that nobody has opened yet."""
+    if context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
+        return
+    if not is_preview(parameters):
+        read_arrival(parameters, fresh="", platform=experiment.spec.recruitment.platform)
+    if experiment.state.state == "draft":
+        check_open("draft")
+
+
+def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> ErrorPage:
+    """Return a refusal in the language of the page, with what exactly is wrong below it for whoever runs the study."""
+    translated = strings.get(f"error_{error.code}", "")
+    below = error.message if translated else error.hint
+    return ErrorPage(status_of(error), translated or error.message, below, language, direction_of(language))
+
+
+async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: ArriveBody) -> Json:
+    """Let an experimenter look at the experiment as a participant would; nothing is recorded."""
+    known = await _find_known(context, experiment, body.session, "")
+    if known is None or not is_tryout(known.id):
+        participant = await context.store.participants.arrive_to_try(
+            experiment.id, draw_tryout_id(), now_ms=context.now_ms()
+        )
+    else:
+        participant = known
+    session, language = await _begin_session(context, experiment, participant, body, {})
+    return await _arrival_reply(
+        context, experiment, session, participant, language, resumed=known is not None, review=False
+    )
+
+
+async def _find_known(context: Context, experiment: ServedExperiment, key: str | None, puid: str) -> Participant | None:
+    """Return the participant of the session that a page had before a reload.
+
+    A session of another experiment or server, or of somebody else than the link says, is passed over.
+    """
+    if not key:
+        return None
+    try:
+        session = context.signer.read_session(key)
+    except ForgedError:
+        return None
+    if session.experiment != experiment.id:
+        return None
+    participant = await context.store.participants.read(experiment.id, session.participant)
+    return participant if participant is not None and puid in {"", participant.puid} else None
+
+
+async def _begin_session(
+    context: Context,
+    experiment: ServedExperiment,
+    participant: Participant,
+    body: ArriveBody,
+    companions: Mapping[str, str],
+) -> tuple[Session, str]:
+    """Return (the session of this opening of the page, its language); the newest opening is the one that goes on."""
+    language = language_of(body.parameters.get("lang", ""), experiment.spec.page.language)
+    session = Session(experiment.id, participant.id, secrets.token_hex(4))
+    await context.store.participants.begin_session(
+        experiment.id,
+        participant.id,
+        session.session,
+        seen_ms=context.now_ms(),
+        language=language,
+        companions=companions,
+    )
+    return session, language
+
+
+async def _arrival_reply(
+    context: Context,
+    experiment: ServedExperiment,
+    session: Session,
+    participant: Participant,
+    language: str,
+    *,
+    resumed: bool,
+    review: bool,
+) -> Json:
+    """Return all that the page needs to begin or to go on."""
+    spec = experiment.spec
+    soon = await prefetch_targets(
+        context.store,
+        experiment.id,
+        experiment,
+        participant.id,
+        after=participant.position,
+        spares=participant.spares,
+        trials=TRIALS_AHEAD,
+    )
+    return {
+        "session": context.signer.sign_session(session),
+        "participant": participant.puid,
+        "status": participant.status,
+        "answers": participant.answers,
+        "step": "out" if participant.status in OUT else next_step(spec, participant),
+        "resumed": resumed,
+        "review": review,
+        "language": language,
+        "page": page_of(spec, language),
+        "steps": steps_of(experiment, participant),
+        "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
+        "load_all": not loads_ahead(experiment.targets),
+        "soon": soon,
+    }
+
+
+async def _note_event(context: Context, session: Session, event: str, now_ms: int) -> None:
+    """Keep an event that the server saw, beside those that pages tell of."""
+    entry = {"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}
+    await context.store.participants.add_events(session.experiment, session.participant, [entry])
+
+
+def _check_may_finish(experiment: ServedExperiment, participant: Participant) -> None:
+    if participant.status in OUT:
+        raise EndedError("Your part in this study has ended.", hint="Answers already given are kept.")
+    if not ready_to_finish(experiment.spec, participant):
+        raise ConflictError("There is a step left before the end.", hint="Reload the page.")
+
+
+async def _check_may_ask(context: Context, session: Session, participant: Participant) -> None:
     """Queries go to the newest opening of the page, of somebody who has done what comes before the trials.
 
     The first query makes the participant active.
     """
-    if values.get("session", session.session) != session.session:
+    if participant.session not in {"", session.session}:
         raise ElsewhereError("This study was opened again in another window.", hint="Go on there, or reload this page.")
-    status = values.get("status", "")
-    if status in OUT:
+    if participant.status in OUT:
         raise EndedError("Your part in this study has ended.", hint="Answers already given are kept.")
-    if status in UNDER_WAY:
+    if participant.status in UNDER_WAY:
         return
     experiment = await context.catalogue.read(session.experiment)
-    if not ready_for_trials(experiment.spec, values):
-        step = next_step(experiment.spec, {**values, "step:welcome": ""})
+    if missing := missing_before_trials(experiment.spec, participant):
+        step = missing[0]
         raise ConflictError(f"The step {step} comes before the trials.", hint="Reload the page.", where=step)
-    await context.store.participants.note(session.experiment, session.participant, {"status": "active"})
+    await context.store.participants.activate(session.experiment, session.participant)
 
 
 async def _record(context: Context, body: AnswerBody) -> Json:
     try:
-        served = context.signer.served(body.token)
+        served = context.signer.read_served(body.token)
         answer = _answer_of(served, body, context.now_ms())
     except SalmonError as error:
         return {"token": body.token, **body_of(error)}
@@ -477,7 +461,7 @@ def _answer_of(served: Served, body: AnswerBody, now_ms: int) -> Answer:
 
 
 async def _one_or_many(request: Request, adapter: TypeAdapter[list[Item]], most: int, what: str) -> list[Item]:
-    """The body as a list, whether one thing was sent or several."""
+    """Return the body as a list, whether one thing was sent or several."""
     try:
         content = await request.json()
         items = adapter.validate_python(content if isinstance(content, list) else [content])

@@ -1,4 +1,4 @@
-"""The first Salmon's addresses, so that its users' scripts go on working: on the experiment that was opened last."""
+"""Routes of the first Salmon, so that its users' scripts keep working: on the experiment that was opened last."""
 
 from fastapi import APIRouter
 

@@ -1,7 +1,7 @@
-"""`/`, `/query` and `/answer`: scripts that ask and answer in a participant's stead.
+"""Routes `/`, `/query` and `/answer`: scripts that ask and answer instead of a participant's page.
 
-They send the whole query back with the answer, and our token travels in it: so answers are as unforgeable as those of the
-page, without the script knowing. Many ask without saying for whom, and say so only when they answer.
+Scripts send the whole query back with the answer, and the token travels in it: their answers are as unforgeable as those
+of the page. Many ask without saying for whom, and name the participant only when they answer.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from starlette.responses import RedirectResponse, Response
 
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, EndedError, ForbiddenError
-from frontend.experiments import Experiment
+from frontend.experiments import ServedExperiment
 from frontend.participant import queries
-from frontend.participant.queries import check_open, next_query
-from frontend.participant.steps import OUT
+from frontend.participant.queries import check_open
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
-from frontend.store.participants import NOBODY, is_tryout
+from frontend.store.ids import NOBODY, is_tryout
+from frontend.store.participants import OUT, Status
 from salmon.records import NO_SCORE, Answer, Served, Timing
 
 _SESSION = "script"
@@ -38,7 +38,7 @@ router = APIRouter(route_class=OldRoute)
 
 
 class OldAnswer(BaseModel):
-    """An answer as the first Salmon takes it, and the token that came with the query. What else is sent is passed over."""
+    """An answer as the first Salmon takes it, and the token that came with the query. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True, frozen=True)
 
@@ -65,7 +65,7 @@ class OldAnswer(BaseModel):
 
 @router.get("/", response_class=Response)
 async def front_door(request: Request, context: WithContext) -> Response:
-    """The participant page of the open experiment; without one, the way in for experimenters."""
+    """Redirect to the participant page of the open experiment; without one, to the console."""
     state = newest(await context.store.experiments.list())
     if state is None or state.state != "open":
         return RedirectResponse("/console/", status_code=303)
@@ -75,7 +75,9 @@ async def front_door(request: Request, context: WithContext) -> Response:
 
 @router.get("/query")
 async def query(experiment: ForParticipants, context: WithContext, sampler: str = "", puid: str = "") -> Json:
-    """A query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should carry."""
+    """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
+    carry.
+    """
     check_open(experiment.state.state)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
@@ -84,36 +86,25 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
             hint=f"The samplers are {', '.join(experiment.spec.samplers)}.",
             where="sampler",
         )
-    participant = await _participant(context, experiment, puid) if puid else NOBODY
+    participant = await _arrive(context, experiment, puid) if puid else NOBODY
     session = Session(experiment.id, participant, _SESSION)
     turn = await context.store.participants.begin_turn(experiment.id, participant)
     if turn.status in OUT:
         raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
     parsed = await context.catalogue.revision(experiment.id, turn.revision)
-    # What is fixed for each participant is fixed for nobody.
-    plan = parsed.plan if participant != NOBODY else replace(parsed.plan, details=(), samplers_per_user=0)
-    choice = queries.choose_sampler(plan, participant=participant, trial=turn.position)
+    choice = queries.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
     if sampler:
-        choice = queries.Choice(sampler, 1.0)
+        choice = queries.SamplerChoice(sampler, 1.0)
+    # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
     own_turn = await context.store.participants.count_turn(experiment.id, participant, choice.sampler)
-    nonce = context.nonce()
-    chosen = await next_query(context, session, turn, parsed, choice, nonce, own_turn=own_turn)
+    plan = queries.plan_query(
+        parsed, choice, participant=participant, trial=turn.position, number=turn.number, own_turn=own_turn
+    )
+    served = await queries.take_query(context, session, turn, parsed, choice, plan)
     if participant == NOBODY:
         await context.store.participants.forget_asked(experiment.id, NOBODY)
-    served = queries.serve(
-        chosen,
-        choice,
-        experiment=experiment.id,
-        revision=turn.revision,
-        participant=participant,
-        session=_SESSION,
-        trial=turn.number,
-        seed=parsed.plan.seed,
-        nonce=nonce,
-        now_ms=context.now_ms(),
-    )
     placed = {"head": served.head, "left": served.left, "right": served.right}
-    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.token(served)}
+    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.sign_served(served)}
 
 
 @router.post("/answer")
@@ -121,9 +112,9 @@ async def record_answer(request: Request, context: WithContext) -> Json:
     """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
     body = _read(await request.body())
     if body.token:
-        served = await _of_token(context, body)
+        served = await _read_token(context, body)
     else:
-        served = await _unsigned(context, await for_participants(context), body)
+        served = await _read_unsigned(context, await for_participants(context), body)
     if is_tryout(served.participant):
         await context.store.participants.answer_to_try(served.experiment, served.participant, served.nonce)
         return {"success": True}
@@ -148,9 +139,9 @@ def _read(content: bytes) -> OldAnswer:
     return body
 
 
-async def _of_token(context: Context, body: OldAnswer) -> Served:
-    """The query that was served, on the sides where the script says it showed them."""
-    served = context.signer.served(body.token)
+async def _read_token(context: Context, body: OldAnswer) -> Served:
+    """Return the query that was served, on the sides where the script says it showed them."""
+    served = context.signer.read_served(body.token)
     if served.head != body.head or {served.left, served.right} != {body.left, body.right}:
         raise BadRequestError(
             f"The answer is to the query {served.key}, and says {body.head},{body.left},{body.right}.",
@@ -160,13 +151,13 @@ async def _of_token(context: Context, body: OldAnswer) -> Served:
     participant = served.participant
     if participant == NOBODY:
         experiment = await context.catalogue.read(served.experiment)
-        answering = await _participant(context, experiment, body.puid)
+        answering = await _arrive(context, experiment, body.puid)
         participant = await context.store.participants.claim(served.experiment, NOBODY, served.nonce, answering)
     return replace(served, participant=participant, left=body.left, right=body.right)
 
 
-async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -> Served:
-    """The query that a script made up itself, where the experiment allows it."""
+async def _read_unsigned(context: Context, experiment: ServedExperiment, body: OldAnswer) -> Served:
+    """Return the query that a script made up itself, where the experiment allows it."""
     check_open(experiment.state.state)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
@@ -184,7 +175,7 @@ async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -
         )
     if body.sampler not in experiment.spec.samplers:
         raise OldError(422, f"There is no sampler {body.sampler!r}.", where="sampler")
-    participant = await _participant(context, experiment, body.puid)
+    participant = await _arrive(context, experiment, body.puid)
     turn = await context.store.participants.begin_turn(experiment.id, participant)
     passive = experiment.passive.get(body.sampler)
     drawn = "validation" if passive is not None and passive.repeats else "random"
@@ -210,15 +201,11 @@ async def _unsigned(context: Context, experiment: Experiment, body: OldAnswer) -
     )
 
 
-async def _participant(context: Context, experiment: Experiment, puid: str) -> str:
-    """The participant of this puid, as if their page had been opened."""
+async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> str:
+    """Return the participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is no id: it is too long, or has characters that cannot be seen.", where="puid")
-    first: dict[str, str | int] = {
-        "puid": puid,
-        "source": "link",
-        "first_ms": context.now_ms(),
-        "status": "active",
-    }
-    participant, _ = await context.store.participants.arrive(experiment.id, f"link:{puid}", first)
-    return participant
+    participant = await context.store.participants.arrive(
+        experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE
+    )
+    return participant.id

@@ -1,4 +1,4 @@
-"""What scripts take home: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
+"""Routes of what scripts download: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
 
 from __future__ import annotations
 
@@ -10,39 +10,41 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
 from frontend.context import WithContext
-from frontend.errors import NotFoundError, ToldError
-from frontend.experiments import Experiment
+from frontend.errors import NotFoundError, SubprocessError
+from frontend.experiments import ServedExperiment
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForExperimenter
 from frontend.schemas import Json
-from frontend.transfer.orders import BUNDLE, Order
-from frontend.transfer.subprocesses import Errands, WithErrands
+from frontend.transfer.orders import BUNDLE, ExportOrder
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon import __version__
 from salmon.export import MEDIA_TYPES
 from salmon.spec import dump_spec
 
-#: The keys that the first Salmon knew; the rest of a description is in the console's file.
+#: The keys that the first Salmon knew; the whole description is in the console.
 _KEYS = ("targets", "html", "samplers", "sampling")
 
 router = APIRouter(route_class=OldRoute)
 
 
 @router.get("/responses", response_class=Response)
-async def responses(experiment: ForExperimenter, errands: WithErrands, *, json: bool = True) -> Response:
-    """Every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
+async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
+    """Return every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
-    order = Order(experiment.state.slug, "salmon_responses", extension)
-    return await _file(errands, order, f"responses.{extension}")
+    order = ExportOrder(experiment.state.slug, "salmon_responses", extension)
+    return await _file(subprocesses, order, f"responses.{extension}")
 
 
 @router.get("/embeddings", response_class=Response)
-async def embeddings(experiment: ForExperimenter, errands: WithErrands, sampler: str = "", alg: str = "") -> Response:
-    """The newest embedding of each sampler, or of one, as CSV."""
+async def embeddings(
+    experiment: ForExperimenter, subprocesses: WithSubprocesses, sampler: str = "", alg: str = ""
+) -> Response:
+    """Return the newest embedding of each sampler, or of one, as CSV."""
     wanted = sampler or alg
-    order = Order(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
+    order = ExportOrder(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
     try:
-        return await _file(errands, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
-    except (NotFoundError, ToldError) as error:
+        return await _file(subprocesses, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
+    except (NotFoundError, SubprocessError) as error:
         samplers = [wanted] if wanted else list(experiment.spec.samplers)
         raise OldError(
             500, f"No model has been created for any sampler in {samplers}. {error.message}", hint=error.hint
@@ -51,7 +53,7 @@ async def embeddings(experiment: ForExperimenter, errands: WithErrands, sampler:
 
 @router.get("/config", response_class=Response)
 async def config(experiment: ForExperimenter, *, json: bool = True) -> Response:
-    """The description with its defaults filled in, as JSON or, with `json=0`, as YAML; /init_exp takes both."""
+    """Return the description with its defaults filled in, as JSON or, with `json=0`, as YAML; /init_exp takes both."""
     content = old_config(experiment)
     if json:
         return JSONResponse(content)
@@ -60,7 +62,7 @@ async def config(experiment: ForExperimenter, *, json: bool = True) -> Response:
 
 @router.get("/meta")
 async def meta(experiment: ForExperimenter, context: WithContext) -> Json:
-    """How many answers there are, and how many have given one."""
+    """Return how many answers there are, and how many have given one."""
     counts = await context.store.experiments.read_counts(experiment.id)
     participants = sum(int(value) for name, value in counts.items() if name.startswith("began:"))
     return {"responses": await context.store.answers.count(experiment.id), "participants": participants}
@@ -69,22 +71,24 @@ async def meta(experiment: ForExperimenter, context: WithContext) -> Json:
 @router.get("/dashboard", response_class=Response)
 @router.post("/dashboard", response_class=Response)
 async def dashboard(experiment: ForExperimenter) -> Response:
-    """The experiment's page in the console."""
+    """Redirect to the experiment's page in the console."""
     return RedirectResponse(f"/console/experiments/{experiment.state.slug}/", status_code=303)
 
 
 @router.get("/download", response_class=Response)
-async def download(experiment: ForExperimenter, errands: WithErrands, context: WithContext) -> Response:
-    """Everything of the experiment in one bundle, which /restore brings back."""
+async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, context: WithContext) -> Response:
+    """Return everything of the experiment in one bundle, which /restore brings back."""
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     return await _file(
-        errands, Order(experiment.state.slug, *BUNDLE), f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip"
+        subprocesses,
+        ExportOrder(experiment.state.slug, *BUNDLE),
+        f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip",
     )
 
 
 @router.get("/logs")
 async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, list[str]]:
-    """Who did what to the experiment, a line each. What the processes do is in the server's own log."""
+    """Return who did what to the experiment, a line each. What the processes do is in the server's own log."""
     changes = await context.store.experiments.read_changes(experiment.id)
     return {
         "changes.log": [
@@ -94,8 +98,8 @@ async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, l
     }
 
 
-def old_config(experiment: Experiment) -> dict[str, Any]:
-    """The four keys of the first Salmon: a sampler has its class and arguments, targets are what pages show."""
+def old_config(experiment: ServedExperiment) -> dict[str, Any]:
+    """Return the four keys of the first Salmon: a sampler has its class and arguments, targets are what pages show."""
     content = yaml.safe_load(dump_spec(experiment.spec, secrets=False))
     content["targets"] = [target.html for target in experiment.targets]
     content["sampling"]["probs"] = experiment.spec.probabilities
@@ -105,7 +109,7 @@ def old_config(experiment: Experiment) -> dict[str, Any]:
     return {key: content[key] for key in _KEYS}
 
 
-async def _file(errands: Errands, order: Order, filename: str) -> Response:
-    pieces = await errands.stream("export", order.encode())
+async def _file(subprocesses: Subprocesses, order: ExportOrder, filename: str) -> Response:
+    pieces = await subprocesses.stream("export", order.encode())
     headers = {"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"}
     return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)

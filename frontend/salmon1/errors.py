@@ -1,7 +1,4 @@
-"""How scripts of the first Salmon are told what is wrong: its statuses and its `detail`, with sentences of ours in it.
-
-What is wrong with a description, as scripts of the first Salmon look for it: each mistake with its line of the file.
-"""
+"""Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 
-from frontend.errors import LoginError, body_of, status_of
+from frontend.errors import LoginError, body_of, challenge_of, status_of
 from salmon.errors import Problem, SalmonError, SpecError
 from salmon.spec.schema import Html, Spec
 
@@ -30,13 +27,13 @@ class OldError(SalmonError):
 
 
 class OldRoute(APIRoute):
-    """A route whose errors look to scripts as they did; people who come with a browser get a page as everywhere."""
+    """Route whose errors look to scripts as they did in the first Salmon; browsers get a page, as everywhere."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, with its errors caught."""
+        """Return the handler, with SalmonErrors answered."""
         handle = super().get_route_handler()
 
-        async def told(request: Request) -> Response:
+        async def handle_errors(request: Request) -> Response:
             try:
                 return await handle(request)
             except SalmonError as error:
@@ -44,42 +41,43 @@ class OldRoute(APIRoute):
                     return _page(request, error)
                 return _answer(error)
 
-        return told
+        return handle_errors
+
+
+def describe_problems(source: bytes, error: SpecError) -> str:
+    """Return a text that begins with the word that scripts look for, and has every mistake at its place."""
+    lines = source.decode("utf-8-sig", errors="replace").splitlines()
+    handle_errors = [part for problem in error.problems for part in _problem_lines(problem, error.name, lines)]
+    return (
+        "\n".join(("Error!", "", *handle_errors, *_in_other_words(source, error.problems), "", "Nothing was changed."))
+        + "\n"
+    )
 
 
 def _answer(error: SalmonError) -> Response:
     sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
     status = _status(error)
-    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
-    return JSONResponse({"detail": sentence, **body_of(error)}, status_code=status, headers=headers)
+    return JSONResponse({"detail": sentence, **body_of(error)}, status_code=status, headers=challenge_of(status))
 
 
 def _page(request: Request, error: SalmonError) -> Response:
     status = _status(error)
-    headers = {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
     pages = request.app.state.context.pages
-    return pages.error(request, status=status, error=body_of(error)["error"], headers=headers)
+    return pages.error(request, status=status, error=body_of(error)["error"], headers=challenge_of(status))
 
 
 def _status(error: SalmonError) -> int:
     return error.status if isinstance(error, OldError) else status_of(error)
 
 
-def complaint(source: bytes, error: SpecError) -> str:
-    """A text that begins with the word that scripts look for, and has every mistake at its place."""
-    lines = source.decode("utf-8-sig", errors="replace").splitlines()
-    told = [part for problem in error.problems for part in _told(problem, error.name, lines)]
-    return "\n".join(("Error!", "", *told, *_in_other_words(source, error.problems), "", "Nothing was changed.")) + "\n"
-
-
-def _told(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:
+def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:
     yield problem.sentence(name)
     if 0 < problem.line <= len(lines):
         yield f"    {lines[problem.line - 1][:200]}"
 
 
 def _in_other_words(source: bytes, problems: tuple[Problem, ...]) -> Iterator[str]:
-    """The first Salmon's words for what files most often had wrong."""
+    """Yield the first Salmon's sentences about the most frequent mistakes."""
     of_keys = [problem for problem in problems if problem.path.startswith("sampling.probs")]
     if any("add up to" not in problem.message for problem in of_keys):
         yield "The sampling.probs keys are not the same as samplers keys."

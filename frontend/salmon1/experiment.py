@@ -1,6 +1,7 @@
-"""Which experiment an address without a name means: the open one, or else the last that was; and who may change it.
+"""Routes that begin and end an experiment for scripts: `/init`, `/create_user`, `/init_exp`, `/restore` and `/reset`.
 
-How an experiment begins and ends for scripts: `/init`, `/create_user`, `/init_exp`, `/restore` and `/reset`.
+An address without a name means the open experiment, or else the last that was; `ForParticipants` and `ForExperimenter`
+find it for the other routes of the first Salmon. What changes an experiment takes name and password with the request.
 """
 
 from __future__ import annotations
@@ -18,53 +19,58 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from frontend.auth import Experimenter, WithExperimenter, check_origin, make_account, may_see
 from frontend.context import Context, WithContext
-from frontend.errors import ForbiddenError, LoginError, ToldError, status_of
-from frontend.experiments import Experiment
+from frontend.errors import ForbiddenError, LoginError, SubprocessError, status_of
+from frontend.experiments import ServedExperiment
 from frontend.launching import launch, note_change
-from frontend.media import on_disk
-from frontend.salmon1.errors import OldError, OldRoute, complaint
+from frontend.media import spool_upload
+from frontend.salmon1.errors import OldError, OldRoute, describe_problems
 from frontend.schemas import Json, LoginBody
 from frontend.store.experiments import ExperimentState
 from frontend.transfer.routes import import_upload, keep_bundle
-from frontend.transfer.subprocesses import Errands, WithErrands
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon.errors import SalmonError, SpecError
 
+#: The name under which problems of a posted description are reported.
+_SPEC = Path("init.yaml")
 _NOTHING = "No data has been uploaded: there is no experiment here."
-#: What a proxy adds: then the other end of the connection is not who asks.
+#: Headers that a proxy adds: with them the other end of the connection is not the client.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
-#: What browsers say of requests that other sites made them send.
+#: Values of Sec-Fetch-Site for requests that another site caused.
 _FOREIGN = frozenset({"cross-site", "same-site"})
 
 
+router = APIRouter(route_class=OldRoute)
+
+
 def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
-    """The open experiment that was opened last, or else the last of all; archived ones are passed over."""
+    """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
     living = [state for state in states if not state.counters.get("archived")]
     return max(living, key=lambda state: (state.state == "open", state.opened_ms, state.created_ms), default=None)
 
 
-async def for_participants(context: WithContext) -> Experiment:
-    """The experiment that is open."""
+async def for_participants(context: WithContext) -> ServedExperiment:
+    """Return the experiment that is open."""
     state = newest(await context.store.experiments.list())
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
     return await context.catalogue.read(state.experiment)
 
 
-async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> Experiment:
-    """The experiment that this experimenter means."""
-    state = await seen_by(context, experimenter)
+async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
+    """Return the experiment that this experimenter means."""
+    state = await newest_visible_to(context, experimenter)
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
     return await context.catalogue.read(state.experiment)
 
 
-async def seen_by(context: Context, experimenter: Experimenter) -> ExperimentState | None:
-    """The newest experiment among those that somebody may see."""
+async def newest_visible_to(context: Context, experimenter: Experimenter) -> ExperimentState | None:
+    """Return the newest experiment among those that somebody may see."""
     return newest(state for state in await context.store.experiments.list() if may_see(experimenter, state))
 
 
 async def by_script(request: Request, experimenter: WithExperimenter) -> Experimenter:
-    """Whoever sends name and password with the request itself: links and other sites' pages change nothing."""
+    """Return who sends name and password with the request itself: links and other sites' pages change nothing."""
     if not request.headers.get("authorization", "").lower().startswith("basic "):
         raise LoginError("This address takes name and password by HTTP Basic.", hint="In the browser, use the console.")
     if request.headers.get("sec-fetch-site", "") in _FOREIGN:
@@ -73,7 +79,7 @@ async def by_script(request: Request, experimenter: WithExperimenter) -> Experim
 
 
 def is_local(request: Request) -> bool:
-    """Whether a request comes from this very machine, and was meant for it."""
+    """Return whether a request comes from this machine and was sent to a local address."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
     host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
@@ -85,20 +91,14 @@ def is_local(request: Request) -> bool:
     return here and named
 
 
-ForParticipants = Annotated[Experiment, Depends(for_participants)]
-ForExperimenter = Annotated[Experiment, Depends(for_experimenter)]
+ForParticipants = Annotated[ServedExperiment, Depends(for_participants)]
+ForExperimenter = Annotated[ServedExperiment, Depends(for_experimenter)]
 ByScript = Annotated[Experimenter, Depends(by_script)]
-
-
-#: The name under which mistakes in a posted description are told.
-_SPEC = Path("init.yaml")
-
-router = APIRouter(route_class=OldRoute)
 
 
 @router.get("/init", response_class=Response)
 async def begin() -> Response:
-    """The form for a new experiment is the console's."""
+    """Redirect to the console's form for a new experiment."""
     return RedirectResponse("/console/new", status_code=303)
 
 
@@ -111,7 +111,7 @@ async def create_user(
     password2: Annotated[str, Form()] = "",
     invitation: str = "",
 ) -> Json:
-    """The owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
+    """Create the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
     return await _create(request, context, username, password, invitation)
@@ -121,20 +121,20 @@ async def create_user(
 async def create_user_by_path(
     request: Request, context: WithContext, username: str, password: str, invitation: str = ""
 ) -> Json:
-    """The same, with name and password in the address."""
+    """Create the owner's account, with name and password in the address."""
     return await _create(request, context, username, password, invitation)
 
 
 @router.get("/init_exp", response_class=Response)
-async def begin_as_before() -> Response:
-    """Where the form was before it was at /init."""
+async def begin_at_old_address() -> Response:
+    """Redirect to the console's form, which was at this address before it was at /init."""
     return RedirectResponse("/console/new", status_code=303)
 
 
 @router.post("/init_exp", response_class=Response)
-async def init_exp(request: Request, context: WithContext, errands: WithErrands, by: ByScript) -> Response:
+async def init_exp(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
     """Make and open an experiment of `exp` (YAML) and `targets` (ZIP), or bring one back from `rdb`; only one at a time."""
-    there = await seen_by(context, by)
+    there = await newest_visible_to(context, by)
     if there is not None:
         raise OldError(
             403,
@@ -144,20 +144,20 @@ async def init_exp(request: Request, context: WithContext, errands: WithErrands,
     async with request.form() as form:
         rdb = _upload(form.get("rdb"))
         if rdb is not None:
-            return await _restore(context, errands, rdb, owner=by.name)
+            return await _restore(context, subprocesses, rdb, owner=by.name)
         return await _launch(request, context, form, owner=by.name)
 
 
 @router.post("/restore", response_class=Response)
-async def restore(request: Request, context: WithContext, errands: WithErrands, by: ByScript) -> Response:
+async def restore(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
     """Bring an experiment back from `rdb`: a backup of the first Salmon, or what /download gives now. It is paused then."""
     async with request.form() as form:
-        return await _restore(context, errands, _upload(form.get("rdb")), owner=by.name)
+        return await _restore(context, subprocesses, _upload(form.get("rdb")), owner=by.name)
 
 
 @router.get("/reset")
 @router.delete("/reset")
-async def reset(context: WithContext, errands: WithErrands, by: ByScript, force: int = 0) -> Json:
+async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScript, force: int = 0) -> Json:
     """Archive the experiment: everything of it goes into a bundle first. Accounts stay."""
     if not force:
         raise OldError(
@@ -165,10 +165,10 @@ async def reset(context: WithContext, errands: WithErrands, by: ByScript, force:
             "Do you really want to delete *all* data?",
             hint="Visit /reset?force=1 instead: everything goes into a bundle first, and then the experiment is archived.",
         )
-    state = await seen_by(context, by)
+    state = await newest_visible_to(context, by)
     if state is None:
         return {"success": True}
-    bundle = await keep_bundle(context, errands, state.slug)
+    bundle = await keep_bundle(context, subprocesses, state.slug)
     await context.store.experiments.archive(state.experiment)
     await note_change(context, state.experiment, by.name, "archived", bundle)
     return {"success": True}
@@ -182,7 +182,7 @@ async def _create(request: Request, context: Context, username: str, password: s
             "A maximum number of users have already been registered: the owner's account is there.",
             hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
         )
-    if context.signer.invited(invitation) != "" and not is_local(request):
+    if context.signer.read_invitation(invitation) != "" and not is_local(request):
         raise OldError(
             403,
             "The first account is made on the server itself, or with the link that it printed when it started.",
@@ -204,7 +204,7 @@ async def _launch(request: Request, context: Context, form: FormData, *, owner: 
     exp = form.get("exp")
     source = await exp.read() if isinstance(exp, UploadFile) else str(exp or "").encode()
     try:
-        async with on_disk(_upload(form.get("targets"))) as archive:
+        async with spool_upload(_upload(form.get("targets"))) as archive:
             made, warnings = await launch(
                 context,
                 source,
@@ -216,28 +216,28 @@ async def _launch(request: Request, context: Context, form: FormData, *, owner: 
                 default_sampler="Random",
             )
     except SpecError as error:
-        return PlainTextResponse(complaint(source, error), status_code=500)
+        return PlainTextResponse(describe_problems(source, error), status_code=500)
     address = context.address(request)
     links = {"query_page": f"{address}/e/{made.slug}/", "dashboard": f"{address}/dashboard"}
     return JSONResponse({"success": True, "experiment": made.slug, **links, "warnings": warnings})
 
 
-async def _restore(context: Context, errands: Errands, upload: Any, *, owner: str) -> Response:
+async def _restore(context: Context, subprocesses: Subprocesses, upload: Any, *, owner: str) -> Response:
     if upload is None:
         raise OldError(422, "There is no file in this form.", hint="Send it as `rdb`.", where="rdb")
     try:
-        made = await import_upload(context, errands, upload, config=None, targets=None, name="", owner=owner)
-    except ToldError as error:
+        made = await import_upload(context, subprocesses, upload, config=None, targets=None, name="", owner=owner)
+    except SubprocessError as error:
         raise OldError(_status_of(error), error.message, hint=error.hint, where=error.where) from error
     return JSONResponse({"success": True, "experiment": made["slug"], "message": made["message"]})
 
 
 def _status_of(error: SalmonError) -> int:
-    """A file that cannot be used ended in 500, and scripts look for that."""
+    """Return a file that cannot be used ended in 500, and scripts look for that."""
     status = status_of(error)
     return 500 if status == 422 else status
 
 
 def _upload(field: Any) -> Any:
-    """A field of a form as an upload; None where it is empty or no file."""
+    """Return a field of a form as an upload; None where it is empty or no file."""
     return field if isinstance(field, UploadFile) and (field.filename or field.size) else None

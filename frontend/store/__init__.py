@@ -1,16 +1,18 @@
-"""The web process's half of Redis, as verbs.
+"""The web process's access to Redis: verbs, never commands.
 
 When Redis is away, every verb raises StoreError: participants' pages keep their answers and try again, experimenters
-read a sentence. Nothing is half-written: what belongs together is one script or one transaction.
+read an error that says so. Nothing is half-written: what belongs together is one script or one transaction.
 """
+
+from functools import cached_property
 
 from frontend.store.accounts import Accounts
 from frontend.store.answers import Answers
 from frontend.store.connection import Connection
 from frontend.store.experiments import Experiments
-from frontend.store.export_reader import Logbook
-from frontend.store.importing import Restoration
-from frontend.store.jobs import Requests
+from frontend.store.export_reader import ExportReader
+from frontend.store.importing import Importer
+from frontend.store.jobs import JobRequests
 from frontend.store.models import Models
 from frontend.store.participants import Participants
 
@@ -22,18 +24,50 @@ class Store:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.accounts = Accounts(connection)
-        self.experiments = Experiments(connection)
-        self.participants = Participants(connection)
-        self.answers = Answers(connection)
-        self.models = Models(connection)
-        self.requests = Requests(connection)
-        self.logbook = Logbook(connection)
-        self.restoration = Restoration(connection)
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """Accounts of experimenters."""
+        return Accounts(self.connection)
+
+    @cached_property
+    def experiments(self) -> Experiments:
+        """Experiments and their revisions."""
+        return Experiments(self.connection)
+
+    @cached_property
+    def participants(self) -> Participants:
+        """Participants and the queries they are given."""
+        return Participants(self.connection)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """The log of answers."""
+        return Answers(self.connection)
+
+    @cached_property
+    def models(self) -> Models:
+        """What the learning process publishes."""
+        return Models(self.connection)
+
+    @cached_property
+    def jobs(self) -> JobRequests:
+        """Jobs for the learning process."""
+        return JobRequests(self.connection)
+
+    @cached_property
+    def export_reader(self) -> ExportReader:
+        """Everything of one experiment, for exports."""
+        return ExportReader(self.connection)
+
+    @cached_property
+    def importer(self) -> Importer:
+        """Writes what an import brings."""
+        return Importer(self.connection)
 
     @staticmethod
     def open(url: str) -> "Store":
-        """A store on the Redis at this address; it connects when the first verb is used."""
+        """Return a store on the Redis at this address; it connects when the first verb is used."""
         return Store(Connection(url))
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Accounts in the store."""
+"""Accounts of experimenters in the store."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ class Accounts:
         self._connection = connection
 
     async def exist(self) -> bool:
-        """Whether anybody has an account."""
+        """Return whether anybody has an account."""
         names, claimed = await self._connection.together(
             lambda pipeline: (pipeline.hlen(ACCOUNTS), pipeline.hexists(ACCOUNTS, _OWNER))
         )
         return int(names) > int(claimed)
 
     async def read(self, name: str) -> Account | None:
-        """The account of this name."""
+        """Return the account of this name."""
         if name.startswith("@"):
             return None
         value = await self._connection.do(lambda client: client.hget(ACCOUNTS, name))
         return Account(**decode_json(value)) if value else None
 
     async def list(self) -> tuple[Account, ...]:
-        """All accounts, by name."""
+        """Return all accounts, by name."""
         values: dict[str, str] = await self._connection.do(lambda client: client.hgetall(ACCOUNTS))
         found = [Account(**decode_json(value)) for name, value in values.items() if not name.startswith("@")]
         return tuple(sorted(found, key=lambda account: account.name))
 
     async def change_password(self, account: Account, password_hash: str) -> Account:
-        """The account with another password."""
+        """Store another password and return the account that has it."""
         changed = replace(account, password_hash=password_hash)
         await self._connection.do(lambda client: client.hset(ACCOUNTS, account.name, encode_json(asdict(changed))))
         return changed
 
     async def remove(self, name: str) -> None:
-        """Take an account away; what it owned stays, and the server's owner sees it."""
+        """Remove an account; what it owned stays, and the server's owner sees it."""
         await self._connection.do(lambda client: client.hdel(ACCOUNTS, name))
 
     async def create(self, account: Account) -> None:
         """Make an account under a free name; of several owners made at once, one succeeds.
 
-        The owner's name is claimed first. A crash before the account follows leaves a claim that nobody holds: the next
-        owner takes it over.
+        The owner's name is claimed first. A crash before the account is written leaves a claim that nobody holds: the
+        next owner takes it over.
         """
         if account.role == "owner":
             await self._claim_ownership(account.name)

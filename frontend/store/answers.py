@@ -1,23 +1,19 @@
-"""Answers in the store: appended once each, never changed, read in order."""
+"""Answers in the store: appended once each, never changed. `frontend.store.export_reader` reads them in order."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from frontend.store.connection import Connection
-from frontend.store.counters import MINUTE_MS, tally
+from frontend.store.counters import MINUTE_MS, counters_of
 from frontend.store.lua import RECORD_ANSWER
 from salmon.records import Answer
-from salmon.wire import Keys, decode_answer, encode_answer
-
-#: Answers read in one piece.
-PAGE = 1000
+from salmon.wire import Keys, encode_answer
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What recording an answer came to: its place in the stream, and how many this participant has given."""
+class RecordedAnswer:
+    """Result of recording an answer: its place in the stream, and how many this participant has given."""
 
     stream_id: str
     duplicate: bool
@@ -30,14 +26,14 @@ class Answers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def record(self, answer: Answer) -> Recorded:
+    async def record(self, answer: Answer) -> RecordedAnswer:
         """Append an answer and move the counters, unless its token was answered (atomic).
 
-        The second time, say what was recorded the first time.
+        For a token that was answered, return what was recorded the first time.
         """
         served = answer.served
         keys = Keys(served.experiment)
-        moved = tally(answer)
+        moved = counters_of(answer)
         fields = [part for pair in encode_answer(answer).items() for part in pair]
         stream_id, fresh, count = await self._connection.run(
             RECORD_ANSWER,
@@ -59,20 +55,8 @@ class Answers:
                 *fields,
             ),
         )
-        return Recorded(stream_id, duplicate=not fresh, count=int(count))
-
-    async def read(self, experiment: str, *, after: str = "0") -> AsyncIterator[tuple[str, Answer]]:
-        """(stream id, answer) of all answers after a place in the stream, in order, page by page."""
-        key = Keys(experiment).answers
-        while True:
-            start = f"({after}"
-            page = await self._connection.do(lambda client, start=start: client.xrange(key, min=start, count=PAGE))
-            for stream_id, entry in page:
-                yield stream_id, decode_answer(experiment, entry)
-                after = stream_id
-            if len(page) < PAGE:
-                return
+        return RecordedAnswer(stream_id, duplicate=not fresh, count=int(count))
 
     async def count(self, experiment: str) -> int:
-        """How many answers there are."""
+        """Return how many answers there are."""
         return int(await self._connection.do(lambda client: client.xlen(Keys(experiment).answers)))

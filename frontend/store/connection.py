@@ -1,4 +1,4 @@
-"""The one place of the web process that opens Redis and knows its errors."""
+"""Connections to Redis: the one module of the web process that opens it and knows its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_SECONDS = 5.0
 
 
 class Connection:
-    """A pool of connections to one Redis; failures leave it as StoreError."""
+    """Pool of connections to one Redis; its failures are raised as StoreError."""
 
     def __init__(self, url: str) -> None:
         self._client = _client(url, CONNECTIONS, decode_responses=True)
@@ -43,14 +43,14 @@ class Connection:
         try:
             return await command(self._client)
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def do_binary(self, command: Callable[[Redis], Awaitable[Any]]) -> Any:
         """Run one command whose reply is bytes, because it holds arrays."""
         try:
             return await command(self._binary)
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def together(self, commands: Callable[[Pipeline], object]) -> list[Any]:
         """Run several commands in one round trip and one transaction: all of them or none."""
@@ -59,10 +59,10 @@ class Connection:
                 commands(pipeline)
                 return await pipeline.execute()
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def run(self, script: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        """Run a script whole; it is sent to the server once and then named by its digest."""
+        """Run a Lua script atomically; the script is sent once and then called by its digest."""
         digest = self._digests.setdefault(script, hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest())
         try:
             try:
@@ -71,17 +71,17 @@ class Connection:
                 await self._client.script_load(script)
                 return await self._client.evalsha(digest, len(keys), *keys, *(str(part) for part in arguments))
         except RedisError as error:
-            raise _translated(error) from error
+            raise _translate(error) from error
 
     async def alive(self) -> bool:
-        """Whether Redis answers."""
+        """Return whether Redis answers."""
         try:
             return bool(await self._client.ping())
         except RedisError:
             return False
 
     async def read_heartbeat(self) -> Heartbeat | None:
-        """What the backend last said; None when it has been silent for longer than a beat lives."""
+        """Return what the backend last said; None when it has been silent for longer than a beat lives."""
         value = await self.do(lambda client: client.get(BACKEND))
         return Heartbeat.decode(value) if value else None
 
@@ -98,7 +98,7 @@ def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
     return Redis(connection_pool=pool)
 
 
-def _translated(error: RedisError) -> StoreError:
+def _translate(error: RedisError) -> StoreError:
     log.error("store failed", extra=fields(error=type(error).__name__, detail=str(error)))
     if isinstance(error, AuthenticationError):
         return StoreError("The store refuses this program's password.", hint="Check SALMON_REDIS_URL.")

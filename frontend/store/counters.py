@@ -1,4 +1,6 @@
-"""What an answer adds to the counters that the console is drawn from: pure, so that a recount finds the same numbers.
+"""Counters behind the console's figures: what each answer adds to them, and how they are read.
+
+Pure functions, so that counting an experiment's answers again finds the same numbers.
 
 Counters move in the call that records the answer, so they are right after every crash, and a figure about a million
 answers is read from a few thousand numbers. Each counter is a field of one hash; its name says what is counted:
@@ -29,19 +31,19 @@ MINUTE_MS = 60_000
 
 
 def bin_of(milliseconds: float) -> int:
-    """The bin of a time; what is below the first bin is counted in it."""
+    """Return the bin of a time; what is below the first bin is counted in it."""
     if milliseconds <= FIRST_MS:
         return 0
     return min(LAST_BIN, floor(BINS_AN_OCTAVE * log2(milliseconds / FIRST_MS)))
 
 
 def bin_start_ms(place: int) -> float:
-    """Where a bin begins, in milliseconds."""
+    """Return where a bin begins, in milliseconds."""
     return FIRST_MS * 2 ** (place / BINS_AN_OCTAVE)
 
 
-def tally(answer: Answer) -> tuple[str, ...]:
-    """The counters that one answer moves by one."""
+def counters_of(answer: Answer) -> tuple[str, ...]:
+    """Return the counters that one answer moves by one."""
     served, timing = answer.served, answer.timing
     moved = [
         f"minute:{answer.received_ms // MINUTE_MS}",
@@ -59,11 +61,11 @@ def tally(answer: Answer) -> tuple[str, ...]:
 
 
 def recount(answers: Iterable[Answer]) -> dict[str, int]:
-    """All counters of answers in the order of the stream, `completed` excepted: that is not theirs to say."""
+    """Return all counters of answers in the order of the stream, except `completed`, which does not follow from answers."""
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for answer in answers:
-        counts.update(tally(answer))
+        counts.update(counters_of(answer))
         if answer.served.participant not in seen:
             seen.add(answer.served.participant)
             counts[f"began:{answer.received_ms // MINUTE_MS}"] += 1
@@ -80,7 +82,7 @@ class Counts:
 
     @staticmethod
     def of(fields: Mapping[str, str]) -> Counts:
-        """From the fields of the hash; counters of later versions are passed over."""
+        """Return the counters of the stored hash; those of later versions are ignored."""
         series: dict[str, dict[int, int]] = {}
         types: dict[str, int] = {}
         for name, value in fields.items():
@@ -92,11 +94,11 @@ class Counts:
         return Counts(series, types, int(fields.get("late", 0)))
 
     def get(self, kind: str) -> Mapping[int, int]:
-        """One kind of counter by its minute, bin or target."""
+        """Return one kind of counter by its minute, bin or target."""
         return self.series.get(kind, {})
 
     def quantile_ms(self, kind: str, share: float) -> float | None:
-        """A quantile of times, to the middle of its bin (± 4 %); None before the first."""
+        """Return a quantile of times, to the middle of its bin (± 4 %); None before the first."""
         counted = sorted(self.get(kind).items())
         total = sum(count for _, count in counted)
         passed = 0

@@ -1,29 +1,28 @@
-"""Experiments in the store: made once, revised by adding, never rewritten."""
+"""Experiments in the store: their state, and their revisions, which are added and never rewritten."""
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, NotFoundError
 from frontend.store.connection import Connection
-from frontend.store.participants import NOBODY
+from frontend.store.ids import NOBODY, draw_experiment_id
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 
 State = Literal["draft", "open", "paused", "closed"]
-STATES: tuple[State, ...] = get_args(State)
-
-_ID_LETTERS = string.ascii_lowercase + string.digits
+#: The state's own fields; all others are counters.
+OWN_FIELDS = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"})
 
 
 @dataclass(frozen=True)
 class Revision:
-    """One version of an experiment's description: the file as written, the same with every default, the targets.
+    """One version of an experiment's description.
 
-    `app_version` is the version of Salmon that stored it; empty where that was not noted.
+    `source` is the file as it was written, `spec` the same with every default, as `salmon.spec.read_stored_spec` reads
+    it, and `manifest` the JSON of its list of targets where they came in a ZIP. `app_version` is the version of Salmon
+    that stored it; empty where that was not noted.
     """
 
     source: str
@@ -32,10 +31,19 @@ class Revision:
     created_ms: int
     app_version: str = ""
 
+    def encode(self) -> str:
+        """Return the JSON that is stored."""
+        return encode_json(vars(self))
+
+    @staticmethod
+    def decode(text: str) -> Revision:
+        """Return the revision of that JSON."""
+        return Revision(**decode_json(text))
+
 
 @dataclass(frozen=True)
 class ExperimentState:
-    """What may change while an experiment lives."""
+    """State of an experiment: all that may change after it was created. Fields that are not its own are counters."""
 
     experiment: str
     slug: str
@@ -65,11 +73,12 @@ class Experiments:
         self._connection = connection
 
     async def create(self, slug: str, revision: Revision, *, owner: str, state: State, now_ms: int) -> ExperimentState:
-        """Make an experiment under a free name; the name is taken first and alone, so two makers never share it.
+        """Create an experiment under a free name and return its state.
 
-        A crash in between leaves a name without an experiment, which `list` passes over and the next `create` reuses.
+        The name is taken first and in a command of its own, so two experiments never share one. A crash in between leaves a
+        name without an experiment, which `list` skips and the next `create` reuses.
         """
-        experiment = "".join(secrets.choice(_ID_LETTERS) for _ in range(10))
+        experiment = draw_experiment_id()
         taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
         if taken:
             experiment = str(await self.find(slug))
@@ -86,7 +95,7 @@ class Experiments:
         }
         await self._connection.together(
             lambda pipeline: (
-                pipeline.hsetnx(keys.spec, "1", encode_json(vars(revision))),
+                pipeline.hsetnx(keys.spec, "1", revision.encode()),
                 pipeline.hset(keys.state, mapping=cast("Any", values)),
             )
         )
@@ -94,14 +103,13 @@ class Experiments:
         return await self.read(experiment)
 
     async def revise(self, experiment: str, revision: Revision, *, known: int) -> int:
-        """Add a version of the description and make it the newest; its number.
+        """Add a revision, make it the newest and return its number.
 
-        The number is taken first and alone: of two who change the same version, the second is told so.
+        The number is taken first and in a command of its own: of two who change the same revision, the second gets a
+        ConflictError.
         """
         keys, number = Keys(experiment), known + 1
-        if not await self._connection.do(
-            lambda client: client.hsetnx(keys.spec, str(number), encode_json(vars(revision)))
-        ):
+        if not await self._connection.do(lambda client: client.hsetnx(keys.spec, str(number), revision.encode())):
             raise ConflictError(
                 "Somebody else has changed this experiment since you opened it.",
                 hint="Load the page again; what you wrote is still in your own file or editor.",
@@ -116,27 +124,29 @@ class Experiments:
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, "shared", value))
 
     async def note_change(self, experiment: str, change: Change) -> None:
-        """Remember who did what."""
+        """Append who did what to the experiment."""
         entry = {"at_ms": str(change.at_ms), "by": change.by, "what": change.what, "detail": change.detail}
         await self._connection.do(lambda client: client.xadd(Keys(experiment).changes, cast("Any", entry)))
 
     async def read_changes(self, experiment: str) -> tuple[Change, ...]:
-        """Everything that was done to an experiment, in order."""
-        entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
-            lambda client: client.xrange(Keys(experiment).changes)
-        )
+        """Return everything that was done to an experiment, in order."""
+        entries = await self.read_change_entries(experiment)
         return tuple(Change(int(e["at_ms"]), e["by"], e["what"], e["detail"]) for _, e in entries)
 
+    async def read_change_entries(self, experiment: str) -> list[tuple[str, dict[str, str]]]:
+        """Return the same as (stream id, fields), for bundles."""
+        return await self._connection.do(lambda client: client.xrange(Keys(experiment).changes))
+
     async def read_counts(self, experiment: str) -> dict[str, str]:
-        """The counters that figures are drawn from."""
+        """Return the counters that figures are drawn from."""
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).counts))
 
     async def delete(self, slug: str, experiment: str) -> None:
-        """Take an experiment away: its name, its description, and all that is known of its participants.
+        """Delete an experiment: its name, its description, and all that is known of its participants.
 
-        The answers, which carry no names, cannot be deleted by this process: that is what keeps every other mistake
-        from deleting them. They lie in the store without a name and are followed by nobody. What a crash in between
-        leaves of it is invisible too, because the name goes first.
+        The answers, which carry no names, stay in the store: this process may not delete them, so that no mistake can.
+        Nothing leads to them any more. The name is deleted first, so that an experiment whose deletion was
+        interrupted is invisible too.
         """
         keys = Keys(experiment)
         await self._connection.do(lambda client: client.hdel(EXPERIMENTS, slug))
@@ -156,34 +166,43 @@ class Experiments:
         )
 
     async def find(self, slug: str) -> str | None:
-        """The id of the experiment of this name."""
+        """Return the id of the experiment of this name."""
         return await self._connection.do(lambda client: client.hget(EXPERIMENTS, slug))
 
     async def list(self) -> tuple[ExperimentState, ...]:
-        """All experiments, the newest first."""
+        """Return all experiments, the newest first."""
         names: dict[str, str] = await self._connection.do(lambda client: client.hgetall(EXPERIMENTS))
         hashes: list[dict[str, str]] = await self._connection.together(
             lambda pipeline: [pipeline.hgetall(Keys(experiment).state) for experiment in names.values()]
         )
-        found = [_state(e, h) for e, h in zip(names.values(), hashes, strict=True) if h]
+        found = [_parse_state(e, h) for e, h in zip(names.values(), hashes, strict=True) if h]
         return tuple(sorted(found, key=lambda item: -item.created_ms))
 
     async def read(self, experiment: str) -> ExperimentState:
-        """The state of an experiment."""
-        values = await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
+        """Return the state of an experiment."""
+        values = await self.read_fields(experiment)
         if not values:
             raise NotFoundError(f"There is no experiment {experiment!r}.", hint="It may have been deleted.")
-        return _state(experiment, values)
+        return _parse_state(experiment, values)
+
+    async def read_fields(self, experiment: str) -> dict[str, str]:
+        """Return the fields of its state as they are stored, for bundles; none where there is no such experiment."""
+        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
 
     async def read_revision(self, experiment: str, revision: int) -> Revision:
-        """One version of its description."""
+        """Return one version of its description."""
         value = await self._connection.do(lambda client: client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise NotFoundError(f"Experiment {experiment!r} has no revision {revision}.")
-        return Revision(**decode_json(value))
+        return Revision.decode(value)
+
+    async def read_revisions(self, experiment: str) -> dict[int, str]:
+        """Return every version of its description as the JSON that is stored, by its number."""
+        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).spec))
+        return {int(number): found[number] for number in sorted(found, key=int)}
 
     async def archive(self, experiment: str) -> None:
-        """Close an experiment that is over and done with: what speaks of the newest one passes it over."""
+        """Close an experiment for good: the first Salmon's addresses, which mean the newest one, skip it."""
         values: dict[str, str | int] = {"state": "closed", "archived": 1}
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
         await self.announce(experiment)
@@ -195,13 +214,12 @@ class Experiments:
         if state == "open" and opened in {None, "0"}:
             values["opened_ms"] = now_ms
         if state == "open":
-            values["archived"] = 0  # what is opened again is over no more
+            values["archived"] = 0  # an experiment that is opened again is no longer archived
         await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
         await self.announce(experiment)
 
 
-def _state(experiment: str, values: dict[str, str]) -> ExperimentState:
-    own = {"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"}
+def _parse_state(experiment: str, values: dict[str, str]) -> ExperimentState:
     return ExperimentState(
         experiment=experiment,
         slug=values["slug"],
@@ -210,6 +228,6 @@ def _state(experiment: str, values: dict[str, str]) -> ExperimentState:
         owner=values["owner"],
         created_ms=int(values["created_ms"]),
         opened_ms=int(values["opened_ms"]),
-        counters={name: int(value) for name, value in values.items() if name not in own},
+        counters={name: int(value) for name, value in values.items() if name not in OWN_FIELDS},
         shared=tuple(decode_json(values.get("shared", "[]"))),
     )

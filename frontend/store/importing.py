@@ -1,6 +1,6 @@
-"""Writes what an import brings, under an experiment that nobody can find before the last verb.
+"""Write what an import brings, under an experiment that nobody can find before the last verb.
 
-Every verb may be repeated: after a crash the same import goes on where it was, and finds what is there already.
+After a crash the same import is repeated: it skips what it has written already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAGE = 500
 #: Queries noted as seen in one command.
 _QUERIES = 5000
 
-#: Answers at their own places in the log; those whose place is behind its end are there already. Returns its length.
+#: Appends answers at their own places in the log, except those that were appended before. Returns its length.
 #: KEYS answers · ARGV for each answer: id, number of names and values, then these
 RESTORE_ANSWERS = """
 local at = 1
@@ -32,14 +32,16 @@ return redis.call('XLEN', KEYS[1])
 """
 
 
-class Restoration:
-    """Verbs of an import."""
+class Importer:
+    """Verbs of an import; each may be repeated."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def may_hold(self, experiment: str, last: str, count: int) -> bool:
-        """Whether this id is free for a log that ends at `last` with `count` answers: unused, or begun by the same import."""
+        """Return whether this id is free for a log that ends at `last` with `count` answers: unused, or begun by the
+        same import.
+        """
         keys = Keys(experiment)
         exists, length, newest = await self._connection.together(
             lambda pipeline: (
@@ -53,7 +55,7 @@ class Restoration:
         return not length or (length <= count and _place(newest[0][0]) <= _place(last))
 
     async def append_answers(self, experiment: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
-        """Append answers at their own places, and note their tokens; how many the log has then."""
+        """Append answers at their own places and note their tokens; return how many the log has then."""
         keys = Keys(experiment)
         arguments: list[str | int] = []
         tokens: dict[str, dict[str, str]] = {}
@@ -72,7 +74,7 @@ class Restoration:
     async def write_people(
         self, experiment: str, people: Iterable[tuple[str, Mapping[str, str], Sequence[str]]]
     ) -> None:
-        """(participant, fields, queries seen) of some participants."""
+        """Write participants: (id, fields, queries seen) of each."""
         keys = Keys(experiment)
         await self._connection.together(
             lambda pipeline: [
@@ -89,7 +91,7 @@ class Restoration:
         )
 
     async def write_hash(self, experiment: str, name: str, fields: Mapping[str, str | int]) -> None:
-        """Fields of `arrivals`, `counts` or `spec`; a revision that is there stays as it is."""
+        """Write fields of `arrivals`, `counts` or `spec`; a field that exists stays as it is."""
         keys = Keys(experiment)
         key = {"arrivals": keys.arrivals, "counts": keys.counts, "spec": keys.spec}[name]
         await self._connection.together(
@@ -97,7 +99,7 @@ class Restoration:
         )
 
     async def append(self, experiment: str, name: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> None:
-        """Entries of `events` or `changes`, at their own places; those behind the end are there already."""
+        """Append entries of `events` or `changes` at their own places, except those that were appended before."""
         keys = Keys(experiment)
         key = {"events": keys.events, "changes": keys.changes}[name]
         newest = await self._connection.do(lambda client: client.xrevrange(key, count=1))
@@ -110,24 +112,24 @@ class Restoration:
         )
 
     async def write_model(self, experiment: str, sampler: str, fields: Mapping[str, str | bytes]) -> None:
-        """A sampler's model, where the learning process finds it until it publishes its own."""
+        """Write a sampler's model, where the learning process finds it until it publishes its own."""
         key = Keys(experiment).restored(sampler)
         await self._connection.do_binary(lambda client: client.hset(key, mapping=cast("Any", dict(fields))))
 
     async def append_generation(
         self, experiment: str, sampler: str, stream_id: str, fields: Mapping[str, str | bytes]
     ) -> None:
-        """A line of a sampler's history."""
+        """Append a generation to a sampler's history, unless it was appended before."""
         key = Keys(experiment).restored_history(sampler)
         newest = await self._connection.do_binary(lambda client: client.xrevrange(key, count=1))
         if not newest or _place(stream_id) > _place(newest[0][0].decode()):
             await self._connection.do_binary(lambda client: client.xadd(key, cast("Any", dict(fields)), id=stream_id))
 
     async def reveal(self, experiment: str, slug: str, state: Mapping[str, str | int]) -> None:
-        """Give the experiment its name and its state: from now on it is there.
+        """Give the experiment its name and its state: from now on it can be found.
 
-        The name is taken first and alone, so two never share it. A crash in between leaves a name that leads nowhere,
-        and the next that wants it takes it over.
+        The name is taken first and in a command of its own, so two experiments never share it. A crash in between
+        leaves a name without an experiment, which the next one takes over.
         """
         taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
         if taken:
@@ -142,7 +144,7 @@ class Restoration:
         )
 
     async def check(self, experiment: str, count: int) -> None:
-        """StoreError unless the log has exactly so many answers."""
+        """Raise StoreError unless the log has exactly so many answers."""
         length = int(await self._connection.do(lambda client: client.xlen(Keys(experiment).answers)))
         if length != count:
             raise StoreError(

@@ -1,36 +1,34 @@
-"""Requests to the learning process: asked here, carried out there, read again here."""
+"""Jobs of the learning process: requested here, carried out there, and their results read here."""
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from frontend.errors import NotFoundError
 from frontend.store.connection import Connection
+from frontend.store.ids import draw_participant_id
 from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, Keys, Request, Standing, request
 
-_ID_LETTERS = string.ascii_lowercase + string.digits
-#: The stream of requests is cut to about so many entries, and so many of its last ones are looked through for a list.
+#: The stream of requests is trimmed to about this length; a list looks through so many of its last entries.
 _KEPT = 10_000
 _LOOKED_AT = 2000
 
 
-class Requests:
-    """Verbs about requests to the learning process."""
+class JobRequests:
+    """Verbs about jobs that are requested of the learning process."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def ask(self, kind: str, experiment: str, arguments: Mapping[str, Any], *, asked_by: str, now_ms: int) -> str:
-        """Ask for something, with arguments that were checked; the id of the request.
+        """Request a job, with arguments that were checked; return the id of the request.
 
-        What is asked is written first and announced then: a crash in between leaves a request that nobody carries out
-        and nobody was told of, and it expires.
+        The request is written before it is announced: a crash in between leaves one that nobody carries out and nobody
+        was told of, and it expires.
         """
-        identifier = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
+        identifier = draw_participant_id()
         standing = Standing(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
         key = request(identifier)
         await self._connection.together(
@@ -46,7 +44,7 @@ class Requests:
         return identifier
 
     async def read_request(self, experiment: str, identifier: str) -> Standing:
-        """How far a request about this experiment is, with its result."""
+        """Return the status of a request about this experiment, with its result."""
         values = await self._connection.do(lambda client: client.hgetall(request(identifier)))
         standing = Standing.decode(values)
         if standing is None or standing.experiment != experiment:
@@ -57,7 +55,7 @@ class Requests:
         return standing
 
     async def list_requests(self, experiment: str, *, count: int) -> tuple[tuple[str, Standing], ...]:
-        """(id, how far it is, without the result) of the last requests about an experiment, the newest first."""
+        """Return (id, status without the result) of the last requests about an experiment, the newest first."""
         entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
             lambda client: client.xrevrange(REQUESTS, count=_LOOKED_AT)
         )
@@ -74,9 +72,10 @@ class Requests:
         return tuple(found)
 
     async def cancel(self, experiment: str, identifier: str) -> Standing:
-        """Wish that a request stops; how far it is. What waits is cancelled at once, what runs soon, what has ended stays.
+        """Ask a job to stop and return its status.
 
-        A backend that begins it in this very moment sees the wish before it writes the next word.
+        A waiting job is cancelled at once, a running one soon, and one that has ended stays as it is. A backend that
+        begins it at this very moment sees the wish before it writes anything.
         """
         standing = await self.read_request(experiment, identifier)
         if standing.ended:
@@ -89,7 +88,7 @@ class Requests:
         return replace(standing, cancel=True, state="cancelled" if standing.state == "waiting" else standing.state)
 
     async def unknown_participants(self, experiment: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Which of these are no participants of the experiment."""
+        """Return which of these are no participants of the experiment."""
         keys = Keys(experiment)
         known: list[int] = await self._connection.together(
             lambda pipeline: [pipeline.exists(keys.participant(name)) for name in names]

@@ -1,9 +1,9 @@
-"""The Lua calls of the web process. Each runs whole or not at all, and is preceded by what it guarantees.
+"""Lua scripts of the web process. Each runs as a whole or not at all, and is preceded by what it guarantees.
 
 They reach only keys of one experiment, so one node of a Redis Cluster can run them.
 """
 
-#: The best query this participant has not seen, with another head than their last where there is one. It leaves the
+#: Takes the best query this participant has not seen, with another head than their last where there is one. It leaves the
 #: list, counts as seen and is pending, all at once: two participants never take the same element, and a query whose
 #: participant disappears is known to the backend. Returns the element, or nothing when the list holds none for them.
 #: KEYS queries, asked, pending, participant · ARGV token, now (ms), last head, most elements looked at
@@ -35,8 +35,8 @@ if second then return take(second, second_key) end
 return false
 """
 
-#: Of several candidates, the first this participant has not seen; the first of all when they have seen each. It counts
-#: as seen, and is pending where a learner should know of it. Returns the position of the candidate, from 1.
+#: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen each.
+#: It counts as seen, and is pending where a learner should know of it. Returns the position of the candidate, from 1.
 #: KEYS asked, participant, state[, pending] · ARGV token, now (ms), name of a counter or '', then the candidates' keys
 REMEMBER_QUERY = """
 local chosen = 4

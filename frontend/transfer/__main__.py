@@ -45,22 +45,23 @@ def main(arguments: list[str], output: BinaryIO) -> int:
 
 async def _export(order: str, output: BinaryIO) -> None:
     from frontend.transfer.bundle_writer import deliver
-    from frontend.transfer.orders import Order
+    from frontend.transfer.orders import ExportOrder
 
-    await deliver(Order.decode(order), output)
+    await deliver(ExportOrder.decode(order), output)
 
 
 async def _import(order: str, output: BinaryIO) -> None:
     from dataclasses import asdict
     from pathlib import Path
 
-    from frontend.transfer.import_answers import Recording, restore_here
-    from salmon.wire import decode_json, encode_json
+    from frontend.transfer.import_answers import ImportFiles, import_here
+    from frontend.transfer.orders import ImportOrder
+    from salmon.wire import encode_json
 
-    given = decode_json(order)
-    config, targets = (Path(given[name]) if given.get(name) else None for name in ("config", "targets"))
-    files = Recording(Path(given["answers"]), given["name"], config, targets)
-    made = await restore_here(files, slug=given["slug"], otherwise=given["otherwise"], owner=given["owner"])
+    given = ImportOrder.decode(order)
+    config, targets = (Path(path) if path else None for path in (given.config, given.targets))
+    files = ImportFiles(Path(given.answers), given.name, config, targets)
+    made = await import_here(files, slug=given.slug, otherwise=given.otherwise, owner=given.owner)
     output.write(encode_json({**asdict(made), "message": made.sentence}).encode())
 
 

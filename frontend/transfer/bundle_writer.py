@@ -1,9 +1,9 @@
-"""The bundle: every file of an experiment and, for `salmon import`, all that the store holds of it, as one ZIP.
+"""Write what was ordered: one file of an experiment, or its bundle.
 
-It is written from front to end without going back, so that it can be sent while it is made. The manifest comes last,
-because it has the SHA-256 of everything before it.
-
-The exact contents of the store, for `salmon import`: text as JSON lines, arrays as .npy without pickles.
+A bundle is a ZIP of every file and, for `salmon import`, of all that the store holds of the experiment. It is written
+from front to end without going back, so that it can be sent while it is made. The manifest comes last, because it has
+the SHA-256 of everything before it. The contents of the store are text as JSON lines, and arrays as .npy without
+pickles:
 
 machine/state.json          the fields of the experiment's state
 machine/revisions.jsonl     [number, revision]
@@ -14,8 +14,6 @@ machine/events.jsonl        [stream id, fields]
 machine/changes.jsonl       [stream id, fields]
 machine/models.jsonl        [sampler, numbers, names of arrays]; the arrays are machine/models/SAMPLER/NAME.npy
 machine/history.jsonl       [sampler, stream id, numbers, names of arrays]; arrays are machine/history/SAMPLER/ID/NAME.npy
-
-From an order to its bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +29,9 @@ from typing import IO, Any, BinaryIO
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.models import ARRAYS
 from frontend.transfer.documents import BUNDLED, document_of
-from frontend.transfer.orders import BUNDLE, EXTENSIONS, JUDGEMENT, Order
-from frontend.transfer.source import Collection
+from frontend.transfer.orders import BUNDLE, EXTENSIONS, VERDICTS, ExportOrder
+from frontend.transfer.source import ExportSource
 from frontend.transfer.tables import pages_of
 from salmon import __version__
 from salmon.export import FILES, moment
@@ -42,19 +39,21 @@ from salmon.export.other_programs import STACKS
 from salmon.export.table import NpzFile
 from salmon.wire import encode_json
 
-#: Changes when a bundle cannot be read as before; import refuses what is newer than it knows.
+#: Version of the format; it changes when a bundle cannot be read as before, and an import refuses newer ones.
 FORMAT = 1
 MANIFEST = "manifest.json"
 MEDIA = "media/"
-
 #: A bundle of more answers than this may have members above 2 GB, which need the larger form of ZIP.
 _LARGE_ANSWERS = 1_000_000
 _PIECE_BYTES = 1 << 20
 _DOCUMENTS = (("README", "md"), ("config", "yaml"), ("provenance", "json"), ("analysis", "ipynb"), ("analysis", "R"))
+Pieces = AsyncIterator[bytes]
+Member = tuple[str, Callable[[], Pieces]]
+FOLDER = "machine/"
 
 
 class _Outlet(io.RawIOBase):
-    """Where the bytes of the ZIP go; it cannot go back."""
+    """File of the ZIP that passes its bytes on; it cannot be rewound."""
 
     def __init__(self, send: Callable[[bytes], object]) -> None:
         super().__init__()
@@ -79,7 +78,7 @@ class _Bundle:
         self.members: dict[str, dict[str, Any]] = {}
 
     async def add(self, name: str, pieces: AsyncIterator[bytes], *, stored: bool = False) -> None:
-        """One member; what is compressed already is `stored` as it is."""
+        """Write one member; content that is compressed already is `stored` as it is."""
         info = zipfile.ZipInfo(name, self._date)
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
         info.external_attr = 0o644 << 16
@@ -92,49 +91,110 @@ class _Bundle:
         self.members[name] = {"sha256": digest.hexdigest(), "bytes": size_bytes}
 
     def close(self, **content: Any) -> None:
-        """The manifest, and the end."""
+        """Write the manifest."""
         info = zipfile.ZipInfo(MANIFEST, self._date)
         info.compress_type = zipfile.ZIP_DEFLATED
         text = json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1)
         self._archive.writestr(info, text + "\n")
 
 
-async def write_bundle(collection: Collection, send: Callable[[bytes], object]) -> None:
-    """The whole ZIP, piece by piece."""
-    experiment, context = collection.experiment, collection.context
+async def deliver(order: ExportOrder, output: BinaryIO) -> None:
+    """Write what was ordered, with the store that the environment names."""
+    settings = Settings()  # pyright: ignore[reportCallIssue]
+    store = Store.open(settings.redis_url)
+    try:
+        await write(await ExportSource.open(Context(settings, store), order), output)
+    finally:
+        await store.close()
+
+
+async def write(source: ExportSource, output: BinaryIO) -> None:
+    """Write one file of an experiment."""
+    name, extension = source.order.name, source.order.extension
+    if (name, extension) == BUNDLE:
+        await write_bundle(source, output.write)
+    elif (name, extension) == VERDICTS:
+        await source.quality()
+    elif extension == "npz":
+        await _write_arrays(source, output)
+    elif "csv" in EXTENSIONS[name]:
+        async for piece in table_pieces(source, name, extension):
+            output.write(piece)
+    else:
+        output.write(await document_of(source, name, extension))
+
+
+async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) -> None:
+    """Write the whole ZIP, piece by piece."""
+    experiment, context = source.experiment, source.context
     answers = await context.store.answers.count(experiment.id)
     with zipfile.ZipFile(_outlet(send), "w", allowZip64=True, compresslevel=1) as archive:
         bundle = _Bundle(archive, now_ms=context.now_ms(), large=answers > _LARGE_ANSWERS)
         for name, extension in _DOCUMENTS:
-            await bundle.add(f"{name}.{extension}", _content(await document_of(collection, name, extension)))
+            await bundle.add(f"{name}.{extension}", _content(await document_of(source, name, extension)))
         for name, extensions in BUNDLED.items():
-            if name == "platform_ids" and not collection.order.personal:
+            if name == "platform_ids" and not source.order.personal:
                 continue
             for extension in extensions:
-                await bundle.add(f"{name}.{extension}", table_pieces(collection, name, extension))
+                await bundle.add(f"{name}.{extension}", table_pieces(source, name, extension))
         for medium in sorted({target.media for target in experiment.targets if target.media}):
-            await bundle.add(MEDIA + medium, _medium(collection, medium), stored=True)
-        if collection.order.personal:
-            async for name, pieces in members_of(collection):
+            await bundle.add(MEDIA + medium, _medium(source, medium), stored=True)
+        if source.order.personal:
+            async for name, pieces in members_of(source):
                 await bundle.add(name, pieces())
         bundle.close(
             format=FORMAT,
             salmon=__version__,
             slug=experiment.state.slug,
             exported=moment(context.now_ms()),
-            as_of=collection.until,
-            complete=collection.order.personal,
+            as_of=source.until,
+            complete=source.order.personal,
         )
 
 
-async def table_pieces(collection: Collection, name: str, extension: str) -> AsyncIterator[bytes]:
-    """The bytes of a table as a file."""
-    table, pages = await pages_of(collection, name)
+async def table_pieces(source: ExportSource, name: str, extension: str) -> AsyncIterator[bytes]:
+    """Yield the bytes of a table as a file."""
+    table, pages = await pages_of(source, name)
     file = FILES[extension](table)
     yield file.begin()
     async for rows in pages:
         yield file.rows(rows)
     yield file.end()
+
+
+async def members_of(source: ExportSource) -> AsyncIterator[Member]:
+    """Yield (name, pieces) of each member, in an order in which an import can check them."""
+    store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
+    yield f"{FOLDER}state.json", lambda: _once(encode_json, store.experiments.read_fields(experiment))
+    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(store.experiments.read_revisions(experiment))
+    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(reader.read_arrivals(experiment))
+    yield f"{FOLDER}participants.jsonl", lambda: _people(source)
+    yield f"{FOLDER}answers.jsonl", lambda: _pages(reader.read_entries(experiment, until=source.until))
+    yield f"{FOLDER}events.jsonl", lambda: _pages(reader.read_events(experiment))
+    yield f"{FOLDER}changes.jsonl", lambda: _list(store.experiments.read_change_entries(experiment))
+    lines: list[bytes] = []
+    for sampler in source.experiment.spec.samplers:
+        model = await store.models.read(experiment, sampler)
+        if model is not None:
+            for name, content in sorted(model.arrays.items()):
+                yield f"{FOLDER}models/{sampler}/{name}.npy", lambda content=content: _content(content)
+            lines.append(_line([sampler, model.numbers, sorted(model.arrays)]))
+    yield f"{FOLDER}models.jsonl", lambda lines=lines: _content(b"".join(lines))
+    lines = []
+    for sampler in source.experiment.spec.samplers:
+        async for stream_id, model in store.models.read_history(experiment, sampler):
+            for name, content in sorted(model.arrays.items()):
+                yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _content(content)
+            lines.append(_line([sampler, stream_id, model.numbers, sorted(model.arrays)]))
+    yield f"{FOLDER}history.jsonl", lambda lines=lines: _content(b"".join(lines))
+
+
+async def _write_arrays(source: ExportSource, output: BinaryIO) -> None:
+    table, pages = await pages_of(source, source.order.name)
+    file = NpzFile(table, STACKS[table.name], [target.filename for target in source.targets])
+    async for rows in pages:
+        file.rows(rows)
+    output.write(file.end())
 
 
 def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
@@ -145,50 +205,26 @@ async def _content(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
 
-async def _medium(collection: Collection, name: str) -> AsyncIterator[bytes]:
-    with collection.context.media.open(name) as file:
+async def _medium(source: ExportSource, name: str) -> AsyncIterator[bytes]:
+    with source.context.media.open(name) as file:
         while piece := file.read(_PIECE_BYTES):
             yield piece
 
 
-Pieces = AsyncIterator[bytes]
-Member = tuple[str, Callable[[], Pieces]]
-
-FOLDER = "machine/"
+async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
+    yield encode(await found).encode()
 
 
-async def members_of(collection: Collection) -> AsyncIterator[Member]:
-    """(name, pieces) of each member, in an order in which an import can check them."""
-    logbook, experiment = collection.logbook, collection.experiment.id
-    yield f"{FOLDER}state.json", lambda: _once(encode_json, logbook.read_state(experiment))
-    yield f"{FOLDER}revisions.jsonl", lambda: _pairs(logbook.read_revisions(experiment))
-    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(logbook.read_arrivals(experiment))
-    yield f"{FOLDER}participants.jsonl", lambda: _people(collection)
-    yield f"{FOLDER}answers.jsonl", lambda: _pages(logbook.read_entries(experiment, until=collection.until))
-    yield f"{FOLDER}events.jsonl", lambda: _pages(logbook.read_events(experiment))
-    yield f"{FOLDER}changes.jsonl", lambda: _list(logbook.read_changes(experiment))
-    lines: list[bytes] = []
-    for sampler in collection.experiment.spec.samplers:
-        entry = await logbook.read_model(experiment, sampler)
-        for name, content in _arrays(entry):
-            yield f"{FOLDER}models/{sampler}/{name}.npy", lambda content=content: _given(content)
-        if entry:
-            lines.append(_line([sampler, _numbers(entry), [name for name, _ in _arrays(entry)]]))
-    yield f"{FOLDER}models.jsonl", lambda lines=lines: _given(b"".join(lines))
-    lines = []
-    for sampler in collection.experiment.spec.samplers:
-        async for stream_id, entry in logbook.read_history(experiment, sampler):
-            for name, content in _arrays(entry):
-                yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _given(content)
-            lines.append(_line([sampler, stream_id, _numbers(entry), [name for name, _ in _arrays(entry)]]))
-    yield f"{FOLDER}history.jsonl", lambda lines=lines: _given(b"".join(lines))
+async def _pairs(found: Any) -> Pieces:
+    yield b"".join(_line(list(pair)) for pair in (await found).items())
 
 
-async def _people(collection: Collection) -> Pieces:
-    names = list(await collection.people())
-    async for page in collection.logbook.read_people(collection.experiment.id, names):
-        asked = await collection.logbook.read_asked(collection.experiment.id, [name for name, _ in page])
-        yield b"".join(_line([name, values, sorted(seen)]) for (name, values), seen in zip(page, asked, strict=True))
+async def _people(source: ExportSource) -> Pieces:
+    names = list(await source.people())
+    async for page in source.export_reader.read_people(source.experiment.id, names):
+        asked = await source.export_reader.read_asked(source.experiment.id, [person.id for person in page])
+        rows = ([person.id, person.fields, sorted(seen)] for person, seen in zip(page, asked, strict=True))
+        yield b"".join(map(_line, rows))
 
 
 async def _pages(pages: AsyncIterator[list[Any]]) -> Pieces:
@@ -200,59 +236,5 @@ async def _list(entries: Any) -> Pieces:
     yield b"".join(_line(list(entry)) for entry in await entries)
 
 
-async def _pairs(found: Any) -> Pieces:
-    yield b"".join(_line(list(pair)) for pair in (await found).items())
-
-
-async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
-    yield encode(await found).encode()
-
-
-async def _given(content: bytes) -> Pieces:
-    yield content
-
-
-def _arrays(entry: dict[str, bytes]) -> list[tuple[str, bytes]]:
-    return [(name, entry[name]) for name in sorted(ARRAYS & entry.keys())]
-
-
-def _numbers(entry: dict[str, bytes]) -> dict[str, str]:
-    return {name: value.decode() for name, value in entry.items() if name not in ARRAYS}
-
-
 def _line(value: list[Any]) -> bytes:
     return encode_json(value).encode() + b"\n"
-
-
-async def deliver(order: Order, output: BinaryIO) -> None:
-    """Write what was ordered, with the store that the environment names."""
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        await write(await Collection.open(Context.build(settings, store), order), output)
-    finally:
-        await store.close()
-
-
-async def write(collection: Collection, output: BinaryIO) -> None:
-    """One file of an experiment."""
-    name, extension = collection.order.name, collection.order.extension
-    if (name, extension) == BUNDLE:
-        await write_bundle(collection, output.write)
-    elif (name, extension) == JUDGEMENT:
-        await collection.judgement()
-    elif extension == "npz":
-        await _write_arrays(collection, output)
-    elif "csv" in EXTENSIONS[name]:
-        async for piece in table_pieces(collection, name, extension):
-            output.write(piece)
-    else:
-        output.write(await document_of(collection, name, extension))
-
-
-async def _write_arrays(collection: Collection, output: BinaryIO) -> None:
-    table, pages = await pages_of(collection, collection.order.name)
-    file = NpzFile(table, STACKS[table.name], [target.filename for target in collection.targets])
-    async for rows in pages:
-        file.rows(rows)
-    output.write(file.end())

@@ -1,4 +1,4 @@
-"""The files that are no tables: the description, the provenance, the data dictionary, the beginnings of an analysis."""
+"""Exports that are no tables: the description, the provenance, the data dictionary and two scripts of an analysis."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from frontend.transfer.orders import EXTENSIONS
-from frontend.transfer.source import Collection
+from frontend.transfer.source import ExportSource
 from frontend.transfer.tables import pages_of, table_of
 from salmon.export import Row, Table, moment
 from salmon.export.notebooks import notebook, r_script
@@ -30,63 +30,65 @@ BUNDLED: dict[str, tuple[str, ...]] = {
 }
 
 
-async def document_of(collection: Collection, name: str, extension: str) -> bytes:
-    """The content of a document."""
-    return (await _MAKERS[name, extension](collection)).encode()
+async def document_of(source: ExportSource, name: str, extension: str) -> bytes:
+    """Return the content of a document."""
+    return (await _MAKERS[name, extension](source)).encode()
 
 
-async def _config(collection: Collection) -> str:
-    """Without completion codes: whoever has them can be paid without having answered."""
-    return dump_spec(collection.experiment.spec, secrets=False)
+async def _config(source: ExportSource) -> str:
+    """Return the description without completion codes: whoever has them can be paid without having answered."""
+    return dump_spec(source.experiment.spec, secrets=False)
 
 
-async def _provenance(collection: Collection) -> str:
-    table, pages = await pages_of(collection, "models")
+async def _provenance(source: ExportSource) -> str:
+    table, pages = await pages_of(source, "models")
     rows: list[Row] = [row async for page in pages for row in page]
-    experiment = collection.experiment
+    experiment = source.experiment
     content = provenance(
         slug=experiment.state.slug,
         spec=experiment.spec,
         targets=experiment.targets,
-        manifest=await collection.manifest(),
-        revisions=await collection.revisions(),
+        manifest=source.experiment.manifest,
+        revisions=await source.revisions(),
         models=(table, rows),
-        exported_ms=collection.context.now_ms(),
-        as_of=collection.until,
-        filters=collection.order.filters,
+        exported_ms=source.context.now_ms(),
+        as_of=source.until,
+        filters=source.order.filters,
         commit=_commit(),
     )
-    content["changes"] = [entry for _, entry in await collection.logbook.read_changes(experiment.id)]
+    content["changes"] = [
+        entry for _, entry in await source.context.store.experiments.read_change_entries(experiment.id)
+    ]
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-async def _readme(collection: Collection) -> str:
+async def _readme(source: ExportSource) -> str:
     tables: list[tuple[Table, tuple[str, ...]]] = []
-    bundled = collection.order.name == "bundle"
+    bundled = source.order.name == "bundle"
     names = BUNDLED if bundled else {name: ends for name, ends in EXTENSIONS.items() if "csv" in ends}
     for name, ends in names.items():
-        if name == "platform_ids" and not collection.order.personal:
+        if name == "platform_ids" and not source.order.personal:
             continue
-        tables.append((await table_of(collection, name), ends))
+        tables.append((await table_of(source, name), ends))
     return readme(
-        title=collection.experiment.spec.title,
-        slug=collection.experiment.state.slug,
-        exported=moment(collection.context.now_ms()),
+        title=source.experiment.spec.title,
+        slug=source.experiment.state.slug,
+        exported=moment(source.context.now_ms()),
         tables=tables,
-        whole=collection.order.personal,
+        whole=source.order.personal,
     )
 
 
-async def _notebook(collection: Collection) -> str:
-    return notebook(collection.experiment.state.slug)
+async def _notebook(source: ExportSource) -> str:
+    return notebook(source.experiment.state.slug)
 
 
-async def _r_script(collection: Collection) -> str:
-    return r_script(collection.experiment.state.slug)
+async def _r_script(source: ExportSource) -> str:
+    return r_script(source.experiment.state.slug)
 
 
 def _commit() -> str | None:
-    """The commit of a checkout; None where the program was installed without one."""
+    """Return the commit of a checkout; None where the program was installed without one."""
     git = Path(__file__).parents[2] / ".git"
     try:
         head = (git / "HEAD").read_text().strip()
@@ -95,7 +97,7 @@ def _commit() -> str | None:
         return None
 
 
-_MAKERS: dict[tuple[str, str], Callable[[Collection], Awaitable[str]]] = {
+_MAKERS: dict[tuple[str, str], Callable[[ExportSource], Awaitable[str]]] = {
     ("config", "yaml"): _config,
     ("provenance", "json"): _provenance,
     ("README", "md"): _readme,

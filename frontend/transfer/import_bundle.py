@@ -1,9 +1,7 @@
-"""From a bundle to an experiment: check everything, keep the media, write the log, and only then give it its name."""
+"""Make an experiment of a bundle: check everything, keep the media, write the log, and only then give it its name."""
 
 from __future__ import annotations
 
-import hashlib
-import string
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -12,25 +10,23 @@ from typing import TypeVar
 
 from frontend.context import Context
 from frontend.errors import ConflictError
-from frontend.store.experiments import Change
+from frontend.store.experiments import OWN_FIELDS, Change
+from frontend.store.ids import derive_experiment_id
 from frontend.store.importing import PAGE
 from frontend.transfer import bundle_reader
-from frontend.transfer.bundle_reader import Archive, Outline, Totals
+from frontend.transfer.bundle_reader import Outline, Totals
 from frontend.transfer.bundle_writer import MEDIA
+from frontend.transfer.bundle_zip import BundleZip
 
 Item = TypeVar("Item")
-
-_ID_LETTERS = string.ascii_lowercase + string.digits
 _PEOPLE = 100
 _OPEN_PAGES = "Pages that were open on the other server cannot send to this one."
 _EVENTS = 1000
-#: The state's own fields; all others are counters.
-_OWN = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"})
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import made."""
+    """Result of an import."""
 
     slug: str
     state: str
@@ -46,77 +42,87 @@ class Imported:
         return " ".join((made, *self.notes))
 
 
-async def restore(context: Context, path: Path, *, name: str, owner: str) -> Imported:
-    """Make a paused experiment of a bundle; BundleError or ConflictError, and nothing to be seen, where that cannot be.
+async def import_bundle(context: Context, path: Path, *, name: str, owner: str) -> Imported:
+    """Make a paused experiment of a bundle; BundleError or ConflictError where that cannot be, and nothing is visible then.
 
-    May be repeated after a crash, with the same bundle and name.
+    It may be repeated after a crash, with the same bundle and name.
     """
-    archive = Archive(path)
+    bundle = BundleZip(path)
     try:
-        outline = bundle_reader.outline_of(archive)
+        outline = bundle_reader.outline_of(bundle)
         slug = name or outline.slug
         await check_free(context, slug)
-        archive.check()
-        media = tuple(bundle_reader.media_of(archive))
-        totals = bundle_reader.totals_of(archive, outline)
-        experiment = await free_id(context, archive.digest, slug, totals.last, totals.state.get("answers", 0))
+        bundle.check()
+        media = tuple(bundle_reader.media_of(bundle))
+        totals = bundle_reader.totals_of(bundle, outline)
+        experiment = await free_id(context, bundle.digest, slug, totals.last, totals.state.get("answers", 0))
         for medium in media:
-            context.media.keep(medium, archive.pieces(MEDIA + medium))
-        return await _write(context, archive, outline, totals, experiment=experiment, slug=slug, owner=owner)
+            context.media.keep(medium, bundle.pieces(MEDIA + medium))
+        return await _write(context, bundle, outline, totals, experiment=experiment, slug=slug, owner=owner)
     finally:
-        archive.close()
+        bundle.close()
 
 
 async def check_free(context: Context, slug: str) -> None:
-    """ConflictError where an experiment has this name."""
+    """Raise ConflictError where an experiment has this name."""
     holder = await context.store.experiments.find(slug)
-    if holder is not None and await context.store.logbook.read_state(holder):
+    if holder is not None and await context.store.experiments.read_fields(holder):
         raise ConflictError(f"There is an experiment called {slug!r} already.", hint="Import it under another name.")
 
 
 async def free_id(context: Context, digest: str, slug: str, last: str, answers: int) -> str:
-    """An id that follows from what is imported and the name, so that an import that was killed is gone on with.
+    """Return an id that follows from what is imported and the name, so that an import that was killed can be continued.
 
     `last` is the place of the last of the answers in the log.
     """
     for attempt in range(1000):
-        letters = hashlib.sha256(f"{digest}:{slug}:{attempt}".encode()).digest()
-        experiment = "".join(_ID_LETTERS[byte % len(_ID_LETTERS)] for byte in letters[:10])
-        if await context.store.restoration.may_hold(experiment, last, answers):
+        experiment = derive_experiment_id(f"{digest}:{slug}:{attempt}")
+        if await context.store.importer.may_hold(experiment, last, answers):
             return experiment
     raise ConflictError("This was imported a thousand times under this name.", hint="Choose another name.")
 
 
+def batches_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield lists of so many items; the last may be shorter."""
+    left = iter(items)
+    while page := list(islice(left, size)):
+        yield page
+
+
 async def _write(
-    context: Context, archive: Archive, outline: Outline, totals: Totals, *, experiment: str, slug: str, owner: str
+    context: Context, bundle: BundleZip, outline: Outline, totals: Totals, *, experiment: str, slug: str, owner: str
 ) -> Imported:
-    store, now_ms = context.store.restoration, context.now_ms()
+    store, now_ms = context.store.importer, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
-    for page in pages_of(bundle_reader.answers_of(archive, outline), PAGE):
+    for page in batches_of(bundle_reader.answers_of(bundle, outline), PAGE):
         await store.append_answers(experiment, [(stream_id, fields) for stream_id, fields, _ in page])
     await store.check(experiment, totals.state.get("answers", 0))
     count = 0
-    for page in pages_of(bundle_reader.people_of(archive), _PEOPLE):
+    for page in batches_of(bundle_reader.people_of(bundle), _PEOPLE):
         count += len(page)
         await store.write_people(
             experiment,
             [
-                (person.participant, _counted(person.fields, totals.people.get(person.participant, 0)), person.asked)
+                (
+                    person.participant,
+                    _with_answers(person.fields, totals.people.get(person.participant, 0)),
+                    person.asked,
+                )
                 for person in page
             ],
         )
-    for page in pages_of(bundle_reader.arrivals_of(archive), _EVENTS):
+    for page in batches_of(bundle_reader.arrivals_of(bundle), _EVENTS):
         await store.write_hash(experiment, "arrivals", dict(page))
     for name in ("events", "changes"):
-        for page in pages_of(bundle_reader.entries_of(archive, f"{name}.jsonl"), _EVENTS):
+        for page in batches_of(bundle_reader.entries_of(bundle, f"{name}.jsonl"), _EVENTS):
             await store.append(experiment, name, page)
-    for model in bundle_reader.models_of(archive, outline):
+    for model in bundle_reader.models_of(bundle, outline):
         await store.write_model(experiment, model.sampler, {**model.numbers, **model.arrays})
-    for line in bundle_reader.history_of(archive, outline):
+    for line in bundle_reader.history_of(bundle, outline):
         await store.append_generation(experiment, line.sampler, line.stream_id, {**line.numbers, **line.arrays})
     await store.write_hash(experiment, "counts", totals.counts)
     state = "draft" if outline.state["state"] == "draft" else "paused"
-    kept = {name: value for name, value in outline.state.items() if name not in _OWN and value.isdecimal()}
+    kept = {name: value for name, value in outline.state.items() if name not in OWN_FIELDS and value.isdecimal()}
     await store.reveal(
         experiment,
         slug,
@@ -129,19 +135,12 @@ async def _write(
         },
     )
     answers = totals.state.get("answers", 0)
-    detail = f"{answers} answers of {archive.manifest['slug']}, exported {archive.manifest.get('exported', '')}"
+    detail = f"{answers} answers of {bundle.manifest['slug']}, exported {bundle.manifest.get('exported', '')}"
     await context.store.experiments.note_change(experiment, Change(now_ms, owner, "imported", detail[:200]))
     await context.store.experiments.announce(experiment)
     return Imported(slug, state, answers, count, (_OPEN_PAGES,))
 
 
-def _counted(fields: dict[str, str], answers: int) -> dict[str, str]:
-    """The fields of a participant with the answers that are in the log."""
+def _with_answers(fields: dict[str, str], answers: int) -> dict[str, str]:
+    """Return the fields of a participant with the answers that are in the log."""
     return {**fields, "answers": str(answers)} if answers or "answers" in fields else fields
-
-
-def pages_of(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of so many items, the last one shorter."""
-    left = iter(items)
-    while page := list(islice(left, size)):
-        yield page

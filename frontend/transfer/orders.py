@@ -1,4 +1,4 @@
-"""What is asked for: one file of one experiment, and what of it."""
+"""Orders for the subprocess: which file of which experiment to write, or which uploaded files to import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Excluded = Literal["mark", "leave_out"]
 
 _TABLE = ("csv", "jsonl", "parquet")
 
-#: Everything that can be asked for, and in which forms.
+#: Every file that can be asked for by name, and its forms.
 EXTENSIONS: dict[str, tuple[str, ...]] = {
     "responses": _TABLE,
     "salmon_responses": ("csv", "json"),
@@ -34,14 +34,14 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {
     "README": ("md",),
     "analysis": ("ipynb", "R"),
 }
-#: Not files that are asked for by name: the bundle has a route of its own, and the judgement only leaves a memory.
+#: Not asked for by name: the bundle has a route of its own, and finding verdicts writes no file but stores them.
 BUNDLE = ("bundle", "zip")
-JUDGEMENT = ("judgement", "json")
+VERDICTS = ("verdicts", "json")
 
 
 @dataclass(frozen=True)
-class Order:
-    """One file. `generation` 0 is the newest; `personal` says whether ids of platforms are in it."""
+class ExportOrder:
+    """Order of one file. `generation` 0 is the newest; `personal` says whether ids of platforms are in it."""
 
     slug: str
     name: str
@@ -52,13 +52,13 @@ class Order:
     personal: bool = True
 
     def encode(self) -> str:
-        """The argument of the process."""
+        """Return the argument of the subprocess."""
         return encode_json(asdict(self))
 
     @staticmethod
-    def decode(text: str) -> Order:
-        """From that argument."""
-        return Order(**decode_json(text))
+    def decode(text: str) -> ExportOrder:
+        """Return the order of that argument."""
+        return ExportOrder(**decode_json(text))
 
     @property
     def filename(self) -> str:
@@ -76,8 +76,34 @@ class Order:
         }
 
 
-def checked(order: Order) -> Order:
-    """The order, if a file of this name can be asked for; otherwise a sentence that lists what there is."""
+@dataclass(frozen=True)
+class ImportOrder:
+    """Order to import files: paths of the answers or bundle, of its description and of the ZIP of its targets.
+
+    `name` is what the experimenter calls the file, `slug` the wanted name of the experiment; without one a bundle keeps
+    its own, and other files are called `otherwise`.
+    """
+
+    answers: str
+    name: str
+    slug: str
+    otherwise: str
+    owner: str
+    config: str = ""
+    targets: str = ""
+
+    def encode(self) -> str:
+        """Return the argument of the subprocess."""
+        return encode_json(asdict(self))
+
+    @staticmethod
+    def decode(text: str) -> ImportOrder:
+        """Return the order of that argument."""
+        return ImportOrder(**decode_json(text))
+
+
+def check_order(order: ExportOrder) -> ExportOrder:
+    """Return the order, if a file of this name can be asked for; otherwise a sentence that lists what there is."""
     forms = EXTENSIONS.get(order.name)
     if forms is None:
         raise NotFoundError(

@@ -1,8 +1,7 @@
-"""Files that leave the system: each written by a process of its own and handed on as it comes.
+"""Routes of files that leave the system or come in: exports, bundles and imports.
 
-The route that brings experiments in: bundles, and what other programs recorded.
-
-Bundles that the server keeps by itself, before something is taken away: in the folder `bundles` of the data directory.
+Each file is written or read by a subprocess. Bundles that are written before an experiment is deleted are kept in the
+folder `bundles` of the data directory.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from frontend.auth import WithExperiment, WithExperimenter
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError
 from frontend.launching import free_slug, slug_of
-from frontend.media import on_disk
+from frontend.media import spool_upload
 from frontend.schemas import Json
-from frontend.transfer.orders import BUNDLE, Excluded, Order, checked
-from frontend.transfer.subprocesses import Errands, WithErrands
+from frontend.transfer.orders import BUNDLE, Excluded, ExportOrder, ImportOrder, check_order
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon.export import MEDIA_TYPES
-from salmon.wire import decode_json, encode_json
+from salmon.wire import decode_json
 
 router = APIRouter(prefix="/api/experiments")
 
@@ -33,7 +32,7 @@ router = APIRouter(prefix="/api/experiments")
 @router.get("/{slug}/exports/{name}.{extension}", response_class=Response)
 async def export(
     experiment: WithExperiment,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     name: str,
     extension: str,
     excluded: Annotated[Excluded, Query()] = "mark",
@@ -41,35 +40,31 @@ async def export(
     generation: Annotated[int, Query(ge=0)] = 0,
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
-    """One file: `excluded=leave_out` without the answers of participants who are left out, `personal=no` without
-    platforms' ids; of one `sampler`, or embeddings as of a `generation`.
+    """Return one file of an experiment.
+
+    `excluded=leave_out` omits the answers of participants who are left out, `personal=no` the ids of platforms; `sampler`
+    and `generation` choose embeddings.
     """
-    order = Order(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
-    return await _file(errands, checked(order))
+    order = ExportOrder(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
+    return await _file(subprocesses, check_order(order))
 
 
 @router.get("/{slug}/bundle", response_class=Response)
 async def bundle(
     experiment: WithExperiment,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     excluded: Annotated[Excluded, Query()] = "mark",
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
-    """Every file in one ZIP, which is also the backup that `salmon import` restores."""
-    return await _file(errands, Order(experiment.state.slug, *BUNDLE, excluded, personal=personal))
-
-
-async def _file(errands: Errands, order: Order) -> Response:
-    pieces = await errands.stream("export", order.encode())
-    headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
-    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)
+    """Return every file in one ZIP, which is also the backup that `salmon import` restores."""
+    return await _file(subprocesses, ExportOrder(experiment.state.slug, *BUNDLE, excluded, personal=personal))
 
 
 @router.post("/import", status_code=201)
 async def import_files(
     request: Request,
     context: WithContext,
-    errands: WithErrands,
+    subprocesses: WithSubprocesses,
     experimenter: WithExperimenter,
     bundle: Annotated[UploadFile, File()],
     config: Annotated[UploadFile | None, File()] = None,
@@ -82,14 +77,14 @@ async def import_files(
     where they are at hand.
     """
     made = await import_upload(
-        context, errands, bundle, config=config, targets=targets, name=name, owner=experimenter.name
+        context, subprocesses, bundle, config=config, targets=targets, name=name, owner=experimenter.name
     )
     return {**made, "address": f"{context.address(request)}/e/{made['slug']}/"}
 
 
 async def import_upload(
     context: Context,
-    errands: Errands,
+    subprocesses: Subprocesses,
     upload: UploadFile,
     *,
     config: UploadFile | None,
@@ -97,35 +92,47 @@ async def import_upload(
     name: str,
     owner: str,
 ) -> Json:
-    """Have a process of its own make an experiment of uploads; what it made."""
+    """Have a subprocess make an experiment of uploads; return what it made."""
     called = Path(upload.filename or "answers").name
-    async with on_disk(upload) as path, on_disk(config) as described, on_disk(targets) as media:
+    async with spool_upload(upload) as path, spool_upload(config) as described, spool_upload(targets) as media:
         if path is None:
             raise BadRequestError("There is no file in this form.", hint="Send the file as `bundle`.", where="bundle")
-        order = {"answers": str(path), "name": called, "slug": slug_of(name) if name else "", "owner": owner}
-        order["otherwise"] = await free_slug(context, called.partition(".")[0], given=False)
-        order |= {"config": str(described or ""), "targets": str(media or "")}
-        return decode_json(await errands.run("import", encode_json(order)))
+        order = ImportOrder(
+            answers=str(path),
+            name=called,
+            slug=slug_of(name) if name else "",
+            otherwise=await free_slug(context, called.partition(".")[0], given=False),
+            owner=owner,
+            config=str(described or ""),
+            targets=str(media or ""),
+        )
+        return decode_json(await subprocesses.run("import", order.encode()))
 
 
-async def keep_bundle(context: Context, errands: Errands, slug: str) -> str:
-    """Write everything of an experiment into a file that `salmon import` restores; its name.
+async def keep_bundle(context: Context, subprocesses: Subprocesses, slug: str) -> str:
+    """Write everything of an experiment into a file that `salmon import` restores; return its name.
 
-    It has its name when all of it is there: an error in the middle leaves nothing that looks like a bundle.
+    The file gets its name when it is complete: an error in the middle leaves nothing that looks like a bundle.
     """
     filesystem, root = fsspec.core.url_to_fs(context.settings.bundles_location)
     await asyncio.to_thread(filesystem.makedirs, root, exist_ok=True)
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     name = f"{slug}-{moment:%Y%m%dT%H%M%SZ}.zip"
-    passing = f"{root}/.{name}"
-    file: Any = await asyncio.to_thread(filesystem.open, passing, "wb")
+    temporary = f"{root}/.{name}"
+    file: Any = await asyncio.to_thread(filesystem.open, temporary, "wb")
     try:
-        async for piece in await errands.stream("export", Order(slug, *BUNDLE).encode()):
+        async for piece in await subprocesses.stream("export", ExportOrder(slug, *BUNDLE).encode()):
             await asyncio.to_thread(file.write, piece)
     except BaseException:
         file.close()
-        filesystem.rm(passing)
+        filesystem.rm(temporary)
         raise
     await asyncio.to_thread(file.close)
-    await asyncio.to_thread(filesystem.mv, passing, f"{root}/{name}")
+    await asyncio.to_thread(filesystem.mv, temporary, f"{root}/{name}")
     return name
+
+
+async def _file(subprocesses: Subprocesses, order: ExportOrder) -> Response:
+    pieces = await subprocesses.stream("export", order.encode())
+    headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
+    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)

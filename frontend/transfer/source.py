@@ -1,4 +1,4 @@
-"""What the files of an export need to know beside the answers: read when it is first needed, once."""
+"""Source of exports: what they need to know beside the answers, each part read once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import TYPE_CHECKING, Any
 
 from frontend.context import Context
 from frontend.errors import NotFoundError
-from frontend.experiments import Experiment
-from frontend.store.models import ARRAYS
-from frontend.transfer.orders import Order
+from frontend.experiments import ServedExperiment
+from frontend.store.experiments import Revision
+from frontend.store.models import PublishedModel
+from frontend.store.participants import Participant
+from frontend.transfer.orders import ExportOrder
 from salmon.export import RevisionNames, TargetNames
 from salmon.export.participants import Conduct, Decision
 from salmon.export.readme import RevisionRecord
 from salmon.export.targets_models import Generation
 from salmon.quality import Evidence, judge
-from salmon.spec import Manifest
-from salmon.wire import Judgement, decode_array, decode_json
+from salmon.wire import Judgement, decode_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-People = dict[str, dict[str, str]]
+People = dict[str, Participant]
 
 #: Dimensions of a table of embeddings where no sampler learns.
 _DIMENSIONS = 2
 
 
-class Collection:
+class ExportSource:
     """One experiment as of its last answer, `until`: what comes later is in no file."""
 
-    def __init__(self, context: Context, experiment: Experiment, order: Order, until: str) -> None:
+    def __init__(self, context: Context, experiment: ServedExperiment, order: ExportOrder, until: str) -> None:
         self.context = context
         self.experiment = experiment
         self.order = order
         self.until = until
-        self.logbook = context.store.logbook
+        self.export_reader = context.store.export_reader
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
-        self._judgement: Judgement | None = None
+        self._quality: Judgement | None = None
         self._people: People | None = None
         self._revisions: list[RevisionRecord] | None = None
-        self._manifest: Manifest | None = None
 
     @staticmethod
-    async def open(context: Context, order: Order) -> Collection:
-        """The experiment of an order."""
+    async def open(context: Context, order: ExportOrder) -> ExportSource:
+        """Return the experiment of an order."""
         experiment = await context.catalogue.find(order.slug)
         known = experiment.spec.samplers
         if order.sampler and order.sampler not in known:
@@ -53,7 +53,7 @@ class Collection:
                 hint=f"There is {', '.join(known)}.",
                 where="sampler",
             )
-        return Collection(context, experiment, order, await context.store.logbook.last_answer(experiment.id))
+        return ExportSource(context, experiment, order, await context.store.export_reader.last_answer(experiment.id))
 
     @property
     def samplers(self) -> tuple[str, ...]:
@@ -66,25 +66,18 @@ class Collection:
         return tuple(question.name for question in self.experiment.spec.questions)
 
     async def revisions(self) -> list[RevisionRecord]:
-        """Every revision, in order."""
+        """Return every revision, in order."""
         if self._revisions is None:
-            found = await self.logbook.read_revisions(self.experiment.id)
-            contents = {number: decode_json(text) for number, text in found.items()}
+            found = await self.context.store.experiments.read_revisions(self.experiment.id)
+            stored = {number: Revision.decode(text) for number, text in found.items()}
             self._revisions = [
-                RevisionRecord(number, content["created_ms"], content["spec"], content.get("app_version", ""))
-                for number, content in contents.items()
+                RevisionRecord(number, revision.created_ms, revision.spec, revision.app_version)
+                for number, revision in stored.items()
             ]
-            newest = contents[self.experiment.state.revision]["manifest"]
-            self._manifest = Manifest.load(newest) if newest else None
         return self._revisions
 
-    async def manifest(self) -> Manifest | None:
-        """The list of target files, where there are any."""
-        await self.revisions()
-        return self._manifest
-
     async def revision_names(self) -> dict[int, RevisionNames]:
-        """How each revision appears in a row."""
+        """Return how each revision appears in a row."""
         catalogue, experiment = self.context.catalogue, self.experiment.id
         return {
             revision.number: RevisionNames(
@@ -103,87 +96,89 @@ class Collection:
         return max((d for d in written if isinstance(d, int)), default=_DIMENSIONS)
 
     async def people(self) -> People:
-        """What is known of everybody who arrived or has answered, in the order of arriving."""
+        """Return what is known of everybody who arrived or has answered, in the order of arriving."""
         if self._people is None:
-            arrivals = await self.logbook.read_arrivals(self.experiment.id)
-            judged = (await self.judgement()).verdicts
+            arrivals = await self.export_reader.read_arrivals(self.experiment.id)
+            judged = (await self.quality()).verdicts
             names = list(dict.fromkeys((*arrivals.values(), *judged)))
             found: People = {}
-            async for page in self.logbook.read_people(self.experiment.id, names):
-                found.update((name, values) for name, values in page if values or name in judged)
-            self._people = dict(sorted(found.items(), key=lambda item: (int(item[1].get("first_ms", 0)), item[0])))
+            async for page in self.export_reader.read_people(self.experiment.id, names):
+                found.update((person.id, person) for person in page if person.fields or person.id in judged)
+            self._people = dict(sorted(found.items(), key=lambda item: (item[1].first_ms, item[0])))
         return self._people
 
     async def puids(self) -> Mapping[str, str]:
-        """The id that is written for each participant: none where ids of platforms are left out."""
+        """Return the id that is written for each participant: none where ids of platforms are left out."""
         if not self.order.personal:
             return {}
-        return {name: values["puid"] for name, values in (await self.people()).items() if "puid" in values}
+        return {name: person.puid for name, person in (await self.people()).items() if "puid" in person.fields}
 
     async def decisions(self) -> dict[str, Decision]:
-        """Whom the experimenter keeps."""
-        verdicts = (await self.judgement()).verdicts
-        return {name: Decision.of(values, verdicts.get(name)) for name, values in (await self.people()).items()}
+        """Return the decision about each participant."""
+        verdicts = (await self.quality()).verdicts
+        return {name: Decision.of(person.fields, verdicts.get(name)) for name, person in (await self.people()).items()}
 
     async def excluded(self) -> dict[str, str]:
-        """Participants who are left out of analyses, with the reason."""
+        """Return participants who are left out of analyses, with the reason."""
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
-    async def judgement(self) -> Judgement:
-        """The verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and remembered."""
-        if self._judgement is None:
+    async def quality(self) -> Judgement:
+        """Return the verdicts on everybody: as remembered, or found and remembered where something has happened since."""
+        if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
-            known = Judgement.decode(await self.logbook.read_judgement(self.experiment.id))
+            known = await self.context.store.participants.read_verdicts(self.experiment.id)
             if known is None or (known.as_of, known.decisions) != (self.until, decisions):
                 known = await self._judge(decisions)
-                await self.logbook.remember_judgement(self.experiment.id, known.encode())
-            self._judgement = known
-        return self._judgement
+                await self.context.store.participants.remember_verdicts(self.experiment.id, known)
+            self._quality = known
+        return self._quality
 
     async def conduct(self) -> dict[str, Conduct]:
-        """What the events tell of each participant."""
+        """Return what the events say about each participant."""
         found: dict[str, Conduct] = {}
-        async for page in self.logbook.read_events(self.experiment.id):
+        async for page in self.export_reader.read_events(self.experiment.id):
             for _, entry in page:
                 found.setdefault(entry.get("participant", ""), Conduct()).note(entry)
         return found
 
     async def generations(self, sampler: str) -> AsyncIterator[Generation]:
-        """A sampler's history, in order."""
-        async for _, entry in self.logbook.read_history(self.experiment.id, sampler):
-            yield generation_of(sampler, entry, "coordinates")
+        """Yield a sampler's history, in order."""
+        async for _, model in self.context.store.models.read_history(self.experiment.id, sampler):
+            yield _decode_generation(sampler, model, "coordinates")
 
     async def newest(self, sampler: str) -> Generation | None:
-        """A sampler's newest embedding: the one that is shown where there is one."""
-        entry = await self.logbook.read_model(self.experiment.id, sampler)
-        return generation_of(sampler, entry, "reported" if "reported" in entry else "coordinates") if entry else None
+        """Return a sampler's newest embedding: the one that is shown where there is one."""
+        model = await self.context.store.models.read(self.experiment.id, sampler)
+        if model is None:
+            return None
+        return _decode_generation(sampler, model, "reported" if "reported" in model.arrays else "coordinates")
 
     async def _judge(self, decisions: int) -> Judgement:
         evidence = Evidence(len(self.targets))
-        async for page in self.logbook.read_answers(self.experiment.id, until=self.until):
+        async for page in self.export_reader.read_answers(self.experiment.id, until=self.until):
             for _, answer in page:
                 evidence.add(answer)
         limit = self.experiment.spec.html.max_queries
         asked: dict[str, int] = {}
         excluded: set[str] = set()
-        async for page in self.logbook.read_people(self.experiment.id, list(evidence.traces)):
-            for name, values in page:
-                asked[name] = limit if limit > 0 else int(values.get("turns", 0))
-                if values.get("keep") == "exclude":
-                    excluded.add(name)
+        async for page in self.export_reader.read_people(self.experiment.id, list(evidence.traces)):
+            for person in page:
+                asked[person.id] = limit if limit > 0 else person.turns
+                if person.keep == "exclude":
+                    excluded.add(person.id)
         verdicts = judge(
             evidence, asked=asked, excluded=frozenset(excluded), coordinates=await self._map_of_most_answers()
         )
         return Judgement(self.until, decisions, verdicts)
 
     async def _map_of_most_answers(self) -> NDArray[Any] | None:
-        """The newest embedding of the sampler whose model has seen most answers."""
+        """Return the newest embedding of the sampler whose model has seen most answers."""
         found = [await self.newest(sampler) for sampler in self.experiment.spec.samplers]
         known = [generation for generation in found if generation is not None]
         return max(known, key=lambda generation: generation.answers).coordinates if known else None
 
 
-def generation_of(sampler: str, entry: Mapping[str, bytes], array: str) -> Generation:
-    """A model or a line of history, with the coordinates of one of its arrays where it has them."""
-    numbers = {name: value.decode() for name, value in entry.items() if name not in ARRAYS}
-    return Generation(sampler, numbers, decode_array(entry[array]) if array in entry else None)
+def _decode_generation(sampler: str, model: PublishedModel, array: str) -> Generation:
+    """Return a model or a line of history, with the coordinates of one of its arrays where it has them."""
+    coordinates = decode_array(model.arrays[array]) if array in model.arrays else None
+    return Generation(sampler, model.numbers, coordinates)

@@ -1,7 +1,7 @@
-"""Work that would keep the web process from its participants, done by processes of their own.
+"""Run slow work in subprocesses, so that it never delays the requests of participants.
 
-A process is told what to do by its arguments and where the store is by its environment. It says what went wrong as one
-line of JSON on standard error. It is ended when nobody waits for it any more.
+A subprocess gets its order by its arguments and the address of the store by its environment. It reports an error as one
+line of JSON on standard error. It is killed when nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from frontend.context import WithContext
-from frontend.errors import ToldError, TooManyError
+from frontend.errors import SubprocessError, TooManyError
 from frontend.settings import Settings
 from salmon.logs import fields
 from salmon.parent_watch import SUPERVISED
 from salmon.wire import decode_json
 
-log = logging.getLogger("salmon.errands")
+log = logging.getLogger("salmon.subprocesses")
 
 #: The program that subprocesses run.
-_MODULE = "frontend.transfer"
-#: Processes at once: each takes some 100 MB and as much of a core as participants leave it.
+MODULE = "frontend.transfer"
+#: Subprocesses at once: each takes some 100 MB and as much of a core as participants leave it.
 MOST = 4
-#: How many times as long as it took an errand rests that is not urgent.
+#: A subprocess that is not urgent is not started again for so many times as long as it took.
 _REST = 4.0
 _PIECE_BYTES = 1 << 16
-#: Of what a process says about its failure, the end.
+#: Bytes that are kept of the end of standard error.
 _MOST_SAID = 1 << 16
 
 
 class BrokenOffError(Exception):
-    """A file that had begun could not be finished: the connection breaks, so that nobody takes a part for the whole."""
+    """A file that was sent in part could not be finished: the connection breaks, so that nobody takes a part for the whole."""
 
 
-class Errands:
-    """Starts such processes for one web process."""
+class Subprocesses:
+    """The subprocesses of one web process."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -56,7 +56,7 @@ class Errands:
             first = await anext(pieces)
         except StopAsyncIteration:
             first = b""
-        return _joined(first, pieces)
+        return _join_pieces(first, pieces)
 
     async def run(self, *arguments: str) -> bytes:
         """Return the whole output of `python -m frontend.transfer`, where it is short."""
@@ -65,8 +65,8 @@ class Errands:
     def begin(self, name: str, *arguments: str, urgent: bool = True) -> asyncio.Task[bytes] | None:
         """Start `python -m frontend.transfer` unless one of this name is under way, and wait for nothing.
 
-        What is not urgent rests after each time for four times as long as it took: pages that ask again and again keep a
-        fifth of a core busy at the most.
+        One that is not urgent rests each time for four times as long as it took: pages that ask again and again keep a fifth
+        of a core busy at the most.
         """
         now, task = asyncio.get_running_loop().time(), self._underway.get(name)
         if task is not None and not task.done():
@@ -77,7 +77,7 @@ class Errands:
         def rest(done: asyncio.Task[bytes]) -> None:
             ended = asyncio.get_running_loop().time()
             self._rests_until[name] = ended + _REST * (ended - now)
-            _ = done.cancelled() or done.exception()  # whoever waits is told
+            _ = done.cancelled() or done.exception()  # the exception is raised for whoever waits
 
         task = self._underway[name] = asyncio.create_task(self.run(*arguments))
         task.add_done_callback(rest)
@@ -89,7 +89,7 @@ class Errands:
             output, errors = process.stdout, process.stderr
             assert output is not None  # noqa: S101 - both are pipes
             assert errors is not None  # noqa: S101
-            said = asyncio.create_task(_said(errors))
+            said = asyncio.create_task(_read_errors(errors))
             try:
                 while piece := await output.read(_PIECE_BYTES):
                     began = True
@@ -98,7 +98,7 @@ class Errands:
             finally:
                 said.cancel()
         if code:
-            raise _failure(arguments[0], code, complaint, began=began)
+            raise _make_error(arguments[0], code, complaint, began=began)
 
     @asynccontextmanager
     async def _process(self, arguments: tuple[str, ...]) -> AsyncGenerator[asyncio.subprocess.Process]:
@@ -109,7 +109,7 @@ class Errands:
         self._running += 1
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", _MODULE, *arguments),
+                *(sys.executable, "-m", MODULE, *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -121,39 +121,39 @@ class Errands:
                 if process.returncode is None:
                     with suppress(ProcessLookupError):
                         process.kill()
-                    await asyncio.shield(_ended(process))
+                    await asyncio.shield(_wait_until_gone(process))
         finally:
             self._running -= 1
 
 
-def errands_of(request: Request, context: WithContext) -> Errands:
-    """One for each application, made when the first file is asked for."""
+def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
+    """Return the subprocesses of the application."""
     state = request.app.state
-    if not hasattr(state, "errands"):
-        state.errands = Errands(context.settings)
-    return state.errands
+    if not hasattr(state, "subprocesses"):
+        state.subprocesses = Subprocesses(context.settings)
+    return state.subprocesses
 
 
-WithErrands = Annotated[Errands, Depends(errands_of)]
+WithSubprocesses = Annotated[Subprocesses, Depends(find_subprocesses)]
 
 
-async def _said(errors: asyncio.StreamReader) -> bytes:
-    """The last that a process said on standard error."""
+async def _read_errors(errors: asyncio.StreamReader) -> bytes:
+    """Return the end of what a subprocess writes on standard error."""
     said = b""
     while piece := await errors.read(_PIECE_BYTES):
         said = (said + piece)[-_MOST_SAID:]
     return said
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Until a process that was killed is gone; what it still had to say is read away, or its end would not be seen."""
+async def _wait_until_gone(process: asyncio.subprocess.Process) -> None:
+    """Wait until a subprocess that was killed is gone; its pipes are read empty, or its end would not be seen."""
     for stream in (process.stdout, process.stderr):
         while stream is not None and await stream.read(_PIECE_BYTES):
             pass
     await process.wait()
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _join_pieces(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     try:
         if first:
             yield first
@@ -164,20 +164,20 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[b
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What this process has, without the supervisor's hand on it."""
+    """Return the environment of a subprocess: that of this process, without the supervisor's watch."""
     values = settings.model_dump(mode="json", exclude_none=True)
     own = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
     return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}
 
 
-def _failure(what: str, code: int, complaint: bytes, *, began: bool) -> Exception:
+def _make_error(what: str, code: int, complaint: bytes, *, began: bool) -> Exception:
     try:
-        told = decode_json(complaint.strip().rpartition(b"\n")[2])
+        reported = decode_json(complaint.strip().rpartition(b"\n")[2])
     except ValueError:
-        told = None
-    log.error("errand failed", extra=fields(what=what, code=code, said=complaint.decode(errors="replace")[-2000:]))
+        reported = None
+    log.error("subprocess failed", extra=fields(what=what, code=code, said=complaint.decode(errors="replace")[-2000:]))
     if began:
         return BrokenOffError(f"the {what} subprocess ended with {code} in the middle")
-    if told is not None:
-        return ToldError(told["status"], told["error"])
+    if reported is not None:
+        return SubprocessError(reported["status"], reported["error"])
     return RuntimeError(f"the {what} subprocess ended with {code}")

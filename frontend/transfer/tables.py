@@ -1,4 +1,4 @@
-"""The rows of every table, page by page."""
+"""Tables of an export: their columns, and their rows page by page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import islice
 
 from frontend.errors import ConflictError
-from frontend.transfer.source import Collection
+from frontend.transfer.source import ExportSource
 from salmon.export import FIRST_RESPONSES, RESPONSES, Responses, Row, Table
 from salmon.export.other_programs import (
     CBLEARN,
@@ -43,21 +43,20 @@ from salmon.export.targets_models import (
 from salmon.records import Answer
 
 Pages = AsyncIterator[list[Row]]
-
 #: Rows of a page, where they do not come from pages of the store.
 _ROWS = 1000
 
 
-async def pages_of(collection: Collection, name: str) -> tuple[Table, Pages]:
-    """A table and its rows; a sentence where it cannot be made."""
-    return await _MAKERS[name](collection)
+async def pages_of(source: ExportSource, name: str) -> tuple[Table, Pages]:
+    """Return a table and its rows; ConflictError where it cannot be made."""
+    return await _MAKERS[name](source)
 
 
-async def table_of(collection: Collection, name: str) -> Table:
-    """The columns of a table, without its rows."""
-    d = await collection.dimensions()
+async def table_of(source: ExportSource, name: str) -> Table:
+    """Return the columns of a table, without its rows."""
+    d = await source.dimensions()
     made = {
-        "participants": lambda: participants_table(collection.questions),
+        "participants": lambda: participants_table(source.questions),
         "embeddings": lambda: embeddings_table(d),
         "salmon_embeddings": lambda: first_embeddings_table(d),
         "embedding_history": lambda: embedding_history_table(d),
@@ -66,147 +65,15 @@ async def table_of(collection: Collection, name: str) -> Table:
     return made[name]() if name in made else _FIXED[name]
 
 
-async def _responses(collection: Collection) -> tuple[Table, Pages]:
-    excluded = await collection.excluded()
-    made = Responses(
-        targets=collection.targets,
-        started_ms=collection.experiment.state.opened_ms,
-        puids=await collection.puids(),
-        excluded=excluded,
-        revisions=await collection.revision_names(),
-    )
-    wanted = _wanted(collection, excluded)
-
-    async def pages() -> Pages:
-        async for page in collection.logbook.read_answers(collection.experiment.id, until=collection.until):
-            yield [made.row(stream_id, answer) for stream_id, answer in page if wanted(answer)]
-
-    return RESPONSES, pages()
-
-
-async def _first_responses(collection: Collection) -> tuple[Table, Pages]:
-    return FIRST_RESPONSES, _narrowed(FIRST_RESPONSES, (await _responses(collection))[1])
-
-
-async def _participants(collection: Collection) -> tuple[Table, Pages]:
-    decisions, conduct = await collection.decisions(), await collection.conduct()
-    people, questions = await collection.people(), collection.questions
-    first: dict[tuple[str, str], str] = {}
-    duplicates: dict[str, str] = {}
-    for name, values in people.items():
-        identity = values.get("source", ""), values.get("puid", "")
-        if first.setdefault(identity, name) != name:
-            duplicates[name] = first[identity]
-    rows = (
-        participant_row(
-            name,
-            values,
-            conduct=conduct.get(name, Conduct()),
-            decision=decisions[name],
-            duplicate_of=duplicates.get(name, ""),
-            questions=questions,
-        )
-        for name, values in people.items()
-        if decisions[name].keep or collection.order.excluded == "mark"
-    )
-    return participants_table(questions), _paged(rows)
-
-
-async def _platform_ids(collection: Collection) -> tuple[Table, Pages]:
-    people = await collection.people()
-    return PLATFORM_IDS, _paged(platform_row(name, values) for name, values in people.items())
-
-
-async def _quality(collection: Collection) -> tuple[Table, Pages]:
-    decisions, verdicts = await collection.decisions(), (await collection.judgement()).verdicts
-    rows = (
-        quality_row(name, verdicts[name], decision)
-        for name, decision in decisions.items()
-        if name in verdicts and (decision.keep or collection.order.excluded == "mark")
-    )
-    return QUALITY, _paged(rows)
-
-
-async def _events(collection: Collection) -> tuple[Table, Pages]:
-    async def pages() -> Pages:
-        async for page in collection.logbook.read_events(collection.experiment.id):
-            yield [event_row(stream_id, entry) for stream_id, entry in page]
-
-    return EVENTS, pages()
-
-
-async def _targets(collection: Collection) -> tuple[Table, Pages]:
-    return TARGETS, _paged(target_rows(collection.experiment.targets, await collection.manifest()))
-
-
-async def _models(collection: Collection) -> tuple[Table, Pages]:
-    async def pages() -> Pages:
-        for sampler in collection.samplers:
-            rows: list[Row] = []
-            async for generation in collection.generations(sampler):
-                rows.append(model_row(generation, kept=generation.coordinates is not None))
-                if len(rows) == _ROWS:
-                    yield rows
-                    rows = []
-            yield rows
-
-    return MODELS, pages()
-
-
-async def _embeddings(collection: Collection) -> tuple[Table, Pages]:
-    found = await embeddings_of(collection)
-    d = await collection.dimensions()
-    rows = (row for generation in found for row in embedding_rows(generation, collection.targets, d))
-    return embeddings_table(d), _paged(rows)
-
-
-async def _first_embeddings(collection: Collection) -> tuple[Table, Pages]:
-    table = first_embeddings_table(await collection.dimensions())
-    return table, _narrowed(table, (await _embeddings(collection))[1])
-
-
-async def _embedding_history(collection: Collection) -> tuple[Table, Pages]:
-    d = await collection.dimensions()
-
-    async def pages() -> Pages:
-        for sampler in collection.samplers:
-            async for generation in collection.generations(sampler):
-                yield list(embedding_history_rows(generation, collection.targets, d))
-
-    return embedding_history_table(d), pages()
-
-
-async def _triplettools_triplets(collection: Collection) -> tuple[Table, Pages]:
-    translator = await _translator(collection)
-    return TRIPLETTOOLS_TRIPLETS, _translated(collection, translator, translator.triplettools)
-
-
-async def _triplettools_embeddings(collection: Collection) -> tuple[Table, Pages]:
-    found, labels = await embeddings_of(collection), Labels.of(collection.targets)
-    d = await collection.dimensions()
-    rows = (row for generation in found for row in triplettools_embedding_rows(generation, labels, d))
-    return triplettools_embeddings_table(d), _paged(rows)
-
-
-async def _cblearn(collection: Collection) -> tuple[Table, Pages]:
-    translator = await _translator(collection)
-    return CBLEARN, _translated(collection, translator, translator.cblearn)
-
-
-async def _psiz(collection: Collection) -> tuple[Table, Pages]:
-    translator = await _translator(collection)
-    return PSIZ, _translated(collection, translator, translator.psiz)
-
-
-async def embeddings_of(collection: Collection) -> list[Generation]:
-    """The embedding of each sampler: the newest, or that of the generation asked for."""
-    order = collection.order
-    found = [generation for sampler in collection.samplers if (generation := await collection.newest(sampler))]
+async def embeddings_of(source: ExportSource) -> list[Generation]:
+    """Return the embedding of each sampler: the newest, or that of the generation asked for."""
+    order = source.order
+    found = [generation for sampler in source.samplers if (generation := await source.newest(sampler))]
     if order.generation:
         kept: set[int] = set()
         chosen: list[Generation] = []
-        for sampler in collection.samplers:
-            async for generation in collection.generations(sampler):
+        for sampler in source.samplers:
+            async for generation in source.generations(sampler):
                 if generation.coordinates is not None:
                     kept.add(generation.number)
                     if generation.number == order.generation:
@@ -228,45 +95,177 @@ async def embeddings_of(collection: Collection) -> list[Generation]:
     return found
 
 
-async def _translator(collection: Collection) -> Translator:
-    samplers = collection.experiment.spec.samplers
-    return Translator(
-        labels=Labels.of(collection.targets),
-        puids=await collection.puids(),
-        excluded=await collection.excluded(),
-        tests=frozenset(name for name, sampler in samplers.items() if sampler.test),
+async def _responses(source: ExportSource) -> tuple[Table, Pages]:
+    excluded = await source.excluded()
+    made = Responses(
+        targets=source.targets,
+        started_ms=source.experiment.state.opened_ms,
+        puids=await source.puids(),
+        excluded=excluded,
+        revisions=await source.revision_names(),
     )
+    wanted = _make_filter(source, excluded)
+
+    async def pages() -> Pages:
+        async for page in source.export_reader.read_answers(source.experiment.id, until=source.until):
+            yield [made.row(stream_id, answer) for stream_id, answer in page if wanted(answer)]
+
+    return RESPONSES, pages()
 
 
-async def _translated(
-    collection: Collection, translator: Translator, translate: Callable[[Answer], Row | None]
-) -> Pages:
-    wanted = _wanted(collection, translator.excluded)
-    async for page in collection.logbook.read_answers(collection.experiment.id, until=collection.until):
-        yield [row for _, answer in page if wanted(answer) and (row := translate(answer)) is not None]
+async def _first_responses(source: ExportSource) -> tuple[Table, Pages]:
+    return FIRST_RESPONSES, _narrow_rows(FIRST_RESPONSES, (await _responses(source))[1])
 
 
-def _wanted(collection: Collection, excluded: Iterable[str]) -> Callable[[Answer], bool]:
-    """Whether an answer is in a file, by the filters of the order."""
-    sampler = collection.order.sampler
-    without = frozenset(excluded) if collection.order.excluded == "leave_out" else frozenset[str]()
+async def _participants(source: ExportSource) -> tuple[Table, Pages]:
+    decisions, conduct = await source.decisions(), await source.conduct()
+    people, questions = await source.people(), source.questions
+    first: dict[tuple[str, str], str] = {}
+    duplicates: dict[str, str] = {}
+    for name, person in people.items():
+        identity = person.source, person.puid
+        if first.setdefault(identity, name) != name:
+            duplicates[name] = first[identity]
+    rows = (
+        participant_row(
+            name,
+            person.fields,
+            conduct=conduct.get(name, Conduct()),
+            decision=decisions[name],
+            duplicate_of=duplicates.get(name, ""),
+            questions=questions,
+        )
+        for name, person in people.items()
+        if decisions[name].keep or source.order.excluded == "mark"
+    )
+    return participants_table(questions), _split_pages(rows)
+
+
+async def _platform_ids(source: ExportSource) -> tuple[Table, Pages]:
+    people = await source.people()
+    return PLATFORM_IDS, _split_pages(platform_row(name, person.fields) for name, person in people.items())
+
+
+async def _quality(source: ExportSource) -> tuple[Table, Pages]:
+    decisions, verdicts = await source.decisions(), (await source.quality()).verdicts
+    rows = (
+        quality_row(name, verdicts[name], decision)
+        for name, decision in decisions.items()
+        if name in verdicts and (decision.keep or source.order.excluded == "mark")
+    )
+    return QUALITY, _split_pages(rows)
+
+
+async def _events(source: ExportSource) -> tuple[Table, Pages]:
+    async def pages() -> Pages:
+        async for page in source.export_reader.read_events(source.experiment.id):
+            yield [event_row(stream_id, entry) for stream_id, entry in page]
+
+    return EVENTS, pages()
+
+
+async def _targets(source: ExportSource) -> tuple[Table, Pages]:
+    return TARGETS, _split_pages(target_rows(source.experiment.targets, source.experiment.manifest))
+
+
+async def _models(source: ExportSource) -> tuple[Table, Pages]:
+    async def pages() -> Pages:
+        for sampler in source.samplers:
+            rows: list[Row] = []
+            async for generation in source.generations(sampler):
+                rows.append(model_row(generation, kept=generation.coordinates is not None))
+                if len(rows) == _ROWS:
+                    yield rows
+                    rows = []
+            yield rows
+
+    return MODELS, pages()
+
+
+async def _embeddings(source: ExportSource) -> tuple[Table, Pages]:
+    found = await embeddings_of(source)
+    d = await source.dimensions()
+    rows = (row for generation in found for row in embedding_rows(generation, source.targets, d))
+    return embeddings_table(d), _split_pages(rows)
+
+
+async def _first_embeddings(source: ExportSource) -> tuple[Table, Pages]:
+    table = first_embeddings_table(await source.dimensions())
+    return table, _narrow_rows(table, (await _embeddings(source))[1])
+
+
+async def _embedding_history(source: ExportSource) -> tuple[Table, Pages]:
+    d = await source.dimensions()
+
+    async def pages() -> Pages:
+        for sampler in source.samplers:
+            async for generation in source.generations(sampler):
+                yield list(embedding_history_rows(generation, source.targets, d))
+
+    return embedding_history_table(d), pages()
+
+
+async def _triplettools_triplets(source: ExportSource) -> tuple[Table, Pages]:
+    translator = await _translator(source)
+    return TRIPLETTOOLS_TRIPLETS, _translate_answers(source, translator, translator.triplettools)
+
+
+async def _triplettools_embeddings(source: ExportSource) -> tuple[Table, Pages]:
+    found, labels = await embeddings_of(source), Labels.of(source.targets)
+    d = await source.dimensions()
+    rows = (row for generation in found for row in triplettools_embedding_rows(generation, labels, d))
+    return triplettools_embeddings_table(d), _split_pages(rows)
+
+
+async def _cblearn(source: ExportSource) -> tuple[Table, Pages]:
+    translator = await _translator(source)
+    return CBLEARN, _translate_answers(source, translator, translator.cblearn)
+
+
+async def _psiz(source: ExportSource) -> tuple[Table, Pages]:
+    translator = await _translator(source)
+    return PSIZ, _translate_answers(source, translator, translator.psiz)
+
+
+def _make_filter(source: ExportSource, excluded: Iterable[str]) -> Callable[[Answer], bool]:
+    """Return a function that says whether an answer is in a file, by the filters of the order."""
+    sampler = source.order.sampler
+    without = frozenset(excluded) if source.order.excluded == "leave_out" else frozenset[str]()
     return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
 
 
-async def _narrowed(table: Table, pages: Pages) -> Pages:
-    """The rows of a wider table that begins with the columns of this one."""
+async def _narrow_rows(table: Table, pages: Pages) -> Pages:
+    """Return the rows of a wider table that begins with the columns of this one."""
     width = len(table.columns)
     async for page in pages:
         yield [row[:width] for row in page]
 
 
-async def _paged(rows: Iterable[Row]) -> Pages:
+async def _split_pages(rows: Iterable[Row]) -> Pages:
     left = iter(rows)
     while page := list(islice(left, _ROWS)):
         yield page
 
 
-_MAKERS: dict[str, Callable[[Collection], Awaitable[tuple[Table, Pages]]]] = {
+async def _translator(source: ExportSource) -> Translator:
+    samplers = source.experiment.spec.samplers
+    return Translator(
+        labels=Labels.of(source.targets),
+        puids=await source.puids(),
+        excluded=await source.excluded(),
+        tests=frozenset(name for name, sampler in samplers.items() if sampler.test),
+    )
+
+
+async def _translate_answers(
+    source: ExportSource, translator: Translator, translate: Callable[[Answer], Row | None]
+) -> Pages:
+    wanted = _make_filter(source, translator.excluded)
+    async for page in source.export_reader.read_answers(source.experiment.id, until=source.until):
+        yield [row for _, answer in page if wanted(answer) and (row := translate(answer)) is not None]
+
+
+_MAKERS: dict[str, Callable[[ExportSource], Awaitable[tuple[Table, Pages]]]] = {
     "responses": _responses,
     "salmon_responses": _first_responses,
     "participants": _participants,
@@ -283,6 +282,8 @@ _MAKERS: dict[str, Callable[[Collection], Awaitable[tuple[Table, Pages]]]] = {
     "cblearn": _cblearn,
     "psiz": _psiz,
 }
+
+
 _FIXED: dict[str, Table] = {
     table.name: table
     for table in (

@@ -1,7 +1,7 @@
 """What an experiment is: its file, read with every mistake found at its place, and the targets that came with it."""
 
 from salmon.spec.manifest import Manifest, ManifestEntry, ManifestMerge, TargetKind, TargetSpec, merge_manifests
-from salmon.spec.parse import DefaultSampler, ParsedSpec, check, dump_spec, parse_spec, targets_of
+from salmon.spec.parse import DefaultSampler, ParsedSpec, check, dump_spec, parse_spec, read_stored_spec, targets_of
 from salmon.spec.schema import SamplerSpec, Spec
 from salmon.spec.target_zip import Sink, check_archive, read_archive
 
@@ -22,5 +22,6 @@ __all__ = [
     "merge_manifests",
     "parse_spec",
     "read_archive",
+    "read_stored_spec",
     "targets_of",
 ]

@@ -7,7 +7,7 @@ A Spec as the file that would describe it, every default written out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,10 +21,11 @@ from salmon.spec.problems import misfit_problems, problem_at, schema_problems, u
 from salmon.spec.sampler_arguments import Argument
 from salmon.spec.samplers import read_common, read_samplers, sampler_nodes, shared_arguments
 from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, Html, SamplerSpec, Spec
-from salmon.spec.values import FrozenMap, Misfit, percent, whole
+from salmon.spec.values import FrozenMap, Misfit, flag, percent, whole
 from salmon.spec.yaml_tree import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain, read_source
 
 DefaultSampler = Literal["Adaptive", "Random"]
+Unpack = Callable[[bool], Manifest]
 
 #: The number of targets: it follows from the targets.
 _ADDED_BY_SALMON_1 = frozenset({"n"})
@@ -42,10 +43,14 @@ _DEFAULT_SAMPLERS: dict[DefaultSampler, SamplerSpec] = {
 
 @dataclass(frozen=True)
 class ParsedSpec:
-    """A spec that can be used, and what its experimenter should know all the same."""
+    """A spec that can be used, and what its experimenter should know all the same.
+
+    `manifest` is the list of targets of the ZIP that came with the file.
+    """
 
     spec: Spec
     warnings: tuple[Problem, ...] = ()
+    manifest: Manifest | None = None
 
 
 def parse_spec(
@@ -53,21 +58,43 @@ def parse_spec(
     *,
     name: str = "experiment.yaml",
     manifest: Manifest | None = None,
+    unpack: Unpack | None = None,
     default_sampler: DefaultSampler = "Adaptive",
     zip_follows: bool = False,
     stored: bool = False,
 ) -> ParsedSpec:
     """The Spec of a YAML text; SpecError lists everything that is wrong with it.
 
-    `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets.
+    `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets. `unpack`
+    makes that list of a ZIP which has not been read yet: it is called once, with whether the file says `page.trusted`,
+    and what it raises is passed on.
     `default_sampler` is what a file gets that names no samplers. `zip_follows` says that the ZIP has not been read yet: the
     file need not have targets. `stored` says that the text was accepted before: keys that are refused in new files since
     then are warnings, so that existing experiments can still be opened.
     """
-    spec, problems = _examine(text, _Setting(manifest, default_sampler, zip_follows, stored))
+    setting = _Setting(manifest, default_sampler, zip_follows, unpack, stored)
+    spec, problems, manifest = _examine(text, setting)
     if spec is None or any(not problem.warning for problem in problems):
         raise SpecError(problems, name=name)
-    return ParsedSpec(spec, problems)
+    return ParsedSpec(spec, problems, manifest)
+
+
+def read_stored_spec(content: str, manifest: Manifest | None = None) -> Spec:
+    """Return the spec of a stored revision; SpecError where this version cannot read it.
+
+    Revisions hold the JSON of `Spec.to_json`. Those of version 2.0.0.dev0 and before hold the YAML of `dump_spec`, which
+    never begins with a brace.
+    """
+    if not content.startswith("{"):
+        return parse_spec(content, manifest=manifest, stored=True).spec
+    try:
+        return Spec.from_json(content)
+    except ValidationError as error:
+        places = [(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()[:MAX_PROBLEMS]]
+        problems = tuple(
+            Problem(f"The stored description cannot be read: {message}.", path=path) for path, message in places
+        )
+        raise SpecError(problems, name="the stored description") from error
 
 
 def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest | None = None) -> tuple[Problem, ...]:
@@ -83,25 +110,37 @@ class _Setting:
     manifest: Manifest | None
     default_sampler: DefaultSampler = "Adaptive"
     zip_follows: bool = False
+    unpack: Unpack | None = None
     stored: bool = False
+
+    def read_zip(self, root: MappingNode) -> _Setting:
+        """Return the setting with the ZIP that came with a file, now that the file says whether it is trusted."""
+        if self.unpack is None:
+            return self
+        try:
+            trusted = flag(node_of(root, "page", "trusted") or False)
+        except Misfit:
+            trusted = False  # reported with the other problems of the file
+        return replace(self, manifest=self.unpack(trusted))
 
     @property
     def has_zip(self) -> bool:
-        return self.zip_follows or self.manifest is not None
+        return self.zip_follows or self.unpack is not None or self.manifest is not None
 
 
-def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[Problem, ...]]:
+def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[Problem, ...], Manifest | None]:
+    """Return (the spec if it can be read, its problems, the list of targets of its ZIP)."""
     problems: list[Problem] = []
     try:
         root = read_source(text, problems)
     except UnreadableError as error:
-        return None, _in_order([*problems, error.problem])
+        return None, _in_order([*problems, error.problem]), setting.manifest
     if root is None or (isinstance(root, Scalar) and root.empty):
         if not setting.has_zip:
             problem = Problem(
                 "The file is empty.", 1, 1, hint="Write at least targets: with a list, or upload a ZIP of targets."
             )
-            return None, _in_order([*problems, problem])
+            return None, _in_order([*problems, problem]), setting.manifest
         root = MappingNode(1, 1)
     if not isinstance(root, MappingNode):
         kind = "a list" if isinstance(root, SequenceNode) else "a text"
@@ -111,9 +150,10 @@ def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[P
             root.column,
             hint="Begin with targets: and a list.",
         )
-        return None, _in_order([*problems, problem])
+        return None, _in_order([*problems, problem]), setting.manifest
+    setting = setting.read_zip(root)
     spec = _read(root, setting, problems)
-    return spec, _in_order(problems)
+    return spec, _in_order(problems), setting.manifest
 
 
 def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec | None:

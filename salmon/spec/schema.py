@@ -508,6 +508,15 @@ class Spec(Part):
         """The page's title."""
         return self.html.title
 
+    def to_json(self) -> str:
+        """Return the spec as it is stored: JSON with every default, which `from_json` reads back as an equal spec."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the spec of that JSON; pydantic's ValidationError where it is none."""
+        return cls.model_validate_json(text)
+
     @property
     def probabilities(self) -> dict[str, int]:
         """Sampler -> percentage; they add up to 100. Where nothing is written all are equal and the first takes the rest."""

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,12 +23,16 @@ import numpy as np
 from backend.service import Service
 from backend.store import Store as BackendStore
 from frontend.app import create_app
+from frontend.auth import make_account
+from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
+from salmon.simulate import random_world
 from tests.archives import picture, write_zip
 from tests.bundles import server_on
+from tests.living import run_until
 from tests.program import REPOSITORY
 
 PACKAGES = ("salmon", "frontend", "backend")
@@ -39,50 +43,57 @@ LIMITS = {
     "responses.csv": 14,
     "salmon fit": 15,
 }
-OWNER = {"name": "ada", "password": "correct horse"}
 
 
-@contextmanager
-def traced() -> Iterator[set[str]]:
-    """Collect the files of the project whose functions are called meanwhile, in any thread."""
-    called: set[str] = set()
+class Trace:
+    """Collects the files of the project whose functions are called in any thread while it is active."""
 
-    def note(frame: FrameType, event: str, _argument: Any) -> None:
-        # The body of a module or a class runs when it is imported; a flow is what is called.
-        if event == "call" and frame.f_code.co_name != "<module>":
-            called.add(frame.f_code.co_filename)
+    def __init__(self) -> None:
+        self._called: set[str] | None = None
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
 
-    files: set[str] = set()
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        yield files
-    finally:
+    @contextmanager
+    def of(self, files: set[str]) -> Iterator[None]:
+        """Add the files on the way to `files`."""
+        self._called = called = set[str]()
+        try:
+            yield
+        finally:
+            self._called = None
+            for name in called:
+                path = Path(name)
+                if path.is_relative_to(REPOSITORY) and path.relative_to(REPOSITORY).parts[0] in PACKAGES:
+                    files.add(str(path.relative_to(REPOSITORY)))
+
+    def stop(self) -> None:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-        for name in called:
-            path = Path(name)
-            if path.is_relative_to(REPOSITORY) and path.relative_to(REPOSITORY).parts[0] in PACKAGES:
-                files.add(str(path.relative_to(REPOSITORY)))
+
+    def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
+        # The body of a module runs when it is imported; a flow is what is called.
+        if self._called is not None and event == "call" and frame.f_code.co_name != "<module>":
+            self._called.add(frame.f_code.co_filename)
 
 
-async def web_flows(settings: Settings, backend_url: str, folder: Path) -> dict[str, set[str]]:
+async def web_flows(trace: Trace, settings: Settings, backend_url: str, folder: Path) -> dict[str, set[str]]:
     """The flows through the web process, the learning process and the export subprocess."""
     from frontend.transfer.__main__ import main as transfer
 
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {name: set() for name in LIMITS}
     store = Store.open(settings.redis_url)
     app = create_app(settings, store)
     archive = write_zip(folder / "t.zip", [(f"{k}.png", picture(k)) for k in range(8)])
     spec = b"html: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\n"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
-        await client.post("/create_user", data={"username": "ada", "password": "correct horse", "password2": "correct horse"})
+        await make_account(Context(settings, store), "ada", "correct horse", owner=True)
         login = ("ada", "correct horse")
-        with traced() as found["YAML and ZIP become an open experiment"]:
+        with trace.of(found["YAML and ZIP become an open experiment"]):
             files = {"spec": ("x.yaml", spec), "targets": ("t.zip", archive.read_bytes())}
-            reply = await client.post("/api/experiments", files=files, data={"name": "flow", "open": "true"}, auth=login)
+            reply = await client.post(
+                "/api/experiments", files=files, data={"name": "flow", "state": "open"}, auth=login
+            )
         reply.raise_for_status()
-        await client.put("/api/experiments/flow/state", json={"state": "open"}, auth=login)
         arrival = (await client.post("/e/flow/arrive", json={"parameters": {"puid": "a"}})).raise_for_status().json()
         header = {"X-Salmon-Session": arrival["session"]}
 
@@ -95,19 +106,23 @@ async def web_flows(settings: Settings, backend_url: str, folder: Path) -> dict[
         service.begin()
         for _ in range(12):
             await answer()
-        turn(service, lambda: absorbed(service) == 12)
+        run_until(service, lambda: absorbed(service) == 12)
         query = (await client.get("/e/flow/query", headers=header)).raise_for_status().json()
-        with traced() as found["an answer becomes a better query"]:
+        with trace.of(found["an answer becomes a better query"]):
             body = {"token": query["token"], "winner": query["left"], "rt_ms": 900}
             (await client.post("/e/flow/answers", json=body)).raise_for_status()
-            turn(service, lambda: absorbed(service) == 13)
+            run_until(service, lambda: absorbed(service) == 13)
             (await client.get("/e/flow/query", headers=header)).raise_for_status()
         service.stop()
         service.close()
-        from frontend.transfer.orders import Order
+        from frontend.transfer.orders import ExportOrder
 
-        with traced() as found["responses.csv"]:
-            await asyncio.to_thread(export, transfer, settings, Order("flow", "responses", "csv").encode())
+        order = ExportOrder("flow", "responses", "csv").encode()
+        await asyncio.to_thread(
+            export, transfer, settings, order
+        )  # once before, so that nothing is imported on the way
+        with trace.of(found["responses.csv"]):
+            await asyncio.to_thread(export, transfer, settings, order)
     await store.close()
     return found
 
@@ -124,60 +139,53 @@ def export(transfer: Callable[..., int], settings: Settings, order: str) -> None
 
 
 def absorbed(service: Service) -> int:
-    return min((learner.state.absorbed for item in service.experiments.values() for learner in item.learners.values()), default=0)
+    """How many answers the learner has seen."""
+    learners = [learner for item in service.experiments.values() for learner in item.learners.values()]
+    return min((learner.state.absorbed for learner in learners), default=0)
 
 
-def turn(service: Service, condition: Callable[[], bool]) -> None:
-    """Let the learning process take its turns until something is so."""
-    for _ in range(2000):
-        if condition():
-            return
-        service.step(0.0)
-    raise AssertionError("the learning process did not get there")
-
-
-def fit_flow(folder: Path) -> set[str]:
+def fit_flow(trace: Trace, folder: Path) -> set[str]:
     """`salmon fit` on a small file of answers."""
-    from salmon.cli.main import main
+    from salmon.cli.main import main as salmon
 
-    rng = np.random.default_rng(0)
-    truth = rng.normal(size=(9, 2))
-    rows = [rng.permutation(9)[:3] for _ in range(300)]
-    ordered = [
-        (h, a, b) if ((truth[h] - truth[a]) ** 2).sum() < ((truth[h] - truth[b]) ** 2).sum() else (h, b, a)
-        for h, a, b in rows
-    ]
+    world, rng = random_world(9, 2, 0), np.random.default_rng(0)
+    rows = world.answer(world.random_queries(300, rng), rng)
     path = folder / "responses.csv"
-    path.write_text("head,winner,loser\n" + "".join(f"{h},{a},{b}\n" for h, a, b in ordered))
+    path.write_text("head,winner,loser\n" + "".join(f"{h},{a},{b}\n" for h, a, b in rows.tolist()))
+    files: set[str] = set()
     before = sys.argv
     sys.argv = ["salmon", "fit", str(path), "-o", str(folder / "embedding.csv")]
     try:
-        with traced() as files:
-            try:
-                main()
-            except SystemExit as end:
-                assert not end.code, end.code
+        with suppress(SystemExit):
+            salmon()  # once before, so that nothing is imported on the way
+        with trace.of(files), suppress(SystemExit):
+            salmon()
     finally:
         sys.argv = before
+    assert (folder / "embedding.csv").exists()
     return files
 
 
 def flows() -> dict[str, set[str]]:
     """Flow -> the files it passes through."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        fit = fit_flow(folder)
-        with server_on(folder / "data") as settings:
-            directory = DataDirectory(folder / "data")
-            backend_url = directory.redis_url("backend", directory.credentials().backend)
-            return {**asyncio.run(web_flows(settings, backend_url, folder)), "salmon fit": fit}
+    trace = Trace()
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            fit = fit_flow(trace, folder)
+            with server_on(folder / "data") as settings:
+                directory = DataDirectory(folder / "data")
+                backend_url = directory.redis_url("backend", directory.credentials().backend)
+                found = asyncio.run(web_flows(trace, settings, backend_url, folder))
+    finally:
+        trace.stop()
+    return found | {"salmon fit": fit}
 
 
 def main() -> None:
     for name, files in flows().items():
-        print(f"{name}: {len(files)} files (at most {LIMITS[name]})")
-        for file in sorted(files):
-            print(f"    {file}")
+        sys.stdout.write(f"{name}: {len(files)} files (at most {LIMITS[name]})\n")
+        sys.stdout.writelines(f"    {file}\n" for file in sorted(files))
 
 
 if __name__ == "__main__":

@@ -11,25 +11,25 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from frontend.context import Context
-from frontend.experiments import parsed_revision
+from frontend.experiments import parse_revision
 from frontend.participant import queries
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.experiments import Revision
-from frontend.transfer.import_answers import Recording, restore_recording
+from frontend.transfer.import_answers import ImportFiles, import_answers
 from salmon.records import Query
 from salmon.spec import parse_spec
 from salmon.wire import encode_array
 from tests.browser.participant import Laboratory, Participant
-from tests.bundles import rows_of, written
+from tests.bundles import rows_of, write_export
 from tests.contracts.salmon_rows import covers
 from tests.old_scripts import OldScript
 
 TWO = "samplers: {a: {class: Random}, b: {class: Random}}\n"
 
 
-def plan_of(spec: str) -> queries.Plan:
-    return parsed_revision(Revision("", spec, None, 0)).plan
+def plan_of(spec: str) -> queries.SamplingPlan:
+    return parse_revision(Revision("", spec, None, 0)).plan
 
 
 @covers("behaviours", "sides are random")
@@ -71,9 +71,9 @@ async def test_without_a_model_queries_are_random_with_the_old_score_and_none_co
 async def test_embeddings_leave_in_the_columns_they_had(settings: Settings, store: Store, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("head,winner,loser\n0,1,2\n1,2,0\n")
     (tmp_path / "c.yaml").write_text("targets: [zero, <b>one</b>, two]\nsamplers: {ARR: {}, random: {class: Random}}\n")
-    context = Context.build(settings, store)
-    files = Recording(tmp_path / "r.csv", "r.csv", tmp_path / "c.yaml")
-    await restore_recording(context, files, slug="placed", owner="ada")
+    context = Context(settings, store)
+    files = ImportFiles(tmp_path / "r.csv", "r.csv", tmp_path / "c.yaml")
+    await import_answers(context, files, slug="placed", owner="ada")
     placed = np.array([[0.5, 1.0], [2.0, -3.0], [0.0, 0.25]])
     experiment = str(await store.experiments.find("placed"))
     model = {
@@ -83,13 +83,13 @@ async def test_embeddings_leave_in_the_columns_they_had(settings: Settings, stor
         "cursor": "0-1",
         "published_ms": "1",
     }
-    await store.restoration.write_model(experiment, "ARR", model)
-    rows = rows_of(await written(settings, store, "placed", "salmon_embeddings", "csv"))
+    await store.importer.write_model(experiment, "ARR", model)
+    rows = rows_of(await write_export(settings, store, "placed", "salmon_embeddings", "csv"))
     assert [list(row) for row in rows] == [["target_html", "target_id", "alg", "0", "1"]] * 3
     assert [row["target_html"] for row in rows] == ["zero", "<b>one</b>", "two"]
     assert [(row["target_id"], row["alg"]) for row in rows] == [("0", "ARR"), ("1", "ARR"), ("2", "ARR")]
     assert [[float(row["0"]), float(row["1"])] for row in rows] == placed.tolist()
-    labelled = rows_of(await written(settings, store, "placed", "triplettools_embeddings", "csv"))
+    labelled = rows_of(await write_export(settings, store, "placed", "triplettools_embeddings", "csv"))
     assert {"dim_0", "dim_1", "item"} <= set(labelled[0])
 
 

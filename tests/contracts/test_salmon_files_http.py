@@ -28,7 +28,7 @@ async def test_the_first_account_is_made_here_and_once(server: OldScript, settin
 
 @covers("http", "/create_user")
 async def test_nobody_else_makes_the_first_account(settings: Settings, store: Store, monkeypatch: Any) -> None:
-    context = Context.build(settings, store)
+    context = Context(settings, store)
 
     async def nobody() -> bool:
         return False

@@ -19,11 +19,11 @@ from frontend.context import Context
 from frontend.errors import BundleError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.transfer.import_answers import Recording, restore_file
+from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
 from salmon.answer_files.answers import AnswersFileError, read_answers
 from salmon.errors import SalmonError
-from tests.bundles import rows_of, written
+from tests.bundles import rows_of, write_export
 from tests.contracts.salmon_rows import covers
 from tests.old_scripts import AUTH, OLD_COLUMNS, OldScript, old_answers, old_backup, old_rows
 
@@ -83,7 +83,7 @@ class Ways:
 
     def __init__(self, settings: Settings, store: Store, folder: Path) -> None:
         self.settings, self.store, self.folder = settings, store, folder
-        self.context = Context.build(settings, store)
+        self.context = Context(settings, store)
 
     async def bring(self, slug: str, content: bytes, *, config: Any = None, targets: Path | None = None) -> Imported:
         path = self.folder / f"{slug}.table"
@@ -92,11 +92,11 @@ class Ways:
         if config is not None:
             described = self.folder / "init.yaml"
             described.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
-        files = Recording(path, path.name, described, targets)
-        return await restore_file(self.context, files, slug=slug, otherwise="x", owner="ada")
+        files = ImportFiles(path, path.name, described, targets)
+        return await import_file(self.context, files, slug=slug, otherwise="x", owner="ada")
 
     async def rows(self, slug: str) -> list[dict[str, str]]:
-        return rows_of(await written(self.settings, self.store, slug, "responses", "csv"))
+        return rows_of(await write_export(self.settings, self.store, slug, "responses", "csv"))
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ async def test_a_backup_is_read_by_its_json_alone(trees: bool, ways: Ways) -> No
     rows = await ways.rows("backup")
     assert all(map(same, rows, answers))
     assert rows[0]["head_html"] == f"<i>{rows[0]['head']}</i>"
-    config_now = await written(ways.settings, ways.store, "backup", "config", "yaml")
+    config_now = await write_export(ways.settings, ways.store, "backup", "config", "yaml")
     assert yaml.safe_load(config_now)["html"]["title"] == "Eggs"
     assert float(rows[0]["start_time"]) == 1_699_999_990
 
@@ -214,7 +214,7 @@ async def test_a_description_from_before_there_was_html_is_understood(ways: Ways
     }
     made = await ways.bring("flat", old_backup(flat, old_answers(10)).bytes())
     assert "Moved under html" in made.sentence
-    config = yaml.safe_load(await written(ways.settings, ways.store, "flat", "config", "yaml"))
+    config = yaml.safe_load(await write_export(ways.settings, ways.store, "flat", "config", "yaml"))
     assert config["html"]["instructions"] == "Which?"
     assert config["samplers"]["ARR"]["d"] == 3
 
@@ -277,7 +277,7 @@ async def test_tables_of_labels_are_brought_in(text: str, ways: Ways) -> None:
 @covers("tripletTools", "triplets", "embeddings")
 async def test_what_goes_out_to_tripletTools_comes_back_in(ways: Ways) -> None:
     await ways.bring("out", as_csv(old_rows(old_answers(20))))
-    table = await written(ways.settings, ways.store, "out", "triplettools_triplets", "csv")
+    table = await write_export(ways.settings, ways.store, "out", "triplettools_triplets", "csv")
     row = rows_of(table)[0]
     wanted = [
         "head",
@@ -299,7 +299,7 @@ async def test_what_goes_out_to_tripletTools_comes_back_in(ways: Ways) -> None:
     first, second = await ways.rows("out"), await ways.rows("back")
     assert [row["winner"] for row in first] == [row["winner"] for row in second]
     with pytest.raises(SalmonError, match="no embedding yet"):
-        await written(ways.settings, ways.store, "out", "triplettools_embeddings", "csv")
+        await write_export(ways.settings, ways.store, "out", "triplettools_embeddings", "csv")
     assert len(read_answers(table.decode()).triplets) == 20
 
 

@@ -20,8 +20,8 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
-from tests.asking import OWNER, Held
 from tests.bundles import answer_one, bundle_of, server_on
+from tests.job_requests import OWNER, BlockedStep
 from tests.living import Crowd
 
 SHAPES = "samplers: {Random: {}, Validation: {n_queries: 4}}\nhtml: {max_queries: 30}\n"
@@ -55,7 +55,7 @@ def open_service(backend_url: str) -> Iterator[Callable[..., Service]]:
 async def owned(client: httpx.AsyncClient, settings: Settings, store: Store) -> Callable[..., Any]:
     """Sends a request to the application as its owner."""
     if not await store.accounts.exist():
-        await make_account(Context.build(settings, store), *OWNER, owner=True)
+        await make_account(Context(settings, store), *OWNER, owner=True)
 
     async def send(method: str, path: str, **options: Any) -> httpx.Response:
         return await client.request(method, path, auth=OWNER, **options)
@@ -66,7 +66,7 @@ async def owned(client: httpx.AsyncClient, settings: Settings, store: Store) -> 
 @pytest.fixture
 def context(settings: Settings, store: Store) -> Context:
     """The parts of a web process, to look at what the application has stored."""
-    return Context.build(settings, store)
+    return Context(settings, store)
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def probe(backend_url: str) -> Iterator[BackendStore]:
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockedStep]:
     """Embeddings as of then wait until they are let go."""
-    step = Held(fit_first)
+    step = BlockedStep(fit_first)
     monkeypatch.setattr(embeddings, "fit_first", step)
     monkeypatch.setattr(runner, "LOOK_SECONDS", 0.05)
     yield step
@@ -98,7 +98,7 @@ async def bundle(
 ) -> bytes:
     """The bundle of an experiment with pictures, ninety answers of three people, a decision, events and a change."""
     if "shapes" not in bundles:
-        context = Context.build(settings, store)
+        context = Context(settings, store)
         made, _ = await launch(
             context,
             SHAPES.encode(),
@@ -112,9 +112,10 @@ async def bundle(
         for number in range(90):
             await answer_one(crowd, f"p{number % 3}")
         await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
-        people = await store.logbook.read_arrivals(made.experiment)
-        decided = {"keep": "exclude", "keep_note": "Slept.", "keep_by": "ada", "keep_ms": "5"}
-        await store.logbook.decide(made.experiment, people["link:p1"], decided)
+        people = await store.export_reader.read_arrivals(made.experiment)
+        await store.participants.decide(
+            made.experiment, people["link:p1"], "exclude", note="Slept.", by="ada", now_ms=5
+        )
         bundles["shapes"] = await bundle_of(settings, store, "shapes")
     return bundles["shapes"]
 
@@ -130,5 +131,5 @@ def another_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settin
 async def elsewhere(another_machine: Settings) -> AsyncIterator[Context]:
     """The parts of a web process there."""
     store = Store.open(another_machine.redis_url)
-    yield Context.build(another_machine, store)
+    yield Context(another_machine, store)
     await store.close()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -23,12 +24,14 @@ from frontend.errors import ConflictError
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import recount
+from frontend.store.experiments import Revision
 from frontend.store.importing import RESTORE_ANSWERS
-from frontend.transfer.import_bundle import restore
+from frontend.transfer.import_bundle import import_bundle
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
+from salmon.spec import dump_spec, read_stored_spec
 from salmon.wire import Keys
-from tests.bundles import Members, answer_one, bundle_of, changed, members_of, rows_of, written
+from tests.bundles import Members, answer_one, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
 from tests.living import Crowd, absorbed, run_until, started
 from tests.program import REPOSITORY
 
@@ -36,10 +39,10 @@ OWNER = ("owner", "a good password")
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}, Validation: {}}\nseed: 11\n"
 
 
-async def imported(context: Context, bundle: bytes, path: Path, name: str = "") -> str:
+async def import_into(context: Context, bundle: bytes, path: Path, name: str = "") -> str:
     """The id of the experiment that a bundle becomes."""
     path.write_bytes(bundle)
-    made = await restore(context, path, name=name, owner="bo")
+    made = await import_bundle(context, path, name=name, owner="bo")
     experiment = await context.store.experiments.find(made.slug)
     assert experiment is not None
     return experiment
@@ -48,7 +51,7 @@ async def imported(context: Context, bundle: bytes, path: Path, name: str = "") 
 async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
     bundle: bytes, elsewhere: Context, tmp_path: Path
 ) -> None:
-    experiment = await imported(elsewhere, bundle, tmp_path / "b.zip")
+    experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip")
     again = await bundle_of(elsewhere.settings, elsewhere.store, "shapes")
     before, after = members_of(bundle), members_of(again)
     assert set(before) == set(after)
@@ -69,17 +72,33 @@ async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp
         state = json.loads(members["machine/state.json"])
         members["machine/state.json"] = json.dumps({**state, "answers": "7", "answers:Random": "0"}).encode()
 
-    experiment = await imported(elsewhere, changed(bundle, lie), tmp_path / "b.zip", "counted")
+    experiment = await import_into(elsewhere, change_bundle(bundle, lie), tmp_path / "b.zip", "counted")
     state = await elsewhere.store.experiments.read(experiment)
     assert state.counters["answers"] == 90
     assert sum(count for name, count in state.counters.items() if name.startswith("answers:")) == 90
-    answers = [answer async for _, answer in elsewhere.store.answers.read(experiment)]
+    answers = await read_answers(elsewhere.store, experiment)
     counts = await elsewhere.store.experiments.read_counts(experiment)
     assert {name: int(value) for name, value in counts.items()} == recount(answers)
 
 
+async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
+    bundle: bytes, elsewhere: Context, tmp_path: Path
+) -> None:
+    def write_as_before(members: Members) -> None:
+        number, text = json.loads(members["machine/revisions.jsonl"])
+        revision = Revision.decode(text)
+        older = replace(revision, spec=dump_spec(read_stored_spec(revision.spec)))
+        members["machine/revisions.jsonl"] = (json.dumps([number, older.encode()]) + "\n").encode()
+
+    now = await import_into(elsewhere, bundle, tmp_path / "now.zip", "as-json")
+    before = await import_into(elsewhere, change_bundle(bundle, write_as_before), tmp_path / "before.zip", "as-yaml")
+    stored = await elsewhere.store.experiments.read_revision(before, 1)
+    assert not stored.spec.startswith("{")
+    assert (await elsewhere.catalogue.revision(before, 1)) == (await elsewhere.catalogue.revision(now, 1))
+
+
 async def test_people_go_on_where_they_were_after_an_import(bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
-    experiment = await imported(elsewhere, bundle, tmp_path / "b.zip", "open-again")
+    experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip", "open-again")
     await elsewhere.store.experiments.set_state(experiment, "open", now_ms=1)
     app = create_app(elsewhere.settings, elsewhere.store)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
@@ -88,9 +107,9 @@ async def test_people_go_on_where_they_were_after_an_import(bundle: bytes, elsew
         fresh = Crowd(client, "open-again")
         await answer_one(fresh, "new")
     assert await elsewhere.store.answers.count(experiment) == 91
-    people = await elsewhere.store.logbook.read_arrivals(experiment)
+    people = await elsewhere.store.export_reader.read_arrivals(experiment)
     assert len(people) == 4
-    seen = await elsewhere.store.logbook.read_asked(experiment, [people["link:p0"]])
+    seen = await elsewhere.store.export_reader.read_asked(experiment, [people["link:p0"]])
     lines = [json.loads(line) for line in members_of(bundle)["machine/participants.jsonl"].splitlines()]
     assert seen[0] == next(set(asked) for name, _, asked in lines if name == people["link:p0"])
     assert len(seen[0]) >= 4
@@ -114,17 +133,17 @@ async def test_models_come_back_and_the_learning_goes_on_after_them(
     run_until(service, lambda: service_store(service)._binary.hget(reported, "reported") is not None)
     service.stop()
     names = ("responses", "embeddings", "embedding_history", "models", "quality")
-    before = [await written(settings, store, "learned", name, "csv") for name in names]
+    before = [await write_export(settings, store, "learned", name, "csv") for name in names]
     bundle = await bundle_of(settings, store, "learned")
-    made = await imported(elsewhere, bundle, tmp_path / "b.zip")
-    after = [await written(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
+    made = await import_into(elsewhere, bundle, tmp_path / "b.zip")
+    after = [await write_export(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
     assert before == after
     rows = rows_of(after[1])
     assert len(rows) == 30
     assert all(row["0"] == row["dim_0"] and row["alg"] == row["sampler"] == "Adaptive" for row in rows)
     kept = {row["generation"] for row in rows_of(after[2])}
     assert len(rows_of(after[2])) == 30 * len(kept)
-    one = rows_of(await written(settings, store, "learned", "embeddings", "csv", generation=int(min(kept))))
+    one = rows_of(await write_export(settings, store, "learned", "embeddings", "csv", generation=int(min(kept))))
     assert {row["generation"] for row in one} == {min(kept)}
     await check_that_it_goes_on(elsewhere, made)
 
@@ -137,8 +156,8 @@ async def check_that_it_goes_on(elsewhere: Context, experiment: str) -> None:
     """The learning process there takes the generations up after the imported ones, and keeps them."""
     directory = DataDirectory(Path(elsewhere.settings.data))
     own = BackendStore(directory.redis_url("backend", directory.credentials().backend))
-    history = [line async for line in elsewhere.store.models.read_history(experiment, "Adaptive")]
-    last = int(history[-1].numbers["generation"])
+    history = [entry async for entry in elsewhere.store.models.read_history(experiment, "Adaptive")]
+    last = int(history[-1][1].numbers["generation"])
     await elsewhere.store.experiments.set_state(experiment, "open", now_ms=1)
     app = create_app(elsewhere.settings, elsewhere.store)
     service = Service(own, SerialExecutor)
@@ -151,9 +170,9 @@ async def check_that_it_goes_on(elsewhere: Context, experiment: str) -> None:
         service.stop()
         service.close()
         own.close()
-    after = [line async for line in elsewhere.store.models.read_history(experiment, "Adaptive")]
-    assert [line.stream_id for line in after[: len(history)]] == [line.stream_id for line in history]
-    assert int(after[len(history)].numbers["generation"]) == last + 1
+    after = [entry async for entry in elsewhere.store.models.read_history(experiment, "Adaptive")]
+    assert after[: len(history)] == history
+    assert int(after[len(history)][1].numbers["generation"]) == last + 1
     await elsewhere.store.experiments.set_state(experiment, "closed", now_ms=1)
 
 
@@ -179,12 +198,12 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
     # The process kills itself where the log is written and the participants are not.
     (tmp_path / "dies.py").write_text(
         "import os, signal, sys\n"
-        "from frontend.restoring.__main__ import main\n"
-        "from frontend.store.importing import Restoration\n"
+        "from frontend.transfer.__main__ import main\n"
+        "from frontend.store.importing import Importer\n"
         "step = sys.argv.pop()\n"
         "async def die(self, *_): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "setattr(Restoration, step, die)\n"
-        "main(sys.argv[1:])\n"
+        "setattr(Importer, step, die)\n"
+        "main(['import', *sys.argv[1:]], sys.stdout.buffer)\n"
     )
     values = elsewhere.settings.model_dump()
     environment = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
@@ -199,25 +218,25 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
         )
         assert killed.returncode == -9, killed.stderr
         assert "killed" not in [state.slug for state in await elsewhere.store.experiments.list()]
-    await imported(elsewhere, bundle, path, "killed")
+    await import_into(elsewhere, bundle, path, "killed")
     assert (
-        await written(elsewhere.settings, elsewhere.store, "killed", "responses", "csv")
+        await write_export(elsewhere.settings, elsewhere.store, "killed", "responses", "csv")
         == members_of(bundle)["responses.csv"]
     )
     with pytest.raises(ConflictError, match="already"):
-        await restore(elsewhere, path, name="killed", owner="bo")
+        await import_bundle(elsewhere, path, name="killed", owner="bo")
 
 
 async def test_the_log_of_a_deleted_experiment_is_never_mixed_with_an_import(
     bundle: bytes, elsewhere: Context, tmp_path: Path
 ) -> None:
-    first = await imported(elsewhere, bundle, tmp_path / "b.zip", "deleted")
+    first = await import_into(elsewhere, bundle, tmp_path / "b.zip", "deleted")
     await elsewhere.store.experiments.set_state(first, "open", now_ms=1)
     app = create_app(elsewhere.settings, elsewhere.store)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
         await answer_one(Crowd(client, "deleted"), "late")
     await elsewhere.store.experiments.delete("deleted", first)
-    second = await imported(elsewhere, bundle, tmp_path / "b.zip", "deleted")
+    second = await import_into(elsewhere, bundle, tmp_path / "b.zip", "deleted")
     assert second != first
     assert await elsewhere.store.answers.count(second) == 90
 
@@ -226,7 +245,7 @@ async def test_the_route_and_the_commands_do_the_same(
     bundle: bytes, client: httpx.AsyncClient, settings: Settings, store: Store, tmp_path: Path
 ) -> None:
     if not await store.accounts.exist():
-        await make_account(Context.build(settings, store), *OWNER, owner=True)
+        await make_account(Context(settings, store), *OWNER, owner=True)
     address = "/api/experiments/import"
     reply = await client.post(address, files={"bundle": ("b.zip", bundle)}, data={"name": "By Route"}, auth=OWNER)
     assert reply.status_code == 201, reply.text
@@ -268,4 +287,4 @@ async def test_the_route_and_the_commands_do_the_same(
 def test_nothing_of_an_import_can_shorten_the_answers() -> None:
     assert "MAXLEN" not in RESTORE_ANSWERS
     assert "MINID" not in RESTORE_ANSWERS
-    assert "maxlen" not in (REPOSITORY / "frontend" / "store" / "restoration.py").read_text()
+    assert "maxlen" not in (REPOSITORY / "frontend" / "store" / "importing.py").read_text()

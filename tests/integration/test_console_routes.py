@@ -19,8 +19,13 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.counters import recount
-from tests.asking import OWNER
+from salmon.errors import Problem
+from salmon.spec import parse
+from salmon.spec.yaml_tree import read_source
+from tests.bundles import read_answers
+from tests.job_requests import OWNER
 from tests.living import absorbed, run_until, started
+from tests.program import REPOSITORY
 
 ADA = ("ada", "a good password")
 TEXTS = b"targets: [red, green, blue, yellow, orange]\nsamplers: {Random: {}}\n"
@@ -36,7 +41,7 @@ Send = Callable[..., Any]
 async def ada(client: httpx.AsyncClient, settings: Settings, store: Store) -> Send:
     """Sends requests as an experimenter who is not the owner of the server."""
     if await store.accounts.read(ADA[0]) is None:
-        await make_account(Context.build(settings, store), *ADA, owner=False)
+        await make_account(Context(settings, store), *ADA, owner=False)
 
     async def send(method: str, path: str, **options: Any) -> httpx.Response:
         return await client.request(method, path, auth=ADA, **options)
@@ -44,7 +49,7 @@ async def ada(client: httpx.AsyncClient, settings: Settings, store: Store) -> Se
     return send
 
 
-async def made(send: Send, name: str, spec: bytes = TEXTS, **files: Any) -> str:
+async def make_experiment(send: Send, name: str, spec: bytes = TEXTS, **files: Any) -> str:
     reply = await send(
         "POST",
         "/api/experiments",
@@ -68,7 +73,7 @@ async def test_counters_moved_by_recording_equal_a_recount_of_the_answers(
 ) -> None:
     crowd, experiment = await started(client, settings, store, "counted")
     await crowd.answer(40, participants=4)
-    answers = [answer async for _, answer in store.answers.read(experiment)]
+    answers = await read_answers(store, experiment)
     counts = await store.experiments.read_counts(experiment)
     assert {name: int(value) for name, value in counts.items()} == recount(answers)
 
@@ -144,7 +149,7 @@ async def crowd_of_texts(client: httpx.AsyncClient, slug: str, count: int) -> No
 async def test_a_revision_may_add_targets_and_never_move_them_once_answers_are_there(
     client: httpx.AsyncClient, owned: Send
 ) -> None:
-    base = await made(owned, "revised")
+    base = await make_experiment(owned, "revised")
     freely = await revised(owned, base, TEXTS.replace(b"red", b"pink"), known=1)
     assert freely.status_code == 200, freely.text
     await crowd_of_texts(client, "revised", 1)
@@ -171,7 +176,9 @@ async def revised(send: Send, base: str, spec: bytes, *, known: int, **files: An
 
 async def test_a_second_zip_adds_pictures_and_refuses_other_content_under_an_old_name(owned: Send) -> None:
     other = PIXEL[:-1] + b"\x83"
-    base = await made(owned, "zipped", b"samplers: {Random: {}}\n", targets=archive(a=PIXEL, b=PIXEL, c=PIXEL))
+    base = await make_experiment(
+        owned, "zipped", b"samplers: {Random: {}}\n", targets=archive(a=PIXEL, b=PIXEL, c=PIXEL)
+    )
     kept = await revised(owned, base, b"title: Kept\nsamplers: {Random: {}}\n", known=1)
     assert kept.status_code == 200, kept.text
     assert len((await owned("GET", f"{base}/targets")).json()) == 3
@@ -187,7 +194,7 @@ async def test_a_second_zip_adds_pictures_and_refuses_other_content_under_an_old
 async def test_others_see_an_experiment_only_when_it_is_shared_and_only_its_owner_deletes_it(
     owned: Send, ada: Send, client: httpx.AsyncClient
 ) -> None:
-    base = await made(owned, "private")
+    base = await make_experiment(owned, "private")
     paths = ["", "/overview", "/stream", "/history", "/model", "/targets", "/changes", "/participants", "/bundle"]
     paths += ["/exports/responses.csv", "/requests"]
     for path in paths:
@@ -217,7 +224,7 @@ def named(name: str) -> dict[str, Any]:
 
 
 async def test_a_copy_is_a_draft_of_the_same_and_a_free_name_is_found_for_it(owned: Send) -> None:
-    base = await made(owned, "copied")
+    base = await make_experiment(owned, "copied")
     copy = (await owned("POST", f"{base}/copy", json={"name": ""})).json()
     assert (copy["slug"], copy["state"], copy["answers"]) == ("copied-copy", "draft", 0)
     again = (await owned("POST", f"{base}/copy", json={"name": ""})).json()
@@ -247,7 +254,24 @@ async def test_examples_can_be_launched_as_they_are(owned: Send) -> None:
         if example["zip"]:
             content = await owned("GET", f"/api/examples/{example['name']}/targets.zip")
             files["targets"] = ("targets.zip", content.content)
-        await made(owned, f"example-{example['name']}", example["spec"].encode(), **files)
+        await make_experiment(owned, f"example-{example['name']}", example["spec"].encode(), **files)
+
+
+async def test_an_uploaded_file_is_parsed_once_and_its_spec_is_read_back_as_a_value(
+    owned: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[object] = []
+
+    def read_and_count(text: bytes | str, problems: list[Problem]) -> object:
+        parsed.append(text)
+        return read_source(text, problems)
+
+    monkeypatch.setattr(parse, "read_source", read_and_count)
+    example = REPOSITORY / "examples" / "shapes"
+    files = {"targets": ("targets.zip", (example / "targets.zip").read_bytes())}
+    address = await make_experiment(owned, "parsed-once", (example / "experiment.yaml").read_bytes(), **files)
+    assert (await owned("GET", address)).status_code == 200
+    assert len(parsed) == 1
 
 
 async def test_a_new_password_ends_every_other_session(

@@ -17,7 +17,7 @@ OWNER = ("owner", "a good password")
 
 @pytest.fixture
 async def owner(settings: Settings, store: Store) -> tuple[str, str]:
-    context = Context.build(settings, store)
+    context = Context(settings, store)
     if not await store.accounts.exist():
         await make_account(context, *OWNER, owner=True)
     return OWNER
@@ -111,7 +111,7 @@ async def test_the_first_link_is_worth_nothing_once_an_account_exists(
     client: httpx.AsyncClient, owner: tuple[str, str], settings: Settings, store: Store
 ) -> None:
     del owner
-    invitation = Context.build(settings, store).signer.first_invitation()
+    invitation = Context(settings, store).signer.sign_first_invitation()
     assert (await client.get(f"/console/welcome?invitation={invitation}")).headers["location"] == "/console/login"
     form = {"name": "second", "password": "another password", "invitation": invitation}
     assert (await client.post("/console/login", data=form)).status_code == 403

@@ -22,14 +22,15 @@ from frontend.context import Context
 from frontend.errors import SalmonError, TooManyError, status_of
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.transfer import subprocesses as transfer_subprocesses
 from frontend.transfer.bundle_writer import write
-from frontend.transfer.orders import EXTENSIONS, Order, checked
-from frontend.transfer.source import Collection
-from frontend.transfer.subprocesses import MOST, BrokenOffError, Errands
+from frontend.transfer.orders import EXTENSIONS, ExportOrder, check_order
+from frontend.transfer.source import ExportSource
+from frontend.transfer.subprocesses import MOST, BrokenOffError, Subprocesses
 from salmon.answer_files.answers import read_bytes
 from salmon.errors import StoreError
 from salmon.export import FIRST_COLUMNS
-from tests.bundles import bundle_of, rows_of, written
+from tests.bundles import bundle_of, rows_of, write_export
 from tests.living import started
 from tests.program import REPOSITORY
 
@@ -49,7 +50,7 @@ FILES = "/api/experiments/{}/exports/{}"
 async def slug(client: httpx.AsyncClient, settings: Settings, store: Store) -> AsyncIterator[str]:
     """An experiment with sixty answers of three people, who came from a platform."""
     if not await store.accounts.exist():
-        await make_account(Context.build(settings, store), *OWNER, owner=True)
+        await make_account(Context(settings, store), *OWNER, owner=True)
     if "files" not in [state.slug for state in await store.experiments.list()]:
         crowd, _ = await started(client, settings, store, "files", SPEC)
         for name in ("p0", "p1", "p2"):
@@ -61,8 +62,8 @@ async def slug(client: httpx.AsyncClient, settings: Settings, store: Store) -> A
         await client.post("/e/files/events", json=events, headers=crowd.sessions["p0"])
     yield "files"
     if experiment := await store.experiments.find("files"):
-        for participant in (await store.logbook.read_arrivals(experiment)).values():
-            await store.logbook.decide(experiment, participant, {"keep": "auto", "keep_note": ""})
+        for participant in (await store.export_reader.read_arrivals(experiment)).values():
+            await store.participants.decide(experiment, participant, "auto", note="", by="", now_ms=0)
 
 
 async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClient, slug: str) -> None:
@@ -79,7 +80,7 @@ async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClie
 
 
 async def test_what_is_written_can_be_fitted_from(settings: Settings, store: Store, slug: str) -> None:
-    content = await written(settings, store, slug, "responses", "csv")
+    content = await write_export(settings, store, slug, "responses", "csv")
     table = read_bytes(content)
     # Twenty answers of a noisy world now and then look careless: who is marked as excluded is left out, and nobody else.
     assert len(table.triplets) == sum(row["excluded"] == "false" for row in rows_of(content)) >= 20
@@ -90,10 +91,10 @@ async def test_what_is_written_can_be_fitted_from(settings: Settings, store: Sto
     "name", [name for name, forms in EXTENSIONS.items() if "csv" in forms and "embeddings" not in name]
 )
 async def test_every_table_is_the_same_in_every_form(settings: Settings, store: Store, slug: str, name: str) -> None:
-    lines = [json.loads(line) for line in (await written(settings, store, slug, name, "jsonl")).splitlines()]
-    parquet = pyarrow.parquet.read_table(io.BytesIO(await written(settings, store, slug, name, "parquet")))
+    lines = [json.loads(line) for line in (await write_export(settings, store, slug, name, "jsonl")).splitlines()]
+    parquet = pyarrow.parquet.read_table(io.BytesIO(await write_export(settings, store, slug, name, "parquet")))
     assert parquet.to_pylist() == lines
-    assert len(rows_of(await written(settings, store, slug, name, "csv"))) == len(lines)
+    assert len(rows_of(await write_export(settings, store, slug, name, "csv"))) == len(lines)
     assert bool(lines) == (name not in {"models", "embedding_history"})
 
 
@@ -104,7 +105,7 @@ async def test_ids_of_platforms_are_left_out_on_request(settings: Settings, stor
     assert "responses.csv" in names
     assert not [name for name in names if name.startswith(("machine/", "platform_ids"))]
     assert found == []
-    ids = rows_of(await written(settings, store, slug, "platform_ids", "csv"))
+    ids = rows_of(await write_export(settings, store, slug, "platform_ids", "csv"))
     assert [(row["source"], row["puid"], row["study_id"]) for row in ids][:1] == [("prolific", "5f00p0", "study")]
 
 
@@ -117,20 +118,20 @@ async def test_completion_codes_are_in_no_file_for_readers(settings: Settings, s
 async def test_files_of_one_sampler_and_without_whom_is_excluded(
     client: httpx.AsyncClient, settings: Settings, store: Store, slug: str
 ) -> None:
-    one = rows_of(await written(settings, store, slug, "responses", "csv", sampler="Validation"))
+    one = rows_of(await write_export(settings, store, slug, "responses", "csv", sampler="Validation"))
     assert {row["sampler"] for row in one} == {"Validation"}
     out = one[0]["participant"]
     address = f"/api/experiments/{slug}/participants/{out}"
     done = await client.put(address, json={"keep": "exclude", "note": "Slept."}, auth=OWNER)
     assert (done.status_code, done.json()["keep"], done.json()["decided_by"]) == (200, False, "owner")
-    marked = rows_of(await written(settings, store, slug, "responses", "csv"))
+    marked = rows_of(await write_export(settings, store, slug, "responses", "csv"))
     reasons = {row["participant"]: (row["excluded"], row["exclusion_reason"]) for row in marked}
     assert len(marked) == 60
     assert reasons.pop(out) == ("true", "Excluded by hand: Slept.")
-    left = rows_of(await written(settings, store, slug, "responses", "csv", excluded="leave_out"))
+    left = rows_of(await write_export(settings, store, slug, "responses", "csv", excluded="leave_out"))
     assert {row["participant"] for row in left} <= set(reasons)
     assert [row["num_responses"] for row in left] == [str(place) for place in range(1, len(left) + 1)]
-    arrays = np.load(io.BytesIO(await written(settings, store, slug, "cblearn", "npz")), allow_pickle=False)
+    arrays = np.load(io.BytesIO(await write_export(settings, store, slug, "cblearn", "npz")), allow_pickle=False)
     assert arrays["excluded"].sum() >= 20
     assert arrays["triplets"].shape == (60, 3)
 
@@ -138,24 +139,24 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
 @pytest.mark.parametrize(
     ("order", "status", "words"),
     [
-        (Order("files", "answers", "csv"), 404, "There are responses,"),
-        (Order("files", "responses", "xlsx"), 404, "responses.csv and responses.jsonl"),
-        (Order("files", "bundle", "zip"), 404, "There is no export called 'bundle'"),
-        (Order("files", "platform_ids", "csv", personal=False), 400, "nothing but ids"),
-        (Order("files", "responses", "csv", sampler="ARR"), 404, "There is Random, Validation"),
-        (Order("files", "embeddings", "csv"), 409, "There is no embedding yet."),
-        (Order("files", "embeddings", "csv", generation=3), 409, "Kept are none yet"),
-        (Order("nobody", "responses", "csv"), 404, "no experiment called 'nobody'"),
+        (ExportOrder("files", "answers", "csv"), 404, "There are responses,"),
+        (ExportOrder("files", "responses", "xlsx"), 404, "responses.csv and responses.jsonl"),
+        (ExportOrder("files", "bundle", "zip"), 404, "There is no export called 'bundle'"),
+        (ExportOrder("files", "platform_ids", "csv", personal=False), 400, "nothing but ids"),
+        (ExportOrder("files", "responses", "csv", sampler="ARR"), 404, "There is Random, Validation"),
+        (ExportOrder("files", "embeddings", "csv"), 409, "There is no embedding yet."),
+        (ExportOrder("files", "embeddings", "csv", generation=3), 409, "Kept are none yet"),
+        (ExportOrder("nobody", "responses", "csv"), 404, "no experiment called 'nobody'"),
     ],
 )
 async def test_what_cannot_be_written_is_a_sentence(
-    settings: Settings, store: Store, slug: str, order: Order, status: int, words: str
+    settings: Settings, store: Store, slug: str, order: ExportOrder, status: int, words: str
 ) -> None:
     del slug
 
     async def ordered() -> None:
-        collection = await Collection.open(Context.build(settings, store), checked(order))
-        await write(collection, io.BytesIO())
+        source = await ExportSource.open(Context(settings, store), check_order(order))
+        await write(source, io.BytesIO())
 
     with pytest.raises(SalmonError) as refused:
         await ordered()
@@ -197,12 +198,14 @@ async def test_a_process_that_ends_in_the_middle_breaks_the_file_off(
         'import sys\nprint(\'{"status": 418, "error": {"message": "No."}}\', file=sys.stderr)\nraise SystemExit(1)\n'
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    errands = Errands(settings)
-    pieces = await errands.stream("begins_and_fails")
+    subprocesses = Subprocesses(settings)
+    monkeypatch.setattr(transfer_subprocesses, "MODULE", "begins_and_fails")
+    pieces = await subprocesses.stream("export")
     with caplog.at_level(logging.CRITICAL), pytest.raises(BrokenOffError):
         assert b"".join([piece async for piece in pieces]) == b""
+    monkeypatch.setattr(transfer_subprocesses, "MODULE", "tells")
     with caplog.at_level(logging.CRITICAL), pytest.raises(SalmonError, match="No") as told:
-        await errands.stream("tells")
+        await subprocesses.stream("export")
     assert told.value.status == 418  # type: ignore[attr-defined]
 
 
@@ -211,32 +214,36 @@ async def test_a_process_nobody_listens_to_is_ended_and_only_so_many_run(
 ) -> None:
     (tmp_path / "endless.py").write_text("while True: print('x' * 10_000, flush=True)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    errands = Errands(settings)
-    open_files = [await errands.stream("endless") for _ in range(MOST)]
+    subprocesses = Subprocesses(settings)
+    monkeypatch.setattr(transfer_subprocesses, "MODULE", "endless")
+    open_files = [await subprocesses.stream("export") for _ in range(MOST)]
     with pytest.raises(TooManyError):
-        await errands.stream("endless")
+        await subprocesses.stream("export")
     for pieces in open_files:
         assert await anext(pieces)
         await pieces.aclose()  # type: ignore[attr-defined]
-    again = await errands.stream("endless")
+    again = await subprocesses.stream("export")
     await again.aclose()  # type: ignore[attr-defined]
 
 
-async def test_two_who_ask_for_the_same_figures_start_one_process_and_it_rests_afterwards(settings: Settings) -> None:
-    errands = Errands(settings)
-    one, other = (errands.begin("same", "platform", urgent=False) for _ in range(2))
+async def test_two_who_ask_for_the_same_figures_start_one_process_and_it_rests_afterwards(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_subprocesses, "MODULE", "platform")
+    subprocesses = Subprocesses(settings)
+    one, other = (subprocesses.begin("same", "export", urgent=False) for _ in range(2))
     assert one is other
     assert one is not None
     assert await one
-    assert errands.begin("same", "platform", urgent=False) is None
-    again = errands.begin("same", "platform")
+    assert subprocesses.begin("same", "export", urgent=False) is None
+    again = subprocesses.begin("same", "export")
     assert again not in {one, None}
     assert await again  # type: ignore[misc]
 
 
 def test_a_process_whose_reader_is_gone_ends_without_a_word(settings: Settings, slug: str) -> None:
     environment = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
-    command = (sys.executable, "-m", "frontend.transfer", "export", Order(slug, "responses", "csv").encode())
+    command = (sys.executable, "-m", "frontend.transfer", "export", ExportOrder(slug, "responses", "csv").encode())
     writer = subprocess.Popen(
         command, cwd=REPOSITORY, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -250,7 +257,7 @@ def test_a_process_whose_reader_is_gone_ends_without_a_word(settings: Settings, 
 async def test_a_page_that_waited_too_long_for_a_slow_reader_is_asked_for_again(
     settings: Settings, store: Store, slug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = await written(settings, store, slug, "responses", "csv")
+    whole = await write_export(settings, store, slug, "responses", "csv")
     run, failed = store.connection.run, []
 
     async def run_late(script: str, *arguments: object) -> object:
@@ -261,7 +268,7 @@ async def test_a_page_that_waited_too_long_for_a_slow_reader_is_asked_for_again(
 
     monkeypatch.setattr("frontend.store.export_reader.PAGE", 7)
     monkeypatch.setattr(store.connection, "run", run_late)
-    assert await written(settings, store, slug, "responses", "csv") == whole
+    assert await write_export(settings, store, slug, "responses", "csv") == whole
     assert len(failed) >= 2 * (60 // 7)
 
 

@@ -15,9 +15,9 @@ from frontend.context import Context
 from frontend.errors import BundleError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.transfer.import_bundle import restore
+from frontend.transfer.import_bundle import import_bundle
 from salmon.wire import encode_array
-from tests.bundles import Members, bundle_of, changed
+from tests.bundles import Members, bundle_of, change_bundle
 from tests.program import REPOSITORY
 
 
@@ -64,6 +64,13 @@ def manifest(**values: object) -> Callable[[Members], None]:
     return lambda members: members.__setitem__("manifest.json", json.dumps(values).encode())
 
 
+def in_spec(revision: str, old: str, new: str) -> str:
+    """A revision with something else in its description."""
+    content = json.loads(revision)
+    assert old in content["spec"]
+    return json.dumps({**content, "spec": content["spec"].replace(old, new)})
+
+
 def without(name: str) -> Callable[[Members], None]:
     return lambda members: members.__delitem__(next(member for member in members if member.startswith(name)))
 
@@ -104,6 +111,18 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
         replace_line("machine/revisions.jsonl", 0, lambda pair: [1, pair[1].replace("Random", "Rundum")]),
         "revisions.jsonl:1 describes",
     ),
+    "a description that no file would give": (
+        replace_line(
+            "machine/revisions.jsonl", 0, lambda pair: [1, in_spec(pair[1], '"n_queries":4', '"n_queries":-4')]
+        ),
+        "revisions.jsonl:1 describes",
+    ),
+    "a description with a number as a text": (
+        replace_line(
+            "machine/revisions.jsonl", 0, lambda pair: [1, in_spec(pair[1], '"n_queries":4', '"n_queries":"4"')]
+        ),
+        "revisions.jsonl:1 describes",
+    ),
     "a medium that is something else": (add("media/" + "0" * 64 + ".png", b"hello"), "not named by its content"),
     "a medium that is missing": (without("media/"), "is missing"),
     "a member outside": (add("../../etc/passwd", b"x"), "not a file that Salmon writes"),
@@ -115,7 +134,11 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
     "a consent that is none": (person(lambda fields: fields.__setitem__("consent:x", "{}")), "in consent:x"),
     "a reply that is no JSON": (person(lambda fields: fields.__setitem__("question:age", "{")), "in question:age"),
     "an event without a number": (add("machine/events.jsonl", b'["1-0", {"trial": "x"}]\n'), "in trial"),
-    "a change by nobody": (add("machine/changes.jsonl", b'["1-0", {"what": "x"}]\n'), "is no change"),
+    "a status that nobody has": (
+        person(lambda fields: fields.__setitem__("status", "king")),
+        "no known status in status",
+    ),
+    "a change by nobody": (add("machine/changes.jsonl", b'["1-0", {"what": "x"}]\n'), "lacks the field at_ms"),
     "a model that was never fitted": (array_of(encode_array(np.zeros((3, 2)))), "lacks the field absorbed"),
     "a model with endless coordinates": (array_of(encode_array(np.full((3, 2), np.inf))), "numbers that are none"),
     "no state": (without("machine/state.json"), "is missing"),
@@ -129,19 +152,19 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
 async def test_a_bundle_is_refused_with(what: str, bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
     change, words = HOSTILE[what]
     path = tmp_path / "b.zip"
-    path.write_bytes(changed(bundle, change))
+    path.write_bytes(change_bundle(bundle, change))
     with pytest.raises(BundleError) as refused:
-        await restore(elsewhere, path, name="hostile", owner="bo")
+        await import_bundle(elsewhere, path, name="hostile", owner="bo")
     assert words in str(refused.value)
     assert await elsewhere.store.experiments.find("hostile") is None
 
 
 def one_byte_changed(bundle: bytes) -> bytes:
-    return changed(bundle, add("quality.csv", b"all is well"), sign=False)
+    return change_bundle(bundle, add("quality.csv", b"all is well"), sign=False)
 
 
 def one_file_more(bundle: bytes) -> bytes:
-    return changed(bundle, add("more.txt", b"x"), sign=False)
+    return change_bundle(bundle, add("more.txt", b"x"), sign=False)
 
 
 def one_file_twice(bundle: bytes) -> bytes:
@@ -172,7 +195,7 @@ async def test_a_file_that_is_not_the_bundle_that_was_written_is_refused(
     path = tmp_path / "b.zip"
     path.write_bytes(damage(bundle))
     with pytest.raises(BundleError) as refused:
-        await restore(elsewhere, path, name="damaged", owner="bo")
+        await import_bundle(elsewhere, path, name="damaged", owner="bo")
     assert words in str(refused.value)
     assert await elsewhere.store.experiments.find("damaged") is None
 
@@ -183,4 +206,4 @@ async def test_bundles_without_a_machine_part_are_told_from_damaged_ones(
     path = tmp_path / "b.zip"
     path.write_bytes(await bundle_of(settings, store, "shapes", personal=False))
     with pytest.raises(BundleError, match="made to be published"):
-        await restore(elsewhere, path, name="published", owner="bo")
+        await import_bundle(elsewhere, path, name="published", owner="bo")

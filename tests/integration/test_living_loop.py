@@ -18,6 +18,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.parallel import SerialExecutor
 from salmon.wire import Keys
+from tests.bundles import read_answers
 from tests.living import absorbed, run_until, started
 
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
@@ -68,7 +69,7 @@ async def test_every_answer_carries_how_it_was_chosen(
     for _ in range(5):
         await crowd.answer(20)
         run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
-    answers = [answer async for _, answer in store.answers.read(experiment)]
+    answers = await read_answers(store, experiment)
     assert {answer.served.trial_type for answer in answers} == {"active", "random"}
     for answer in answers:
         served = answer.served
@@ -120,7 +121,7 @@ async def test_the_held_out_accuracy_of_the_random_share_is_honest(
     probe = BackendStore(backend_url)
     run_until(service, lambda: int(probe.read_model(experiment, "Adaptive").numbers["absorbed"]) == 300)  # type: ignore[union-attr]
     numbers = probe.read_model(experiment, "Adaptive").numbers  # type: ignore[union-attr]
-    answers = [answer async for _, answer in store.answers.read(experiment)]
+    answers = await read_answers(store, experiment)
     assert int(numbers["held_total"]) == sum(answer.served.trial_type == "random" for answer in answers)
     recent = numbers["held_recent"][-50:]  # the first ones were predicted by a model of hardly any answers
     assert 0.6 < recent.count("r") / len(recent) < 0.98

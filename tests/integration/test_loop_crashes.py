@@ -14,6 +14,7 @@ from backend.service import Service
 from backend.store import Store as BackendStore
 from frontend.settings import Settings
 from frontend.store import Store
+from tests.bundles import read_answers
 from tests.living import absorbed, run_until, started
 
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
@@ -91,7 +92,7 @@ async def test_a_crash_at_any_verb_of_the_loop_loses_and_doubles_nothing(
     survivor = open_service()
     survivor.begin()
     run_until(survivor, lambda: absorbed(survivor, experiment) == len(crowd.given))
-    stream = [(a.served.head, a.winner, a.loser) async for _, a in store.answers.read(experiment)]
+    stream = [(a.served.head, a.winner, a.loser) for a in await read_answers(store, experiment)]
     assert stream == crowd.given
     assert [tuple(row) for row in fitted[-1].tolist()] == stream
     for rows in fitted:

@@ -11,7 +11,7 @@ import pytest
 
 from backend.store import Store as BackendStore
 from frontend.context import Context
-from frontend.participant.queries import MOST_BYTES, MOST_FILES, loads_ahead, upcoming_targets
+from frontend.participant.queries import MOST_BYTES, MOST_FILES, loads_ahead, prefetch_targets
 from frontend.store import Store
 from salmon.records import Query
 from salmon.samplers.passive import Random, candidates
@@ -98,7 +98,7 @@ async def test_the_targets_of_the_next_three_trials_are_known_before_they_are_as
     client: httpx.AsyncClient, context: Context, store: Store, probe: BackendStore, kind: str
 ) -> None:
     spec = COLORS + f"samplers: {{{kind}: {{}}}}\nsampling: {{details: {{2: {{sampler: {kind}, query: [7, 0, 6]}}}}}}\n"
-    colors = await study(client, context, spec, f"upcoming-{kind.lower()}")
+    colors = await study(client, context, spec, f"prefetch-{kind.lower()}")
     arrival = await colors.arrive(puid="ahead")
     session = context.signer.read_session(arrival["session"])
     experiment = await context.catalogue.read(session.experiment)
@@ -117,4 +117,4 @@ async def test_the_targets_of_the_next_three_trials_are_known_before_they_are_as
 
 
 async def _soon(store: Store, experiment: Any, participant: str) -> list[int]:
-    return await upcoming_targets(store, experiment.id, experiment, participant, after=0, trials=3)
+    return await prefetch_targets(store, experiment.id, experiment, participant, after=0, spares=0, trials=3)

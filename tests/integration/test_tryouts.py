@@ -14,14 +14,14 @@ SPEC = "targets: [red, green, blue, cyan]\nhtml: {max_queries: 2}\nrecruitment: 
 
 async def everything(colors: Study, context: Context, experiment: str) -> list[Any]:
     """All that is stored of an experiment: state, counters, arrivals, answers, events, changes."""
-    book = context.store.logbook
+    book = context.store.export_reader
     entries = [page async for page in book.read_entries(experiment, until="+")]
     events = [page async for page in book.read_events(experiment)]
     overview = (await colors.client.get(f"/api/experiments/{colors.slug}/overview", auth=LOGIN)).json()
     figures = (overview["answers"]["total"], overview["participants"], overview["fallbacks"])
     return [
-        await book.read_state(experiment),
-        await book.read_counts(experiment),
+        await context.store.experiments.read_fields(experiment),
+        await context.store.experiments.read_counts(experiment),
         await book.read_arrivals(experiment),
         await context.store.participants.count(experiment),
         entries,

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from salmon.errors import Problem, SpecError
-from salmon.spec import Spec, check, dump_spec, parse_spec, targets_of
+from salmon.spec import Spec, check, dump_spec, parse_spec, read_stored_spec, targets_of
 from tests.strategies import EXAMPLES, broken, specs, texts
 
 #: Words of programs that no experimenter should meet.
@@ -32,7 +32,9 @@ _JARGON = (
 @given(specs())
 def test_a_spec_that_is_written_and_read_is_the_same(spec: Spec):
     assert parse_spec(dump_spec(spec), stored=True).spec == spec
-    assert Spec.model_validate_json(spec.model_dump_json()) == spec
+    assert Spec.from_json(spec.to_json()) == spec
+    assert Spec.from_json(spec.to_json()).to_json() == spec.to_json()
+    assert read_stored_spec(spec.to_json()) == read_stored_spec(dump_spec(spec)) == spec
     assert sum(spec.probabilities.values()) == 100
     assert [target.filename for target in targets_of(spec)] == list(spec.targets)
 
@@ -76,5 +78,5 @@ def _assert_honest(source: str | bytes) -> bool:
         return True
     parsed = parse_spec(source)
     assert parsed.warnings == problems
-    assert parse_spec(dump_spec(parsed.spec)).spec == parsed.spec
+    assert parse_spec(dump_spec(parsed.spec)).spec == read_stored_spec(parsed.spec.to_json()) == parsed.spec
     return False

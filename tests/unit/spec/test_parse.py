@@ -15,7 +15,7 @@ from salmon.errors import SpecError
 from salmon.noise import NOISE_MODELS as NOISE_MODEL_TABLE
 from salmon.samplers.passive import PASSIVE
 from salmon.samplers.registry import ACTIVE, active_sampler
-from salmon.spec import Spec, dump_spec, parse_spec, targets_of
+from salmon.spec import Manifest, ManifestEntry, Spec, dump_spec, parse_spec, read_stored_spec, targets_of
 from salmon.spec.sampler_arguments import (
     ACTIVE_CLASSES,
     NOISE_MODELS,
@@ -269,3 +269,47 @@ def test_arguments_have_an_effect_exactly_where_the_sampler_has_a_field_for_them
         for argument in argument_names(name):
             of_the_noise_model = argument.removeprefix("module__") in {"alpha", "mu", "k"}
             assert has_effect(name, argument) == (argument in own or of_the_noise_model), (name, argument)
+
+
+@pytest.mark.parametrize("source", EXAMPLES, ids=lambda path: path.parent.name)
+def test_a_stored_spec_is_read_in_the_form_of_this_version_and_in_that_of_the_one_before(source: Path):
+    spec = parse_spec(source.read_bytes(), zip_follows=True).spec
+    assert spec.to_json().startswith("{")
+    assert read_stored_spec(spec.to_json()) == spec
+    with_targets = spec.model_copy(update={"targets": spec.targets or ("a", "b", "c", "d", "e", "f")})
+    assert read_stored_spec(dump_spec(with_targets)).samplers == spec.samplers
+
+
+def test_a_stored_spec_that_was_damaged_is_refused_with_its_place():
+    stored = parse_spec(THREE).spec.to_json().replace('"sampler_class":"Adaptive"', '"sampler_class":"Adaptable"')
+    with pytest.raises(SpecError) as caught:
+        read_stored_spec(stored)
+    assert [problem.path for problem in caught.value.problems] == ["samplers.Adaptive.sampler_class"]
+
+
+@pytest.mark.parametrize(("page", "trusted"), [("", False), ("page: {trusted: true}", True)])
+def test_a_zip_is_read_once_and_told_whether_the_file_is_trusted(page: str, trusted: bool):
+    unpack = Unpacking()
+    assert parse_spec(page, unpack=unpack).manifest == Manifest(unpack.entries)
+    assert unpack.asked == [trusted]
+
+
+def test_a_zip_is_not_trusted_by_a_file_that_says_so_unreadably():
+    unpack = Unpacking()
+    with pytest.raises(SpecError) as caught:
+        parse_spec("page: {trusted: perhaps}", unpack=unpack)
+    assert [problem.path for problem in caught.value.problems] == ["page.trusted"]
+    assert unpack.asked == [False]
+
+
+class Unpacking:
+    """Reads a ZIP of three pictures, and remembers how it was asked to."""
+
+    entries = tuple(ManifestEntry(k, f"{k}.png", "image", f"{k}" * 64, 9, "png") for k in range(3))
+
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+
+    def __call__(self, trusted: bool) -> Manifest:
+        self.asked.append(trusted)
+        return Manifest(self.entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from frontend.console.overview import SamplerView, Seen, goal_of, overview
+from frontend.console.overview import OverviewInputs, SamplerView, goal_of, overview
 from frontend.store.counters import MINUTE_MS, Counts
 from frontend.store.experiments import ExperimentState
 from salmon.spec import parse_spec
@@ -16,8 +16,8 @@ STATE = ExperimentState("e" * 10, "eggs", "open", 1, "ada", 0, NOW_MS - 60 * MIN
 BEAT = Heartbeat(started_ms=0, beat_ms=NOW_MS, workers=2)
 
 
-def seen(spec: str = "targets: 30\n", *, counts: dict[str, int] | None = None, **changes: object) -> Seen:
-    known = Seen(
+def seen(spec: str = "targets: 30\n", *, counts: dict[str, int] | None = None, **changes: object) -> OverviewInputs:
+    known = OverviewInputs(
         state=STATE,
         spec=parse_spec(spec).spec,
         n=30,

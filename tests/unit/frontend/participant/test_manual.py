@@ -7,7 +7,7 @@ import re
 import pytest
 
 from frontend.languages import LANGUAGES, catalogue
-from frontend.participant.arrival import arrival_of
+from frontend.participant.arrival import read_arrival
 from frontend.participant.steps import STEPS
 from salmon.spec.schema import Comprehension, Consent, Instruction, Page, Practice, Question, Resume
 from tests.program import REPOSITORY
@@ -63,6 +63,6 @@ def test_the_parameters_of_each_platform_are_those_that_are_read(platform: str) 
     parameters = {name: "4711"} | dict.fromkeys(re.findall(r"`(\w+)`", also), "x1")
     if "turkSubmitTo" in parameters:
         parameters["turkSubmitTo"] = "https://www.mturk.com"
-    arrival = arrival_of(parameters, fresh="new", platform=platform)
-    assert arrival.identity == f"{platform}:4711"
+    arrival = read_arrival(parameters, fresh="new", platform=platform)
+    assert (arrival.source, arrival.puid) == (platform, "4711")
     assert set(arrival.companions) == set(parameters) - {name}

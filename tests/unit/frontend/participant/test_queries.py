@@ -1,4 +1,4 @@
-"""Which sampler, which side: by the experimenter's probabilities, and the same again in a replay."""
+"""Which sampler, which query, which side: by the experimenter's probabilities, and the same again in a replay."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from dataclasses import replace
 
 import pytest
 
-from frontend.experiments import Plan
-from frontend.participant.queries import choose_sampler, place, turn_of
+from frontend.experiments import ParsedRevision, SamplingPlan, parse_revision
+from frontend.participant.queries import (
+    Drawn,
+    Fixed,
+    Published,
+    QueryPlan,
+    allows_spare,
+    choose_sampler,
+    place,
+    plan_query,
+    turn_of,
+)
+from frontend.store.experiments import Revision
+from frontend.store.ids import NOBODY, draw_tryout_id
 from salmon.records import Query
+from salmon.samplers.passive import candidates, fallback
 
-PLAN = Plan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
+PLAN = SamplingPlan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
 
 
-def chosen(plan: Plan, participants: int, trials: int) -> Counter[str]:
+def chosen(plan: SamplingPlan, participants: int, trials: int) -> Counter[str]:
     return Counter(
         choose_sampler(plan, participant=f"p{p}", trial=trial).sampler
         for p in range(participants)
@@ -76,3 +89,52 @@ def test_sides_are_a_fair_coin_and_the_same_in_a_replay() -> None:
     assert set(sides) == {(3, 7), (7, 3)}
     assert sum(side == (3, 7) for side in sides) == pytest.approx(1000, abs=110)
     assert sides == [place(query, participant=f"p{p}", trial=t, seed=0) for p in range(50) for t in range(40)]
+
+
+MIXED = """targets: 9
+seed: 5
+samplers: {Adaptive: {}, Random: {}, Validation: {n_queries: 4}}
+sampling: {details: {2: {sampler: Adaptive, query: [7, 0, 6]}, 3: {sampler: Adaptive}, 4: {sampler: Validation}}}
+"""
+
+
+@pytest.fixture
+def mixed() -> ParsedRevision:
+    return parse_revision(Revision("", MIXED, None, 0))
+
+
+def plan_trial(
+    parsed: ParsedRevision, trial: int, *, participant: str = "p", number: int = 0, **options: bool
+) -> QueryPlan:
+    choice = choose_sampler(parsed.plan, participant=participant, trial=trial)
+    return plan_query(parsed, choice, participant=participant, trial=trial, number=number or trial, **options)
+
+
+def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: ParsedRevision) -> None:
+    assert plan_trial(mixed, 2) == Fixed(Query(7, (0, 6), trial_type="fixed", probability=1.0))
+    assert plan_trial(mixed, 3) == Published("Adaptive")
+    own_turn = turn_of(mixed.plan, participant="p", trial=4, sampler="Validation")
+    drawn = candidates(mixed.passive["Validation"], 9, participant="p", turn=own_turn, seed=5)
+    assert plan_trial(mixed, 4) == Drawn(drawn)
+
+
+def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everything_given(
+    mixed: ParsedRevision,
+) -> None:
+    random = Drawn(fallback(9, participant="p", turn=11, seed=5))
+    assert all(plan_trial(mixed, trial, number=11, spare=True) == random for trial in (2, 3, 4))
+    tryout = draw_tryout_id()
+    assert plan_trial(mixed, 2, participant=tryout) == plan_trial(mixed, 2)
+    assert plan_trial(mixed, 3, participant=tryout) == Drawn(fallback(9, participant=tryout, turn=3, seed=5))
+
+
+def test_only_queries_that_are_searched_or_drawn_freely_may_be_stood_in_for(mixed: ParsedRevision) -> None:
+    choices = [choose_sampler(mixed.plan, participant="p", trial=trial) for trial in (2, 3, 4)]
+    assert [allows_spare(mixed, choice) for choice in choices] == [False, True, False]
+
+
+def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(mixed: ParsedRevision) -> None:
+    assert choose_sampler(mixed.plan, participant=NOBODY, trial=2).query is None
+    plan = replace(PLAN, samplers_per_user=1)
+    met = {choose_sampler(plan, participant=NOBODY, trial=trial).sampler for trial in range(1, 100)}
+    assert met == set(PLAN.samplers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,23 +11,25 @@ import pytest
 from frontend.errors import ConflictError, FormError
 from frontend.languages import LANGUAGES, catalogue, direction_of, language_of, strings_of
 from frontend.participant import steps
-from frontend.participant.arrival import arrival_of, returning
-from frontend.participant.completion import departure_of
+from frontend.participant.arrival import read_arrival, way_back
+from frontend.participant.completion import completion_of
 from frontend.schemas import StepBody
+from frontend.store.participants import OUT, TRANSITIONS, UNDER_WAY, Participant, Status, identity_of
 from salmon.spec import Spec, parse_spec
 from salmon.spec.consistency import PAGE_TEXTS
 from salmon.spec.schema import Resume
 
 HOUR_MS = 3_600_000
+SOMEBODY = Participant("somebody", puid="x", source="link", first_ms=1)
 
 
 def spec_of(extra: str = "") -> Spec:
     return parse_spec(("targets: [a, b, c]\nsamplers: {Random: {}}\n" + extra).encode(), name="spec.yaml").spec
 
 
-def taken(spec: Spec, values: dict[str, str], step: str, **body: object) -> dict[str, str]:
-    done = steps.carry_out(spec, values, step, StepBody.model_validate(body), now_ms=1)
-    return {**values, **{name: str(value) for name, value in done.fields.items()}}
+def take_step(spec: Spec, participant: Participant, step: str, **body: object) -> Participant:
+    result = steps.carry_out(spec, participant, step, StepBody.model_validate(body), now_ms=1)
+    return participant.after(result.change) if result.change else participant
 
 
 def test_an_experiment_that_writes_only_targets_has_three_steps():
@@ -35,26 +38,28 @@ def test_an_experiment_that_writes_only_targets_has_three_steps():
 
 def test_a_consent_counts_for_its_own_text_only():
     old, new = spec_of("consent: {text: first}\n"), spec_of("consent: {text: second}\n")
-    agreed = taken(old, {}, "consent", agreed=True)
-    assert steps.ready_for_trials(old, agreed)
-    assert not steps.ready_for_trials(new, agreed)
-    active = {**agreed, "status": "active"}
-    assert taken(new, active, "consent", agreed=True)["status"] == "active"
+    agreed = take_step(old, SOMEBODY, "consent", agreed=True)
+    assert agreed.status == Status.CONSENTED
+    assert steps.missing_before_trials(old, agreed) == []
+    assert steps.missing_before_trials(new, agreed) == ["consent"]
+    active = replace(agreed, status=Status.ACTIVE)
+    assert take_step(new, active, "consent", agreed=True).status == Status.ACTIVE
+    assert take_step(new, active, "consent").status == Status.DECLINED
 
 
 def test_a_step_before_its_turn_is_refused_by_name():
     spec = spec_of("consent: {text: first}\npractice: {queries: [[0, 1, 2, 1]]}\n")
     with pytest.raises(ConflictError, match="consent comes before practice"):
-        taken(spec, {}, "practice")
+        take_step(spec, SOMEBODY, "practice")
 
 
 def test_an_attempt_that_is_sent_again_counts_once():
     spec = spec_of("comprehension: {questions: [{text: t, options: [x, y], answer: x}]}\n")
-    once = taken(spec, {}, "comprehension", attempt=1, options=["y"])
-    twice = taken(spec, once, "comprehension", attempt=1, options=["x"])
+    once = take_step(spec, SOMEBODY, "comprehension", attempt=1, options=["y"])
+    twice = take_step(spec, once, "comprehension", attempt=1, options=["x"])
     assert steps.attempts_left(spec, once) == steps.attempts_left(spec, twice) == 1
-    assert taken(spec, twice, "comprehension", attempt=2, options=["x"])["status"] == "training"
-    assert taken(spec, twice, "comprehension", attempt=2, options=["y"])["status"] == "screened_out"
+    assert take_step(spec, twice, "comprehension", attempt=2, options=["x"]).status == Status.TRAINING
+    assert take_step(spec, twice, "comprehension", attempt=2, options=["y"]).status == Status.SCREENED_OUT
 
 
 def test_replies_that_do_not_fit_are_named_together():
@@ -62,31 +67,73 @@ def test_replies_that_do_not_fit_are_named_together():
         "questions: [{name: age, text: t, type: number, required: true}, {name: n, text: t, type: number}]\n"
     )
     with pytest.raises(FormError) as caught:
-        taken(spec, {}, "questions", replies={"n": "many"})
+        take_step(spec, SOMEBODY, "questions", replies={"n": "many"})
     assert caught.value.problems == {"age": "field_missing", "n": "field_number"}
-    kept = taken(spec, {}, "questions", replies={"age": "31", "n": "1,5"})
-    assert (kept["question:age"], kept["question:n"]) == ("31", "1.5")
+    body = StepBody(replies={"age": "31", "n": "1,5"})
+    change = steps.carry_out(spec, SOMEBODY, "questions", body, now_ms=1).change
+    assert change is not None
+    assert (change.encode()["question:age"], change.encode()["question:n"]) == ("31", "1.5")
+
+
+STEP_BY_STEP = """
+consent: {text: first}
+instructions: [{text: Look.}]
+practice: {queries: [[0, 1, 2, 1]]}
+comprehension: {questions: [{text: t, options: [x, y], answer: x}]}
+questions: [{name: age, text: t, type: number}]
+"""
+BODIES: dict[str, dict[str, object]] = {
+    "welcome": {},
+    "consent": {"agreed": True, "language": "en"},
+    "instructions": {},
+    "practice": {"trials": [{"query": 0, "winner": 1}]},
+    "comprehension": {"options": ["x"]},
+    "questions": {"replies": {"age": "31"}},
+}
+
+
+def test_what_a_step_stores_is_read_again_as_what_it_changed():
+    spec, stored, participant = spec_of(STEP_BY_STEP), {"first_ms": "1", "puid": "x", "source": "link"}, SOMEBODY
+    for step, body in BODIES.items():
+        change = steps.carry_out(spec, participant, step, StepBody.model_validate(body), now_ms=7).change
+        assert change is not None
+        stored |= {name: str(value) for name, value in change.encode().items()}
+        participant = participant.after(change)
+        assert Participant.parse("somebody", stored) == participant
+    assert steps.missing_before_trials(spec, participant) == []
+    assert steps.next_step(spec, participant) == "trials"
+
+
+def test_every_status_is_reached_and_those_out_have_no_way_on():
+    assert set(TRANSITIONS) == set(Status)
+    reached = {Status.ARRIVED}
+    for _ in Status:
+        reached |= {following for status in reached for following in TRANSITIONS[status]}
+    assert reached == set(Status)
+    assert all(status.becomes(wanted) == status for status in OUT for wanted in Status)
+    assert not OUT & UNDER_WAY
+    assert Status.REDIRECTED.becomes(Status.TRAINING) == Status.REDIRECTED
 
 
 def test_who_comes_back_goes_on_reads_again_or_is_refused_by_the_length_of_the_gap():
-    values = {"status": "active", "seen_ms": "0", "last_ms": "1"}
-    ways = [returning(Resume(), values, same_tab=False, now_ms=hours * HOUR_MS) for hours in (1, 3)]
+    active = replace(SOMEBODY, first_ms=0, status=Status.ACTIVE, last_ms=1)
+    ways = [way_back(Resume(), active, same_tab=False, now_ms=hours * HOUR_MS) for hours in (1, 3)]
     assert ways == ["continue", "review"]
     with pytest.raises(ConflictError, match="too long ago"):
-        returning(Resume(), values, same_tab=False, now_ms=25 * HOUR_MS)
+        way_back(Resume(), active, same_tab=False, now_ms=25 * HOUR_MS)
     week = Resume(max_gap=timedelta(days=7))
-    assert returning(week, values, same_tab=False, now_ms=25 * HOUR_MS) == "continue"
-    done = {**values, "status": "completed"}
-    assert returning(Resume(), done, same_tab=False, now_ms=99 * HOUR_MS) == "continue"
+    assert way_back(week, active, same_tab=False, now_ms=25 * HOUR_MS) == "continue"
+    done = replace(active, status=Status.COMPLETED)
+    assert way_back(Resume(), done, same_tab=False, now_ms=99 * HOUR_MS) == "continue"
 
 
 def test_the_policy_is_about_coming_back_by_the_link_and_not_about_reloading():
-    values = {"status": "active", "seen_ms": "0"}
-    assert returning(Resume(policy="restart"), values, same_tab=False, now_ms=1) == "restart"
-    assert returning(Resume(policy="restart"), values, same_tab=True, now_ms=1) == "continue"
-    assert returning(Resume(policy="block"), values, same_tab=True, now_ms=1) == "continue"
+    active = replace(SOMEBODY, status=Status.ACTIVE)
+    assert way_back(Resume(policy="restart"), active, same_tab=False, now_ms=1) == "restart"
+    assert way_back(Resume(policy="restart"), active, same_tab=True, now_ms=1) == "continue"
+    assert way_back(Resume(policy="block"), active, same_tab=True, now_ms=1) == "continue"
     with pytest.raises(ConflictError, match="cannot be continued"):
-        returning(Resume(policy="block"), values, same_tab=False, now_ms=1)
+        way_back(Resume(policy="block"), active, same_tab=False, now_ms=1)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +148,8 @@ def test_the_policy_is_about_coming_back_by_the_link_and_not_about_reloading():
     ],
 )
 def test_each_platform_says_in_its_own_words_who_comes(parameters: dict[str, str], identity: str):
-    assert arrival_of(parameters, fresh="new").identity == identity
+    arrival = read_arrival(parameters, fresh="new")
+    assert identity_of(arrival.source, arrival.puid) == identity
 
 
 @pytest.mark.parametrize(
@@ -124,7 +172,8 @@ def test_each_platform_says_in_its_own_words_who_comes(parameters: dict[str, str
 )
 def test_every_platform_gets_its_participants_back_with_their_ids_quoted(recruitment: str, redirect: str):
     spec = spec_of(f"recruitment: {recruitment}\n")
-    assert departure_of(spec.recruitment, {"puid": "p&1", "arrived:STUDY_ID": "s/2"}).redirect == redirect
+    participant = replace(SOMEBODY, puid="p&1", companions={"STUDY_ID": "s/2"})
+    assert completion_of(spec.recruitment, participant).redirect == redirect
 
 
 def test_files_are_checked_against_the_texts_that_the_page_has():

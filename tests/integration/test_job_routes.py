@@ -13,7 +13,7 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.wire import BACKEND, KEPT_SECONDS, WAITS_SECONDS, Heartbeat
-from tests.asking import OWNER, asked, expires_within, wait_for
+from tests.job_requests import OWNER, ask_for, expires_within, wait_for
 from tests.living import started
 
 
@@ -40,7 +40,7 @@ async def test_only_experimenters_ask_and_each_experiment_has_its_own_requests(
 ) -> None:
     await started(client, settings, store, "mine")
     await started(client, settings, store, "other")
-    identifier = await asked(owned, "mine", "rehearsal")
+    identifier = await ask_for(owned, "mine", "rehearsal")
     assert (await owned("GET", f"/api/experiments/mine/requests/{identifier}")).status_code == 200
     missing = await owned("GET", f"/api/experiments/other/requests/{identifier}")
     assert (missing.status_code, missing.json()["error"]["hint"]) == (404, "Results are kept for a day. Ask again.")
@@ -50,7 +50,7 @@ async def test_only_experimenters_ask_and_each_experiment_has_its_own_requests(
         reply = await client.request(method, f"/api/experiments/mine/requests{path}", json={"kind": "rehearsal"})
         assert reply.status_code == 401
     stranger = ("stranger", "another password")
-    await make_account(Context.build(settings, store), *stranger, owner=False)
+    await make_account(Context(settings, store), *stranger, owner=False)
     foreign = await client.get(f"/api/experiments/mine/requests/{identifier}", auth=stranger)
     assert foreign.status_code == 404, "what belongs to others is not there"
     await client.post("/console/login", data={"name": OWNER[0], "password": OWNER[1]})
@@ -64,7 +64,7 @@ async def test_while_no_learning_process_lives_a_request_says_so_and_waits_for_a
     await started(client, settings, store, "alone")
     probe._client.set(BACKEND, Heartbeat(1, 1).encode(), px=1)
     wait_for(lambda: not probe._client.exists(BACKEND))
-    identifier = await asked(owned, "alone", "rehearsal")
+    identifier = await ask_for(owned, "alone", "rehearsal")
     path = f"/api/experiments/alone/requests/{identifier}"
     waiting = (await owned("GET", path)).json()
     assert waiting["state"] == "waiting"

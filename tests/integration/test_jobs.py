@@ -16,7 +16,8 @@ from backend.store import Store as BackendStore
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.wire import EXPERIMENTS, KEPT_SECONDS, Keys
-from tests.asking import Held, answered, asked, expires_within, run_to_the_end, standing
+from tests.bundles import read_answers
+from tests.job_requests import BlockedStep, answer_and_absorb, ask_for, expires_within, read_status, run_to_the_end
 from tests.living import run_until, started
 
 
@@ -27,16 +28,16 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
     crowd, experiment = await started(client, settings, store, "kinds")
     service = open_service()
     service.begin()
-    await answered(crowd, service, experiment, 120)
+    await answer_and_absorb(crowd, service, experiment, 120)
     run_until(service, lambda: probe.read_model(experiment, "Adaptive") is not None)
     line = probe._binary.xrange(Keys(experiment).history("Adaptive"))[0][1]
     generation = int(line[b"generation"])
-    people = [answer.served.participant async for _, answer in store.answers.read(experiment)]
+    people = [answer.served.participant for answer in await read_answers(store, experiment)]
     identifiers = [
-        await asked(owned, "kinds", "fit", exclude=[people[0]], folds=3),
-        await asked(owned, "kinds", "embedding", generation=generation),
-        await asked(owned, "kinds", "cross_validation", dimensions=[1, 2], noise="TSTE", folds=3),
-        await asked(owned, "kinds", "rehearsal", answers=60, runs=1),
+        await ask_for(owned, "kinds", "fit", exclude=[people[0]], folds=3),
+        await ask_for(owned, "kinds", "embedding", generation=generation),
+        await ask_for(owned, "kinds", "cross_validation", dimensions=[1, 2], noise="TSTE", folds=3),
+        await ask_for(owned, "kinds", "rehearsal", answers=60, runs=1),
     ]
     ended = [run_to_the_end(service, probe, identifier) for identifier in identifiers]
     assert [item.state for item in ended] == ["done"] * 4, [item.error for item in ended]
@@ -58,63 +59,63 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
 
 async def test_live_work_goes_on_while_a_request_runs(
     client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, held: Held,
+    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
 ) -> None:  # fmt: skip
     crowd, experiment = await started(client, settings, store, "behind")
     service = open_service()
     service.begin()
-    await answered(crowd, service, experiment)
-    identifier = await asked(owned, "behind", "embedding", answers=50)
-    run_until(service, lambda: held.begun.acquire(blocking=False))
+    await answer_and_absorb(crowd, service, experiment)
+    identifier = await ask_for(owned, "behind", "embedding", answers=50)
+    run_until(service, lambda: blocked.begun.acquire(blocking=False))
     learner = service.experiments[experiment].learners["Adaptive"]
     generation, searched = learner.state.generation, learner._searched
     for _ in range(3):
-        await answered(crowd, service, experiment, 20)
+        await answer_and_absorb(crowd, service, experiment, 20)
     run_until(service, lambda: learner._searched > searched)
     assert learner.state.generation >= generation + 3
-    running = standing(probe, identifier)
+    running = read_status(probe, identifier)
     assert (running.state, running.note) == ("running", "fitting the first 50 answers")
-    held.let_go.set()
+    blocked.let_go.set()
     assert run_to_the_end(service, probe, identifier).result["answers"] == 50
 
 
 async def test_what_waits_is_cancelled_at_once_and_what_runs_soon_and_the_next_one_comes(
     client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, held: Held,
+    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
 ) -> None:  # fmt: skip
     crowd, experiment = await started(client, settings, store, "cancelled")
     service = open_service()
     service.begin()
-    await answered(crowd, service, experiment)
+    await answer_and_absorb(crowd, service, experiment)
     path = "/api/experiments/cancelled/requests/"
-    first, second, third = [await asked(owned, "cancelled", "embedding", answers=count) for count in (10, 20, 30)]
-    run_until(service, lambda: held.begun.acquire(blocking=False))
+    first, second, third = [await ask_for(owned, "cancelled", "embedding", answers=count) for count in (10, 20, 30)]
+    run_until(service, lambda: blocked.begun.acquire(blocking=False))
     assert (await owned("DELETE", path + second)).json()["state"] == "cancelled"
     assert (await owned("DELETE", path + first)).json()["state"] == "running"
     assert run_to_the_end(service, probe, first).state == "cancelled"
-    held.let_go.set()
+    blocked.let_go.set()
     assert run_to_the_end(service, probe, third).state == "done"
-    assert held.times == 2, "a cancelled request was carried out"
+    assert blocked.times == 2, "a cancelled request was carried out"
     late = (await owned("DELETE", path + third)).json()
     assert (late["state"], late["result"]["answers"]) == ("done", 30)
-    assert standing(probe, first).result is None
+    assert read_status(probe, first).result is None
 
 
 async def test_a_restarted_backend_takes_up_what_runs_and_what_waits_in_order(
     client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, held: Held,
+    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
 ) -> None:  # fmt: skip
     crowd, experiment = await started(client, settings, store, "restarted")
     older = open_service()
     older.begin()
-    await answered(crowd, older, experiment)
-    first, second = [await asked(owned, "restarted", "embedding", answers=count) for count in (10, 20)]
-    run_until(older, lambda: held.begun.acquire(blocking=False))
+    await answer_and_absorb(crowd, older, experiment)
+    first, second = [await ask_for(owned, "restarted", "embedding", answers=count) for count in (10, 20)]
+    run_until(older, lambda: blocked.begun.acquire(blocking=False))
     older.close()
     newer = open_service()
     newer.begin()
-    run_until(newer, lambda: held.begun.acquire(blocking=False))
-    held.let_go.set()
+    run_until(newer, lambda: blocked.begun.acquire(blocking=False))
+    blocked.let_go.set()
     ended = [run_to_the_end(newer, probe, identifier) for identifier in (first, second)]
     assert [(item.state, item.tries) for item in ended] == [("done", 2), ("done", 1)]
     assert ended[0].ended_ms <= ended[1].ended_ms
@@ -122,36 +123,36 @@ async def test_a_restarted_backend_takes_up_what_runs_and_what_waits_in_order(
 
 async def test_of_two_backends_the_newer_carries_out_and_the_older_writes_no_more(
     client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, held: Held,
+    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
 ) -> None:  # fmt: skip
     crowd, experiment = await started(client, settings, store, "two")
     older, newer = open_service(), open_service()
     older.begin()
-    await answered(crowd, older, experiment)
-    identifier = await asked(owned, "two", "embedding", answers=10)
-    run_until(older, lambda: held.begun.acquire(blocking=False))
-    before = standing(probe, identifier).backend
+    await answer_and_absorb(crowd, older, experiment)
+    identifier = await ask_for(owned, "two", "embedding", answers=10)
+    run_until(older, lambda: blocked.begun.acquire(blocking=False))
+    before = read_status(probe, identifier).backend
     newer.begin()
-    run_until(newer, lambda: standing(probe, identifier).backend != before)
+    run_until(newer, lambda: read_status(probe, identifier).backend != before)
     assert probe.note_request(identifier, before, {"state": "done"}, now_ms=1) == "lost"
-    held.let_go.set()
+    blocked.let_go.set()
     ended = run_to_the_end(newer, probe, identifier)
     assert (ended.state, ended.tries, ended.backend) == ("done", 2, newer._jobs._name)
 
 
 async def test_an_experiment_that_is_deleted_meanwhile_is_a_sentence(
     client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, held: Held,
+    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
 ) -> None:  # fmt: skip
     crowd, experiment = await started(client, settings, store, "deleted")
     service = open_service()
     service.begin()
-    await answered(crowd, service, experiment)
-    during, before = [await asked(owned, "deleted", "embedding", answers=count) for count in (10, 20)]
-    run_until(service, lambda: held.begun.acquire(blocking=False))
+    await answer_and_absorb(crowd, service, experiment)
+    during, before = [await ask_for(owned, "deleted", "embedding", answers=count) for count in (10, 20)]
+    run_until(service, lambda: blocked.begun.acquire(blocking=False))
     await store.connection.do(lambda client: client.hdel(EXPERIMENTS, "deleted"))
     await store.connection.do(lambda client: client.delete(Keys(experiment).state))
-    held.let_go.set()
+    blocked.let_go.set()
     assert (
         run_to_the_end(service, probe, during).error == "The experiment was deleted while this request was carried out."
     )
@@ -167,21 +168,21 @@ async def test_what_cannot_be_carried_out_fails_in_a_sentence_and_the_next_one_i
     crowd, experiment = await started(client, settings, store, "failing-requests")
     service = open_service()
     service.begin()
-    early = await asked(owned, "failing-requests", "embedding", answers=10)
+    early = await ask_for(owned, "failing-requests", "embedding", answers=10)
     assert run_to_the_end(service, probe, early).error == (
         "There are no answers that can be fitted. Ask again when there are some."
     )
-    await answered(crowd, service, experiment, 40)
+    await answer_and_absorb(crowd, service, experiment, 40)
 
     def blow_up(*arguments: Any) -> Any:
         raise FloatingPointError("it blew up")
 
     monkeypatch.setattr(rehearsal, "advance", blow_up)
     identifiers = [
-        await asked(owned, "failing-requests", "embedding", answers=41),
-        await asked(owned, "failing-requests", "embedding", generation=10_000),
-        await asked(owned, "failing-requests", "rehearsal"),
-        await asked(owned, "failing-requests", "embedding", answers=40),
+        await ask_for(owned, "failing-requests", "embedding", answers=41),
+        await ask_for(owned, "failing-requests", "embedding", generation=10_000),
+        await ask_for(owned, "failing-requests", "rehearsal"),
+        await ask_for(owned, "failing-requests", "embedding", answers=40),
     ]
     ended = [run_to_the_end(service, probe, identifier) for identifier in identifiers]
     assert [item.error for item in ended] == [

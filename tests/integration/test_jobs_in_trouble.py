@@ -16,7 +16,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.parallel import SerialExecutor
 from salmon.wire import Request
-from tests.asking import Held, asked, standing, wait_for
+from tests.job_requests import BlockedStep, ask_for, read_status, wait_for
 from tests.living import started
 
 
@@ -26,22 +26,22 @@ async def test_a_request_that_three_backends_did_not_survive_is_given_up_in_a_se
     store: Store,
     owned: Callable[..., Any],
     probe: BackendStore,
-    held: Held,
+    blocked: BlockedStep,
 ) -> None:
     crowd, _ = await started(client, settings, store, "poison")
     await crowd.answer(10)
-    identifier = await asked(owned, "poison", "embedding", answers=10)
+    identifier = await ask_for(owned, "poison", "embedding", answers=10)
     for tries in (1, 2, 3, 4):
         jobs = JobRunner(probe, SerialExecutor, lambda: None, now_ms=lambda: 1)
         jobs.take(probe.unended_requests())
         if tries <= 3:
-            assert held.begun.acquire(timeout=20)
-            assert standing(probe, identifier).tries == tries
+            assert blocked.begun.acquire(timeout=20)
+            assert read_status(probe, identifier).tries == tries
         else:
-            wait_for(lambda: standing(probe, identifier).ended)
+            wait_for(lambda: read_status(probe, identifier).ended)
         jobs.close()
-    ended = standing(probe, identifier)
-    assert (ended.state, held.times) == ("failed", 3)
+    ended = read_status(probe, identifier)
+    assert (ended.state, blocked.times) == ("failed", 3)
     assert ended.error.startswith("The learning process ended 3 times while it carried this request out.")
 
 
@@ -68,13 +68,13 @@ async def test_steps_are_sent_again_when_workers_are_lost_and_live_work_is_told(
         lost.clear()
         shaky = Shaky(losses)
         jobs = JobRunner(probe, lambda shaky=shaky: shaky, lambda: lost.append(1), now_ms=lambda: 1)
-        identifier = await asked(owned, "lost", "embedding", answers=40)
+        identifier = await ask_for(owned, "lost", "embedding", answers=40)
         jobs.take([Request(identifier, "embedding", experiment, {"answers": 40})])
-        wait_for(lambda identifier=identifier: standing(probe, identifier).ended)
+        wait_for(lambda identifier=identifier: read_status(probe, identifier).ended)
         jobs.close()
-        assert standing(probe, identifier).state == state
+        assert read_status(probe, identifier).state == state
         assert len(lost) == min(losses, 4)
-    assert standing(probe, identifier).error.startswith("The workers were lost again and again")
+    assert read_status(probe, identifier).error.startswith("The workers were lost again and again")
 
 
 async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
@@ -99,9 +99,9 @@ async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
 
     flaky = Flaky(backend_url)
     jobs = JobRunner(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
-    identifier = await asked(owned, "away", "rehearsal", answers=60, runs=1)
+    identifier = await ask_for(owned, "away", "rehearsal", answers=60, runs=1)
     jobs.take([Request(identifier, "rehearsal", experiment, {"answers": 60, "runs": 1})])
-    wait_for(lambda: standing(probe, identifier).ended)
+    wait_for(lambda: read_status(probe, identifier).ended)
     jobs.close()
     flaky.close()
-    assert (standing(probe, identifier).state, standing(probe, identifier).tries) == ("done", 1)
+    assert (read_status(probe, identifier).state, read_status(probe, identifier).tries) == ("done", 1)

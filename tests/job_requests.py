@@ -15,29 +15,29 @@ from tests.program import poll
 OWNER = ("owner", "a good password")
 
 
-def standing(probe: BackendStore, identifier: str) -> Standing:
+def read_status(probe: BackendStore, identifier: str) -> Standing:
     found = Standing.decode(probe._client.hgetall(request(identifier)))
     assert found is not None
     return found
 
 
 def run_to_the_end(service: Service, probe: BackendStore, identifier: str) -> Standing:
-    run_until(service, lambda: standing(probe, identifier).ended)
-    return standing(probe, identifier)
+    run_until(service, lambda: read_status(probe, identifier).ended)
+    return read_status(probe, identifier)
 
 
-async def asked(owned: Callable[..., Any], slug: str, kind: str, **arguments: Any) -> str:
+async def ask_for(owned: Callable[..., Any], slug: str, kind: str, **arguments: Any) -> str:
     reply = await owned("POST", f"/api/experiments/{slug}/requests", json={"kind": kind, "arguments": arguments})
     assert reply.status_code == 202, reply.text
     return reply.json()["request"]
 
 
-async def answered(crowd: Crowd, service: Service, experiment: str, count: int = 60) -> None:
+async def answer_and_absorb(crowd: Crowd, service: Service, experiment: str, count: int = 60) -> None:
     await crowd.answer(count)
     run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
 
 
-class Held:
+class BlockedStep:
     """A step that waits until it is let go, and says when it has begun."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
