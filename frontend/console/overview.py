@@ -12,6 +12,7 @@ from frontend.store.counters import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState
 from frontend.store.models import HistoryLine
 from salmon.spec import Spec
+from salmon.spec.consistency import unbuilt_values
 from salmon.wire import Heartbeat
 
 Json = dict[str, Any]
@@ -142,6 +143,10 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
     """Return what needs attention, most urgent first; an empty list is good news."""
     found: list[Json] = []
     has_active = any(view.active for view in seen.samplers)
+    found += [
+        _sentence("warning", sentence, "It was accepted when this experiment was made, and has no effect.")
+        for sentence in unbuilt_values(seen.spec).values()
+    ]
     if seen.heartbeat is None and has_active and seen.state.state == "open":
         found.append(
             _sentence(
@@ -180,7 +185,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
                 "Look at the strip of answers per target.",
             )
         )
-    return found
+    return sorted(found, key=lambda sentence: sentence["level"] != "error")
 
 
 def _sentence(level: str, what: str, hint: str) -> Json:

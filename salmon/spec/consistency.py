@@ -59,17 +59,24 @@ def disagreements(
 
 
 def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:
-    """Every key in the file that nothing acts on yet: refused, unless it has its default or the file is a `stored` one."""
-    for path, consequence in UNBUILT.items():
-        if node_of(root, *path) is None:
-            continue
-        part: Any = getattr(spec, path[0])
+    """Yield every key in the file that nothing acts on yet: refused unless it has its default or the file is a stored one."""
+    ignored = unbuilt_values(spec)
+    for path in UNBUILT:
         name = ".".join(path)
-        if getattr(part, path[1]) == type(part).model_fields[path[1]].default:
-            message, warning = f"{name} has its default here, and no other value works yet.", True
-        else:
-            message, warning = f"{name} does not work yet: {consequence}.", stored
-        yield problem_at(root, path, message, hint=f"Remove {name}.", warning=warning, at_key=True)
+        if node_of(root, *path) is not None:
+            message = ignored.get(path, f"{name} has its default here, and no other value works yet.")
+            warning = stored or path not in ignored
+            yield problem_at(root, path, message, hint=f"Remove {name}.", warning=warning, at_key=True)
+
+
+def unbuilt_values(spec: Spec) -> dict[tuple[str, str], str]:
+    """Return the keys of a spec that are set to something that does not work yet, each with a sentence."""
+    found: dict[tuple[str, str], str] = {}
+    for (part, key), consequence in UNBUILT.items():
+        values = getattr(spec, part)
+        if getattr(values, key) != type(values).model_fields[key].default:
+            found[part, key] = f"{part}.{key} does not work yet: {consequence}."
+    return found
 
 
 def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:

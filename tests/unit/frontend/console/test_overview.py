@@ -19,7 +19,7 @@ BEAT = Heartbeat(started_ms=0, beat_ms=NOW_MS, workers=2)
 def seen(spec: str = "targets: 30\n", *, counts: dict[str, int] | None = None, **changes: object) -> OverviewInputs:
     known = OverviewInputs(
         state=STATE,
-        spec=parse_spec(spec).spec,
+        spec=parse_spec(spec, stored=True).spec,
         n=30,
         counts=Counts.of({name: str(value) for name, value in (counts or {}).items()}),
         arrived=7,
