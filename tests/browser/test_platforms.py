@@ -227,15 +227,15 @@ MODELS = """async () => {
   facts.again = [(await again.next()).token, number, again.complete];
   again.answer(1, {});
   facts.complete = [again.complete, await again.next()];
-  again.lost(1);
-  facts.lost = [again.complete, (await again.next()).token];
+  again.removeAnswers(1);
+  facts.removed = [again.complete, (await again.next()).token];
 
-  const shelf = { kept: [], all: async () => [], put: async (item) => shelf.kept.push(item.token),
-    remove: async (tokens) => (shelf.kept = shelf.kept.filter((token) => !tokens.includes(token))) };
+  const storage = { kept: [], all: async () => [], put: async (item) => storage.kept.push(item.token),
+    remove: async (tokens) => (storage.kept = storage.kept.filter((token) => !tokens.includes(token))) };
   let fail = true;
   const sent = [];
-  const outbox = new Outbox({ shelf, send: async (list) => {
-    facts.shelvedFirst = [...shelf.kept];
+  const outbox = new Outbox({ storage, send: async (list) => {
+    facts.storedFirst = [...storage.kept];
     if (fail) throw new Error("away");
     sent.push(...list.map(({ token, sent_attempts }) => [token, sent_attempts]));
     return list.map(({ token }) => ({ recorded: true, token }));
@@ -244,7 +244,7 @@ MODELS = """async () => {
   facts.failing = [outbox.failing, outbox.waiting, outbox.waitingOf("ada"), outbox.waitingOf("bob"), outbox.unsent];
   fail = false;
   await outbox.put({ token: "b", winner: 2 }, "bob");
-  facts.sent = [sent, outbox.waiting, shelf.kept, outbox.failing];
+  facts.sent = [sent, outbox.waiting, storage.kept, outbox.failing];
 
   const strings = new Strings({ hello: "{a} and {b} {c}" });
   facts.strings = [strings.say("hello", { a: 1, b: 2 }), strings.say("nothing")];
@@ -269,8 +269,8 @@ def test_the_models_without_a_document_keep_their_laws(laboratory: Laboratory, p
     assert facts["answer"] == [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]]
     assert facts["again"] == ["t2", 2, False]
     assert facts["complete"] == [True, None]
-    assert facts["lost"] == [False, "t3"]
-    assert facts["shelvedFirst"] == ["a", "b"]
+    assert facts["removed"] == [False, "t3"]
+    assert facts["storedFirst"] == ["a", "b"]
     assert facts["failing"] == [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]]
     assert facts["sent"] == [[["a", 2], ["b", 1]], 0, [], False]
     assert facts["strings"] == ["1 and 2 {c}", ""]
