@@ -225,9 +225,9 @@ def test_two_wrong_attempts_at_the_comprehension_end_the_study_and_a_reload_give
     page.reload()
     page.get_by_text("the nicer word").click()
     participant.button("Send").click()
-    expect(page.get_by_text("so it ends here")).to_be_visible()
+    expect(page.get_by_text("so the study ends here")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("so it ends here")).to_be_visible()
+    expect(page.get_by_text("so the study ends here")).to_be_visible()
     assert laboratory.rows(address) == []
 
 

@@ -131,7 +131,7 @@ def test_of_two_tabs_the_newer_goes_on_and_the_older_says_so(laboratory: Laborat
     second.page.goto(address)
     expect(first.page.get_by_text("open in another window")).to_be_visible()
     second.answer(2)
-    first.button("Go on here").click()
+    first.button("Continue here").click()
     expect(second.page.get_by_text("open in another window")).to_be_visible()
     first.answer(2)
     assert first.code() == "C0DE-7"

@@ -259,10 +259,10 @@ def test_other_keys_can_be_chosen_and_single_letters_can_be_switched_off(
     participant.button("Begin").click()
     participant.ready()
     page.keyboard.press("ArrowLeft")
-    participant.button("Switch the keys off (F J)").click()
+    participant.button("Turn off keyboard shortcuts (F J)").click()
     page.keyboard.press("f")
     expect(page.locator("#num-queries")).to_have_text("0 / 2")
-    participant.button("Switch the keys on (F J)").click()
+    participant.button("Turn on keyboard shortcuts (F J)").click()
     page.keyboard.press("f")
     expect(page.locator("#num-queries")).to_have_text("1 / 2")
     row = laboratory.rows(address)[0]

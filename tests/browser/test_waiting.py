@@ -49,7 +49,7 @@ def test_with_twenty_answers_unsent_no_more_are_asked_for_until_some_are_sent(
     page.keyboard.press("ArrowLeft")
     participant.given.append(seen)
     participant.heading("Saving your answers…")
-    expect(page.get_by_text("it goes on by itself")).to_be_visible()
+    expect(page.get_by_text("it will keep trying")).to_be_visible()
     expect(page.locator("#num-queries")).to_have_text("20 / 22")
     assert_accessible(page)
     page.unroute("**/answers")
@@ -78,9 +78,9 @@ def test_who_was_asked_everything_gets_the_code_although_some_answers_never_arri
     participant = Participant(page).open(f"{address}?puid=unlucky")
     to_the_end(participant, page, sent=3, unsent=1)
     assert participant.code() == "C0DE-7"
-    expect(page.get_by_text("Some answers could not be saved.")).to_be_visible()
+    expect(page.get_by_text("Some of your answers could not be saved.")).to_be_visible()
     assert_accessible(page)
-    participant.button("Copy a backup of the answers").click()
+    participant.button("Copy a backup of your answers").click()
     expect(page.locator("#status")).to_have_text("Copied")
     (answer,) = json.loads(page.evaluate("navigator.clipboard.readText()"))
     assert httpx.post(f"{address}answers", json=[answer]).json()["results"][0]["recorded"] is True
@@ -101,8 +101,8 @@ def test_where_most_answers_are_missing_they_can_be_copied_while_the_page_goes_o
     expect(page.get_by_text("Please keep this page open")).to_be_visible()
     assert page.locator("#code").count() == 0
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
-    participant.button("Copy a backup of the answers").click()
-    area = page.get_by_role("textbox", name="Copy a backup of the answers")
+    participant.button("Copy a backup of your answers").click()
+    area = page.get_by_role("textbox", name="Copy a backup of your answers")
     assert len(json.loads(area.input_value())) == 3
     assert_accessible(page)
     page.unroute("**/answers")

@@ -36,7 +36,7 @@ def test_the_screen_can_be_filled_and_left_and_neither_is_forced(
 ) -> None:
     address = laboratory.launch("full-screen", plain(2))
     page.goto(f"{address}?puid=wide")
-    participant.button("Fill the screen").click()
+    participant.button("Full screen").click()
     page.wait_for_function("document.fullscreenElement === document.documentElement")
     participant.button("Begin").click()
     participant.answer(1)
@@ -50,7 +50,7 @@ def test_the_screen_can_be_filled_and_left_and_neither_is_forced(
     off = laboratory.launch("no-full-screen", plain(2).replace("page: {", "page: {fullscreen: off, "))
     page.goto(f"{off}?puid=small")
     participant.heading("Welcome")
-    assert page.get_by_role("button", name="Fill the screen").count() == 0
+    assert page.get_by_role("button", name="Full screen").count() == 0
 
 
 def test_a_window_that_is_too_small_has_to_be_enlarged_before_anything_begins(
@@ -181,11 +181,11 @@ def test_who_comes_back_after_a_while_reads_the_instructions_again_and_goes_on(
     first.page.wait_for_timeout(1200)
     second = Participant(browser.new_context().new_page())
     second.page.goto(address)
-    expect(second.page.get_by_text("It has been a while: please read the instructions once more.")).to_be_visible()
+    expect(second.page.get_by_text("It has been a while, so please read the instructions once more.")).to_be_visible()
     expect(second.page.get_by_text("Choose the nearer colour.")).to_be_visible()
     assert_accessible(second.page)
     second.button("Continue").click()
-    expect(second.page.locator("#status")).to_have_text("Welcome back. You go on where you stopped.")
+    expect(second.page.locator("#status")).to_have_text("Welcome back! You can continue where you left off.")
     second.answer(2)
     assert second.code() == "C0DE-7"
     assert chosen(laboratory.rows(address.partition("?")[0])) == [*first.given, *second.given]
