@@ -47,8 +47,8 @@ def log_in_for_the_first_time(page: Page, program: Program) -> None:
     page.goto(f"{program.address}/console/welcome?invitation={program.invitation}")
     page.get_by_label("Name").fill("olga")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Make the account").click()
-    expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+    page.get_by_role("button", name="Create account").click()
+    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
 
 
 def log_in(page: Page, program: Program) -> None:
@@ -59,7 +59,7 @@ def log_in(page: Page, program: Program) -> None:
 
 
 def write(page: Page, text: str) -> None:
-    page.get_by_label("The experiment's file (YAML)").fill(text)
+    page.get_by_label("Experiment file (YAML)").fill(text)
 
 
 def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count: int = 20) -> None:
@@ -100,7 +100,7 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     log_in_for_the_first_time(page, first)
 
     # A file with three mistakes, each shown at its line in the editor.
-    page.get_by_role("link", name="Make the first one").click()
+    page.get_by_role("link", name="Create an experiment").click()
     wrong = tmp_path / "shapes.yaml"
     wrong.write_text(WRONG)
     page.locator("#files").set_input_files([wrong, examples / "shapes" / "targets.zip"])
@@ -124,7 +124,7 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     page.get_by_role("button", name="Save as draft").click()
 
     # Tried out as a participant, to the end; nothing is recorded.
-    expect(page.get_by_role("heading", name="Run")).to_be_visible()
+    expect(page.get_by_role("heading", name="Status")).to_be_visible()
     assert httpx.get(f"{first.address}/e/shapes/", headers={"Accept": "text/html"}).status_code == 409
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Try it out").click()
@@ -138,7 +138,7 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     page.get_by_role("button", name="Open", exact=True).click()
     expect(page.locator("#state")).to_have_text("open")
     page.get_by_role("link", name="Overview").click()
-    expect(page.locator("#sentences")).to_contain_text("waits for its first participant")
+    expect(page.locator("#sentences")).to_contain_text("Send participants the link above")
     page.evaluate("window.neverReloaded = true")
     crowd(first.address, "shapes")
     expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
@@ -153,23 +153,23 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     expect(careless).to_contain_text("✕ excluded")
     expect(careless).to_contain_text("below 500 ms")
     page.once("dialog", lambda dialog: accept(dialog, "told us that the screen was broken"))
-    page.get_by_label("Keep careful1?").select_option("exclude")
+    page.get_by_label("Decision for careful1").select_option("exclude")
     row = page.get_by_role("row").filter(has_text="careful1")
     expect(row).to_contain_text("✕ excluded")
     expect(row).to_contain_text("told us that the screen was broken")
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("#comparison")).to_contain_text("all but the 2 excluded", timeout=60_000)
+    expect(page.locator("#comparison")).to_contain_text("without the 2 excluded", timeout=60_000)
 
-    # Taken home, and brought to another machine.
-    page.get_by_role("link", name="Take home").click()
+    # The bundle is exported and imported on another machine.
+    page.get_by_role("link", name="Export").click()
     with page.expect_download() as download:
-        page.get_by_role("button", name="Take the bundle home").click()
+        page.get_by_role("button", name="Download bundle").click()
     bundle = tmp_path / "shapes.zip"
     download.value.save_as(bundle)
     log_in_for_the_first_time(page, second)
-    page.get_by_text("Bring an experiment from another server").click()
+    page.get_by_text("Import an experiment").click()
     page.get_by_label("Bundle, answers or backup").set_input_files(bundle)
-    page.get_by_role("button", name="Bring it here").click()
+    page.get_by_role("button", name="Import").click()
     page.locator("#import").get_by_role("link", name="shapes").click()
     expect(page.locator("#state")).to_have_text("paused")
     expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
@@ -298,8 +298,8 @@ def test_somebody_invited_sees_their_own_experiments_and_those_that_are_shared(
         page.goto(link.replace("localhost", "127.0.0.1"))
         expect(page.get_by_label("Name")).to_have_value("ines")
         page.get_by_label("Password").fill("yet another password")
-        page.get_by_role("button", name="Make the account").click()
-        expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+        page.get_by_role("button", name="Create account").click()
+        expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
         assert page.goto(f"{program.address}/console/experiments/shapes/").status == 404
         owner.put("/api/experiments/shapes/shared", json={"names": ["ines"]}).raise_for_status()
         page.goto(f"{program.address}/console/")
@@ -315,12 +315,12 @@ def test_an_experiment_is_deleted_only_by_its_name_and_its_bundle_stays(
     _, program = two_programs
     log_in(page, program)
     page.goto(f"{program.address}/console/experiments/shapes/settings")
-    page.get_by_label("Type shapes to delete it").fill("shape")
-    page.get_by_role("button", name="Delete this experiment").click()
+    page.get_by_label("Type shapes to confirm").fill("shape")
+    page.get_by_role("button", name="Delete experiment").click()
     expect(page.locator("#delete .outcome")).to_contain_text("type its name: shapes")
-    page.get_by_label("Type shapes to delete it").fill("shapes")
-    page.get_by_role("button", name="Delete this experiment").click()
-    expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+    page.get_by_label("Type shapes to confirm").fill("shapes")
+    page.get_by_role("button", name="Delete experiment").click()
+    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
     (kept,) = (program.data / "bundles").glob("shapes-*.zip")
     done = program.run("import", str(kept))
     assert done.returncode == 0, done.stderr

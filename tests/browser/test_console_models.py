@@ -21,19 +21,19 @@ TABLE = """async () => {
 }"""
 
 MAP = """async () => {
-  const { ellipse, fitted, onScreen, pairs, placed, plane, zoomed } = await import("/static/console/map_model.js");
-  const places = plane([[0, 0], [2, 1], [4, -1]], [0, 1]);
-  const view = fitted(places, 400, 300, 40);
-  const inside = places.map((place) => onScreen(place, view, 400, 300));
-  const closer = zoomed(view, 2, inside[1], 400, 300);
+  const { axisPairs, ellipse, fitView, placeLabels, project, toScreen, zoomView } = await import("/static/console/map_model.js");
+  const places = project([[0, 0], [2, 1], [4, -1]], [0, 1]);
+  const view = fitView(places, 400, 300, 40);
+  const inside = places.map((place) => toScreen(place, view, 400, 300));
+  const closer = zoomView(view, 2, inside[1], 400, 300);
   return {
     inside,
-    kept: onScreen(places[1], closer, 400, 300),
+    kept: toScreen(places[1], closer, 400, 300),
     round: ellipse([[4, 0], [0, 4]], [0, 1]),
     tilted: ellipse([[2, 1], [1, 2]], [0, 1]),
     line: ellipse([[1]], [0, 1]),
-    pairs: pairs(3),
-    labels: placed([0, 0, 0, 0, 0].map(() => ({ x: 50, y: 50, width: 30, half: 10 }))),
+    pairs: axisPairs(3),
+    labels: placeLabels([0, 0, 0, 0, 0].map(() => ({ x: 50, y: 50, width: 30, half: 10 }))),
   };
 }"""
 

@@ -19,7 +19,7 @@ BEAT = Heartbeat(started_ms=0, beat_ms=NOW_MS, workers=2)
 def seen(spec: str = "targets: 30\n", *, counts: dict[str, int] | None = None, **changes: object) -> Seen:
     known = Seen(
         state=STATE,
-        spec=parse_spec(spec).spec,
+        spec=parse_spec(spec, stored=True).spec,
         n=30,
         counts=Counts.of({name: str(value) for name, value in (counts or {}).items()}),
         arrived=7,
@@ -73,7 +73,7 @@ def test_fallbacks_late_answers_and_forgotten_targets_are_warned_of() -> None:
     whats = " ".join(sentence["what"] for sentence in shown["sentences"])
     assert "10.0 % of the queries were random" in whats
     assert "8.0 % of the answers came more than ten minutes" in whats
-    assert "1 of 30 targets were never the head" in whats
+    assert "never the head of a query: 1 of 30" in whats
 
 
 def test_a_series_of_any_length_has_few_bins_and_loses_no_answer() -> None:
