@@ -65,7 +65,7 @@ export const answersOverTime = {
   emptyText: "No answers yet.",
   option({ series }, colour) {
     if (!series.rows.length) return null;
-    const step = `in ${duration(series.minutes * 60_000)}`;
+    const step = `per ${duration(series.minutes * 60_000)}`;
     return {
       legend: { top: 0, textStyle: { color: colour.ink }, data: ["answers", "began", "finished"] },
       xAxis: { type: "time", min: series.rows[0][0] - series.minutes * 60_000, max: series.rows.at(-1)[0] + series.minutes * 60_000, axisLabel: { formatter: { hour: "{HH}:{mm}", minute: "{HH}:{mm}", day: "{d} {MMM}" } } },

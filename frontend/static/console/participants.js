@@ -30,7 +30,7 @@ const table = new Table(
       value: (row) => row.puid,
       show: (row) => h("span", {}, row.puid, h("span", { class: "quiet block" }, row.source), h("span", { class: "quiet block" }, row.participant)),
     },
-    { name: "keep", label: "Decision", value: (row) => (row.keep ? "kept" : "excluded"), show: (row) => decision(row) },
+    { name: "keep", label: "Decision", value: (row) => (row.keep ? "kept" : "excluded"), show: (row) => decisionCell(row) },
     {
       name: "reasons",
       label: "Flags",
@@ -62,7 +62,7 @@ const table = new Table(
 );
 $("#table").append(table.element);
 
-function decision(row) {
+function decisionCell(row) {
   const proposal = row.keep_auto ? "keep" : "exclude";
   const choice = h(
     "select",

@@ -1,4 +1,4 @@
-// The settings page: status, experiment file, sharing, copy, history and deletion.
+// The settings page: state, experiment file, sharing, copy, history and deletion.
 
 import { Failure, post, put, remove, handleSubmit } from "./api.js";
 import { $, data, h, showCopies, time } from "./dom.js";
