@@ -150,7 +150,12 @@ def test_videos_play_automatically_without_sound_and_can_be_paused(
     visitor = Participant(page).open(f"{address}?puid=cinema")
     visitor.ready()
     video = page.locator("#q-head video")
-    assert video.evaluate("video => [video.muted, video.loop, video.controls, video.paused]") == [True, True, False, False]
+    assert video.evaluate("video => [video.muted, video.loop, video.controls, video.paused]") == [
+        True,
+        True,
+        False,
+        False,
+    ]
     page.get_by_role("button", name="Pause: Target").click()
     assert video.evaluate("video => video.paused")
     assert_accessible(page)

@@ -23,7 +23,7 @@ export function colours() {
 
 export class Figure {
   #chart = null;
-  #place = h("div", { class: "chart", role: "img" });
+  #place = h("div", { class: "chart", role: "img", hidden: true });
   #empty = h("p", { class: "empty-chart" });
   #table = h("div", { class: "scroll", tabindex: "0", role: "region" });
   #details = h("details", { class: "figure-data" }, h("summary", {}, "Data"), this.#table);
