@@ -49,7 +49,7 @@ export class Table {
       tools,
       h(
         "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label} table` },
         h("table", {}, h("thead", {}, this.#head), this.#body),
       ),
       this.#more,
