@@ -1,8 +1,8 @@
-"""Join the modules of the participant page into one script, so that one request loads all of them.
+"""Join the JavaScript modules of the participant page into one file, so that one request loads all of them.
 
-Browsers ask for few files at once, and on a slow network every round of requests is felt before the first trial. The
-modules are joined when the process starts: each becomes a function of its own, after those that it imports. In the
-sources they stay apart, and are tested one by one.
+On a slow network every round of requests delays the first trial. The modules are joined when the process starts: each
+is wrapped in a function, after the modules that it imports. On disk they stay separate ES modules, which tests import
+one by one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
-_LEFT_OVER = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+_UNSUPPORTED = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script as it is sent, plain and compressed; its name changes with its content, so caches may keep it for ever."""
+    """A script as it is sent, plain and compressed. Its name is a digest of its content, so it can be cached for ever."""
 
     name: str
     plain: bytes
@@ -29,27 +29,28 @@ class Script:
 
     @staticmethod
     def of(text: str) -> Script:
-        """Return a script from its text."""
+        """Return the script with this text."""
         plain = text.encode()
         return Script(f"{hashlib.sha256(plain).hexdigest()[:16]}.js", plain, gzip.compress(plain, 9, mtime=0))
 
 
 def read_script(folder: Path, entry: str) -> Script:
-    """Return the module `entry` of a folder and all that it imports."""
+    """Return one script of the module `entry` of a folder and all modules that it imports."""
     return Script.of(join_modules({path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.js")}, entry))
 
 
 def join_modules(modules: Mapping[str, str], entry: str) -> str:
-    """Return one module text that does what `entry` does; ValueError names a line that cannot be joined.
+    """Return one script that does what `entry` does; raise ValueError with the first line that cannot be joined.
 
-    Modules import names from their own folder, one line each, and export classes, functions and constants where they
-    are declared: that is all of the language's modules that is needed here.
+    Two forms are supported: `import { names } from "./module.js"` on one line, and `export` in front of the declaration
+    of a class, function or constant.
     """
-    return "const joined = {};\n" + "".join(_as_function(name, modules[name]) for name in _in_order(modules, entry))
+    order = _sort_by_imports(modules, entry)
+    return "const joined = {};\n" + "".join(_wrap_in_function(name, modules[name]) for name in order)
 
 
-def _in_order(modules: Mapping[str, str], entry: str) -> list[str]:
-    """Return the modules that `entry` needs, each after those that it imports."""
+def _sort_by_imports(modules: Mapping[str, str], entry: str) -> list[str]:
+    """Return the names of the modules that `entry` needs, each after those that it imports."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -66,9 +67,10 @@ def _in_order(modules: Mapping[str, str], entry: str) -> list[str]:
     return order
 
 
-def _as_function(name: str, text: str) -> str:
+def _wrap_in_function(name: str, text: str) -> str:
+    """Return a module as a function call that stores its exports in `joined`."""
     exported = _EXPORT.findall(text)
     body = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = joined.\2;", text))
-    if left := _LEFT_OVER.search(body):
-        raise ValueError(f"{name}.js: this line cannot be joined: {left[0]}")
+    if line := _UNSUPPORTED.search(body):
+        raise ValueError(f"{name}.js: this line cannot be joined: {line[0]}")
     return f"joined.{name} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"

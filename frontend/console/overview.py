@@ -119,7 +119,7 @@ def goal_of(seen: OverviewInputs) -> Goal:
     """Return the experimenter's own goal, or a rule of thumb where the file names none."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
-        return Goal(stopping.answers, "your goal", "stopping.answers in your file.")
+        return Goal(stopping.answers, "your goal", "From stopping.answers in your file.")
     if stopping.participants is not None and seen.spec.html.max_queries > 0:
         wanted = stopping.participants * seen.spec.html.max_queries
         return Goal(
@@ -133,9 +133,8 @@ def goal_of(seen: OverviewInputs) -> Goal:
     wanted = ceil(ENOUGH_RANDOM * unit * (SHARE_ACTIVE if active else 1.0))
     return Goal(
         wanted,
-        "a rule of thumb",
-        f"A rule of thumb for {seen.n:,} targets in {d} dimensions; the curve of accuracy tells you better."
-        " Set stopping.answers in your file to have your own.",
+        "rule of thumb",
+        f"Rule of thumb for {seen.n:,} targets in {d} dimensions. The accuracy figure is a better guide.",
     )
 
 
@@ -152,20 +151,20 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
             _sentence(
                 "error",
                 "The learning process is not running.",
-                "Participants are served random queries meanwhile and nothing is lost. Look at the server's log.",
+                "Participants get random queries until it runs again. No answers are lost. Check the server's log.",
             )
         )
     if seen.heartbeat is not None:
         found += [
-            _sentence("error", f"{error}.".replace("..", "."), "It is tried again by itself.")
+            _sentence("error", f"{error}.".replace("..", "."), "Salmon retries this automatically.")
             for error in seen.heartbeat.errors
         ]
     if total >= 10 * seen.n and fallbacks > MANY_FALLBACKS * total:
         found.append(
             _sentence(
                 "warning",
-                f"{_percent(fallbacks, total)} of the queries were random because the list ran short.",
-                "Fewer participants at once, or more workers, let the search keep up.",
+                f"{_percent(fallbacks, total)} of the queries were random because the queue was empty.",
+                "Invite fewer participants at a time or add workers, so that the search keeps up.",
             )
         )
     if total > 100 and seen.counts.late > MANY_LATE * total:
@@ -173,7 +172,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
             _sentence(
                 "warning",
                 f"{_percent(seen.counts.late, total)} of the answers came more than ten minutes after their query.",
-                "Participants may be interrupted, or their connections bad.",
+                "Participants may have been interrupted, or their connections may be poor.",
             )
         )
     asked = seen.counts.get("head")
@@ -181,8 +180,8 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
         found.append(
             _sentence(
                 "warning",
-                f"{len(never)} of {seen.n} targets were never the head of a query.",
-                "Look at the strip of answers per target.",
+                f"Targets that were never the head of a query: {len(never)} of {seen.n}.",
+                "See the figure of answers per target.",
             )
         )
     return sorted(found, key=lambda sentence: sentence["level"] != "error")

@@ -33,15 +33,17 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts
         entry = entries.get(target.index)
         odd: list[str] = []
         if first[content] != target.index:
-            odd.append(f"The same as target {first[content]}: people cannot tell the two apart.")
+            odd.append(f"The same as target {first[content]}: participants cannot tell them apart.")
         if target.width_px and target.height_px:
             shape = target.width_px / target.height_px
             if _differs(shape, shapes, ODD_SHAPE):
-                odd.append("Its shape differs from that of most pictures; shapes may be compared instead of contents.")
+                odd.append(
+                    "Its shape differs from most pictures, so participants may compare shapes instead of contents."
+                )
             if _differs(target.width_px * target.height_px, areas, ODD_SIZE):
-                odd.append("Its size in pixels differs from that of most pictures.")
+                odd.append("Its size in pixels differs from most pictures.")
         if entry and _differs(entry.size_bytes, sizes, ODD_BYTES) and entry.size_bytes > sizes:
-            odd.append("Its file is much larger than most; it loads late on slow connections.")
+            odd.append("Its file is much larger than most, so it loads slowly on slow connections.")
         rows.append(
             {
                 "index": target.index,

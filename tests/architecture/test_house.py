@@ -33,7 +33,9 @@ def test_a_module_is_neither_a_scrap_nor_a_maze(path: Path) -> None:
     lines = len(path.read_text().splitlines())
     assert lines <= MOST_LINES
     one_concept_each = path.parent == REPOSITORY / "salmon" / "noise" or path.stem in {"__init__", "__main__"}
-    assert lines >= FEWEST_LINES or one_concept_each, f"{short(path)} has {lines} lines: it belongs to the module that uses it"
+    assert lines >= FEWEST_LINES or one_concept_each, (
+        f"{short(path)} has {lines} lines: it belongs to the module that uses it"
+    )
 
 
 def test_no_two_public_classes_have_one_name() -> None:
@@ -52,7 +54,9 @@ def test_no_two_public_classes_have_one_name() -> None:
 
 def test_unit_tests_mirror_the_packages() -> None:
     unit = REPOSITORY / "tests" / "unit"
-    folders = {short(path)[len("tests/unit/") :] for path in unit.rglob("*") if path.is_dir() and path.name != "__pycache__"}
+    folders = {
+        short(path)[len("tests/unit/") :] for path in unit.rglob("*") if path.is_dir() and path.name != "__pycache__"
+    }
     known = {"benchmarks", "frontend", "backend"}
     for folder in sorted(folders):
         inside = REPOSITORY / folder if folder.split("/")[0] in known else REPOSITORY / "salmon" / folder
@@ -77,7 +81,10 @@ def defines(path: Path, name: str) -> bool:
         return False
     text = path.read_text()
     if path.suffix == ".js":
-        return re.search(rf"^(export )?(class|(async )?function|const) {re.escape(name)}\b", text, re.MULTILINE) is not None
+        return (
+            re.search(rf"^(export )?(class|(async )?function|const) {re.escape(name)}\b", text, re.MULTILINE)
+            is not None
+        )
     names: set[str] = set()
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,4 +1,4 @@
-"""What browser tests do as a participant and as the experimenter who looks at the answers afterwards."""
+"""Helpers of browser tests: act as a participant, and read the answers as the experimenter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.program import Program
 
 READY = "#trial:not([hidden]):not(.blank) #q-left:not(.disabled)"
-LOCK_OUT_MS = 130  # the specs of these tests lock answers out for the shortest time there is, 100 ms
+LOCK_OUT_MS = 130  # these tests ignore answers for the shortest allowed time, 100 ms
 
 #: Every step of the page; short waits, so that tests are short.
 EVERYTHING = """
@@ -61,7 +61,7 @@ class Laboratory:
     login: tuple[str, str]
 
     def launch(self, name: str, spec: str, archive: Path | None = None) -> str:
-        """Open an experiment; the address for participants."""
+        """Launch and open an experiment; return its address for participants."""
         files: dict[str, tuple[str, bytes]] = {"spec": ("spec.yaml", spec.encode())}
         if archive is not None:
             files["targets"] = ("targets.zip", archive.read_bytes())
@@ -75,14 +75,14 @@ class Laboratory:
         return f"{self.program.address}/e/{reply.json()['slug']}/"
 
     def rows(self, address: str) -> list[dict[str, str]]:
-        """The answers as the experimenter gets them."""
+        """Return the answers as the experimenter downloads them."""
         slug = address.rstrip("/").rpartition("/")[2]
         url = f"{self.program.address}/api/experiments/{slug}/exports/responses.csv"
         reply = httpx.get(url, auth=self.login).raise_for_status()
         return list(csv.DictReader(io.StringIO(reply.text)))
 
     def participants(self, address: str) -> int:
-        """How many participants the experimenters' list counts."""
+        """Return how many participants the list of experiments shows."""
         page = httpx.get(f"{self.program.address}/console/", auth=self.login).raise_for_status().text
         rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)
         row = next(row for row in rows if f"/e/{address.rstrip('/').rpartition('/')[2]}/" in row)
@@ -91,7 +91,7 @@ class Laboratory:
 
 @dataclass
 class Participant:
-    """Somebody in front of a page; `given` is what they saw and chose, in words, in order."""
+    """A participant and their page; `given` lists the texts of the heads and chosen feet in order."""
 
     page: Page
     given: list[tuple[str, str]] = field(default_factory=list)
@@ -103,18 +103,18 @@ class Participant:
         expect(self.page.get_by_role("heading", name=name, exact=True, level=2)).to_be_visible()
 
     def open(self, address: str) -> Participant:
-        """Open the link and begin."""
+        """Open the link and press Begin."""
         self.page.goto(address)
         self.button("Begin").click()
         return self
 
     def ready(self) -> None:
-        """Wait until an answer counts."""
+        """Wait until the page accepts an answer."""
         self.page.locator(READY).wait_for(timeout=60_000)
         self.page.wait_for_timeout(LOCK_OUT_MS)
 
     def answer(self, count: int = 1, *, side: str = "left", by: str = "key") -> None:
-        """Answer some queries, and wait each time until the page has counted it."""
+        """Answer queries; after each, wait until the page has counted it."""
         for _ in range(count):
             self.ready()
             before = self.count()
@@ -132,21 +132,21 @@ class Participant:
             self.page.locator(f"#q-{side}").click()
 
     def count(self) -> int:
-        """How many answers the page has counted."""
+        """Return how many answers the page has counted."""
         return int((self.page.locator("#num-queries").text_content() or "0").split("/")[0])
 
     def code(self) -> str:
-        """The completion code, when it is shown."""
+        """Wait for the completion code and return it."""
         expect(self.page.locator("#code code")).to_be_visible(timeout=60_000)
         return self.page.locator("#code code").inner_text()
 
 
 def chosen(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
-    """What a participant saw above and chose, as the experimenter's file has it."""
+    """Return the texts of the heads and winners from the experimenter's file."""
     return [(row["head_html"], row["winner_html"]) for row in rows]
 
 
 def assert_accessible(page: Page) -> None:
-    """axe-core finds nothing on the screen as it is."""
-    found = Axe().run(page).response["violations"]
-    assert not found, "\n".join(f"{item['id']}: {[node['html'] for node in item['nodes']]}" for item in found)
+    """Assert that axe-core finds no violation on the current screen."""
+    violations = Axe().run(page).response["violations"]
+    assert not violations, "\n".join(f"{item['id']}: {[node['html'] for node in item['nodes']]}" for item in violations)

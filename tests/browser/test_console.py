@@ -1,4 +1,4 @@
-"""An experimenter's afternoon: from the first link to the same answers on another machine."""
+"""The console: from the first account to an experiment that is exported and imported on another machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PEOPLE = 4
 
 @pytest.fixture(scope="module")
 def two_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Program]]:
-    """Two machines: one where the experiment runs, one to which it is brought."""
+    """Two servers: one runs the experiment, the other imports it."""
     programs = [Program(tmp_path_factory.mktemp(name)).start() for name in ("first", "second")]
     yield programs[0], programs[1]
     for program in programs:
@@ -47,8 +47,8 @@ def log_in_for_the_first_time(page: Page, program: Program) -> None:
     page.goto(f"{program.address}/console/welcome?invitation={program.invitation}")
     page.get_by_label("Name").fill("olga")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Make the account").click()
-    expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+    page.get_by_role("button", name="Create account").click()
+    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
 
 
 def log_in(page: Page, program: Program) -> None:
@@ -59,11 +59,11 @@ def log_in(page: Page, program: Program) -> None:
 
 
 def write(page: Page, text: str) -> None:
-    page.get_by_label("The experiment's file (YAML)").fill(text)
+    page.get_by_label("Experiment file (YAML)").fill(text)
 
 
 def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count: int = 20) -> None:
-    """Somebody who sees similarity as a line, or who always presses the same key."""
+    """Answer as a participant who compares indices, or (careless) always chooses the left side."""
     generator = np.random.default_rng(len(name))
     with httpx.Client(base_url=f"{address}/e/{slug}/") as client:
         session = client.post("arrive", json={"parameters": {"puid": name}}).raise_for_status().json()["session"]
@@ -76,12 +76,12 @@ def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count:
             answer = {"token": query["token"], "winner": winner, "rt_ms": rt_ms, "query_wait_ms": 8.0, "input": "key"}
             client.post("answers", json=answer).raise_for_status()
             if os.environ.get("SALMON_PICTURES"):
-                time.sleep(0.1)  # so that the learning can be seen to follow
+                time.sleep(0.1)  # slow enough for refits to show in the figures
         client.post("finish", json={"given": count}).raise_for_status()
 
 
-def crowd(address: str, slug: str, wave: str = "") -> None:
-    """Several careful people and a careless one, all at once."""
+def answer_as_crowd(address: str, slug: str, wave: str = "") -> None:
+    """Let several careful participants and a careless one answer at the same time."""
     names = [f"careful{number}{wave}" for number in range(PEOPLE)] + ["careless"] * (not wave)
     threads = [
         threading.Thread(target=answer_by_http, args=(address, slug, name), kwargs={"careless": name == "careless"})
@@ -93,14 +93,14 @@ def crowd(address: str, slug: str, wave: str = "") -> None:
         thread.join()
 
 
-def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine(
+def test_an_experiment_is_created_run_judged_exported_and_imported_on_another_server(
     two_programs: tuple[Program, Program], page: Page, examples: Path, tmp_path: Path
 ) -> None:
     first, second = two_programs
     log_in_for_the_first_time(page, first)
 
-    # A file with three mistakes, each shown at its line in the editor.
-    page.get_by_role("link", name="Make the first one").click()
+    # A file with three mistakes: the editor shows each at its line.
+    page.get_by_role("link", name="Create an experiment").click()
     wrong = tmp_path / "shapes.yaml"
     wrong.write_text(WRONG)
     page.locator("#files").set_input_files([wrong, examples / "shapes" / "targets.zip"])
@@ -123,53 +123,53 @@ def test_an_afternoon_from_the_first_link_to_the_same_answers_on_another_machine
     page.get_by_label("Name in the link").fill("shapes")
     page.get_by_role("button", name="Save as draft").click()
 
-    # Tried out as a participant, to the end; nothing is recorded.
-    expect(page.get_by_role("heading", name="Run")).to_be_visible()
+    # The draft is tried out as a participant, to the end; nothing is recorded.
+    expect(page.get_by_role("heading", name="State")).to_be_visible()
     assert httpx.get(f"{first.address}/e/shapes/", headers={"Accept": "text/html"}).status_code == 409
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Try it out").click()
-    walk_through(popup.value)
+    complete_trials(popup.value)
     popup.value.close()
     login = ("olga", PASSWORD)
     seen = httpx.get(f"{first.address}/api/experiments/shapes/overview", auth=login).json()
     assert seen["answers"]["total"] == seen["participants"]["arrived"] == seen["participants"]["completed"] == 0
 
-    # Opened, and watched while people answer.
+    # The experiment is opened and watched while participants answer.
     page.get_by_role("button", name="Open", exact=True).click()
     expect(page.locator("#state")).to_have_text("open")
     page.get_by_role("link", name="Overview").click()
-    expect(page.locator("#sentences")).to_contain_text("waits for its first participant")
+    expect(page.locator("#sentences")).to_contain_text("Send participants the link above")
     page.evaluate("window.neverReloaded = true")
-    crowd(first.address, "shapes")
+    answer_as_crowd(first.address, "shapes")
     expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
     expect(page.locator("[data-tile=participants] .value")).to_have_text(str(PEOPLE + 1))
     expect(page.locator("[data-figure=answers-over-time] svg")).to_be_visible()
     expect(page.locator("[data-figure=learning] svg")).to_be_visible()
     assert page.evaluate("window.neverReloaded")
 
-    # The careless one is flagged; somebody else is excluded by hand.
+    # The careless participant is flagged; another one is excluded manually.
     page.get_by_role("link", name="Participants").click()
     careless = page.get_by_role("row").filter(has_text="careless")
     expect(careless).to_contain_text("✕ excluded")
     expect(careless).to_contain_text("below 500 ms")
     page.once("dialog", lambda dialog: accept(dialog, "told us that the screen was broken"))
-    page.get_by_label("Keep careful1?").select_option("exclude")
+    page.get_by_label("Decision for careful1").select_option("exclude")
     row = page.get_by_role("row").filter(has_text="careful1")
     expect(row).to_contain_text("✕ excluded")
     expect(row).to_contain_text("told us that the screen was broken")
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("#comparison")).to_contain_text("all but the 2 excluded", timeout=60_000)
+    expect(page.locator("#comparison")).to_contain_text("without the 2 excluded", timeout=60_000)
 
-    # Taken home, and brought to another machine.
-    page.get_by_role("link", name="Take home").click()
+    # The bundle is downloaded and imported on the other server.
+    page.get_by_role("link", name="Export").click()
     with page.expect_download() as download:
-        page.get_by_role("button", name="Take the bundle home").click()
+        page.get_by_role("button", name="Download bundle").click()
     bundle = tmp_path / "shapes.zip"
     download.value.save_as(bundle)
     log_in_for_the_first_time(page, second)
-    page.get_by_text("Bring an experiment from another server").click()
+    page.get_by_text("Import an experiment").click()
     page.get_by_label("Bundle, answers or backup").set_input_files(bundle)
-    page.get_by_role("button", name="Bring it here").click()
+    page.get_by_role("button", name="Import").click()
     page.locator("#import").get_by_role("link", name="shapes").click()
     expect(page.locator("#state")).to_have_text("paused")
     expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
@@ -187,8 +187,8 @@ def accept(dialog: Dialog, text: str) -> None:
     dialog.accept(text)
 
 
-def walk_through(page: Page) -> None:
-    """All trials of the experiment by keyboard."""
+def complete_trials(page: Page) -> None:
+    """Complete all trials of the experiment by keyboard."""
     page.get_by_role("button", name="Begin").click()
     for number in range(20):
         expect(page.locator("#num-queries")).to_have_text(f"{number} / 20")
@@ -199,11 +199,11 @@ def walk_through(page: Page) -> None:
 
 
 @pytest.fixture(scope="module")
-def lively(two_programs: tuple[Program, Program]) -> Program:
-    """The first program; for pictures that go into the manual, after many more answers."""
+def busy_program(two_programs: tuple[Program, Program]) -> Program:
+    """The first server; when screenshots for the manual are taken, with many more answers."""
     program, _ = two_programs
     for wave in "abcdefghij" if os.environ.get("SALMON_PICTURES") else "":
-        crowd(program.address, "shapes", wave)
+        answer_as_crowd(program.address, "shapes", wave)
     return program
 
 
@@ -219,7 +219,7 @@ PAGES = {
     "settings": "/console/experiments/shapes/settings",
 }
 SCREENS = {"desktop": (1280, 800), "phone": (360, 640)}
-#: What a page shows when its script has done its work.
+#: An element of each page that appears when its script has finished.
 SHOWN = {
     "experiments": "table button",
     "new": "#summary dl",
@@ -234,10 +234,10 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_is_accessible_and_fits_light_and_dark_on_a_phone_and_on_a_desk(
-    lively: Program, page: Page, pictures: Path, name: str
+def test_every_page_is_accessible_and_fits_the_screen_in_light_and_dark_on_phone_and_desktop(
+    busy_program: Program, page: Page, pictures: Path, name: str
 ) -> None:
-    program = lively
+    program = busy_program
     log_in(page, program)
     for screen, (width, height) in SCREENS.items():
         page.set_viewport_size({"width": width, "height": height})
@@ -250,9 +250,7 @@ def test_every_page_is_accessible_and_fits_light_and_dark_on_a_phone_and_on_a_de
             page.screenshot(path=pictures / f"console-{name}-{screen}-{scheme}.png", full_page=True)
 
 
-def test_the_map_is_moved_searched_and_taken_home_by_keyboard(
-    two_programs: tuple[Program, Program], page: Page
-) -> None:
+def test_the_map_can_be_moved_searched_and_saved_by_keyboard(two_programs: tuple[Program, Program], page: Page) -> None:
     program, _ = two_programs
     log_in(page, program)
     page.goto(f"{program.address}/console/experiments/shapes/map")
@@ -289,7 +287,7 @@ def test_the_map_is_moved_searched_and_taken_home_by_keyboard(
     assert download.value.path().read_bytes().startswith(b"target,name,dim_0,dim_1\r\n0,1.svg,")
 
 
-def test_somebody_invited_sees_their_own_experiments_and_those_that_are_shared(
+def test_an_invited_experimenter_sees_only_their_own_and_shared_experiments(
     two_programs: tuple[Program, Program], page: Page
 ) -> None:
     program, _ = two_programs
@@ -298,8 +296,8 @@ def test_somebody_invited_sees_their_own_experiments_and_those_that_are_shared(
         page.goto(link.replace("localhost", "127.0.0.1"))
         expect(page.get_by_label("Name")).to_have_value("ines")
         page.get_by_label("Password").fill("yet another password")
-        page.get_by_role("button", name="Make the account").click()
-        expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+        page.get_by_role("button", name="Create account").click()
+        expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
         assert page.goto(f"{program.address}/console/experiments/shapes/").status == 404
         owner.put("/api/experiments/shapes/shared", json={"names": ["ines"]}).raise_for_status()
         page.goto(f"{program.address}/console/")
@@ -309,18 +307,18 @@ def test_somebody_invited_sees_their_own_experiments_and_those_that_are_shared(
         assert used.url.endswith("/console/login")
 
 
-def test_an_experiment_is_deleted_only_by_its_name_and_its_bundle_stays(
+def test_deleting_an_experiment_requires_its_name_and_leaves_a_bundle(
     two_programs: tuple[Program, Program], page: Page
 ) -> None:
     _, program = two_programs
     log_in(page, program)
     page.goto(f"{program.address}/console/experiments/shapes/settings")
-    page.get_by_label("Type shapes to delete it").fill("shape")
-    page.get_by_role("button", name="Delete this experiment").click()
+    page.get_by_label("Type shapes to confirm").fill("shape")
+    page.get_by_role("button", name="Delete experiment").click()
     expect(page.locator("#delete .outcome")).to_contain_text("type its name: shapes")
-    page.get_by_label("Type shapes to delete it").fill("shapes")
-    page.get_by_role("button", name="Delete this experiment").click()
-    expect(page.get_by_role("heading", name="There is no experiment yet")).to_be_visible()
+    page.get_by_label("Type shapes to confirm").fill("shapes")
+    page.get_by_role("button", name="Delete experiment").click()
+    expect(page.get_by_role("heading", name="No experiments yet")).to_be_visible()
     (kept,) = (program.data / "bundles").glob("shapes-*.zip")
     done = program.run("import", str(kept))
     assert done.returncode == 0, done.stderr

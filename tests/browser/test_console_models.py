@@ -1,4 +1,4 @@
-"""Parts of the console without a server behind them: tables, and the geometry of the map."""
+"""Parts of the console that need no server: tables and the geometry of the map."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ TABLE = """async () => {
 }"""
 
 MAP = """async () => {
-  const { ellipse, fitted, onScreen, pairs, placed, plane, zoomed } = await import("/static/console/map_model.js");
-  const places = plane([[0, 0], [2, 1], [4, -1]], [0, 1]);
-  const view = fitted(places, 400, 300, 40);
-  const inside = places.map((place) => onScreen(place, view, 400, 300));
-  const closer = zoomed(view, 2, inside[1], 400, 300);
+  const { axisPairs, ellipse, fitView, placeLabels, project, toScreen, zoomView } = await import("/static/console/map_model.js");
+  const places = project([[0, 0], [2, 1], [4, -1]], [0, 1]);
+  const view = fitView(places, 400, 300, 40);
+  const inside = places.map((place) => toScreen(place, view, 400, 300));
+  const closer = zoomView(view, 2, inside[1], 400, 300);
   return {
     inside,
-    kept: onScreen(places[1], closer, 400, 300),
+    kept: toScreen(places[1], closer, 400, 300),
     round: ellipse([[4, 0], [0, 4]], [0, 1]),
     tilted: ellipse([[2, 1], [1, 2]], [0, 1]),
     line: ellipse([[1]], [0, 1]),
-    pairs: pairs(3),
-    labels: placed([0, 0, 0, 0, 0].map(() => ({ x: 50, y: 50, width: 30, half: 10 }))),
+    pairs: axisPairs(3),
+    labels: placeLabels([0, 0, 0, 0, 0].map(() => ({ x: 50, y: 50, width: 30, half: 10 }))),
   };
 }"""
 
 
-def test_a_table_draws_what_one_can_read_and_sorts_what_is_missing_last(program: Program, page: Page) -> None:
+def test_a_table_draws_few_rows_at_first_and_sorts_missing_values_last(program: Program, page: Page) -> None:
     page.goto(f"{program.address}/console/login")
     page.evaluate(TABLE)
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(300)
+    expect(page.get_by_role("status")).to_have_text("1,000 rows")
     page.get_by_role("button", name="Show more than the first 300").click()
     expect(rows).to_have_count(1000)
     page.get_by_role("button", name="Size").click()
@@ -51,6 +52,7 @@ def test_a_table_draws_what_one_can_read_and_sorts_what_is_missing_last(program:
     page.get_by_role("button", name="Size").click()
     page.get_by_label("Filter things").fill("thing 99")
     expect(rows).to_have_count(19)
+    expect(page.get_by_role("status")).to_have_text("19 of 1,000 rows")
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
     lines = download.value.path().read_bytes().decode().split("\r\n")
@@ -58,7 +60,7 @@ def test_a_table_draws_what_one_can_read_and_sorts_what_is_missing_last(program:
     assert len(lines) == 21
 
 
-def test_the_geometry_of_the_map_is_right(program: Program, page: Page) -> None:
+def test_views_ellipses_and_labels_of_the_map_are_correct(program: Program, page: Page) -> None:
     page.goto(f"{program.address}/console/login")
     found = page.evaluate(MAP)
     assert all(20 <= x <= 380 and 20 <= y <= 280 for x, y in found["inside"])
@@ -68,7 +70,7 @@ def test_the_geometry_of_the_map_is_right(program: Program, page: Page) -> None:
     assert found["kept"] == pytest.approx([x1, y1])
     assert found["round"]["long"] == pytest.approx(2 * 5.991**0.5)
     assert found["tilted"]["long"] / found["tilted"]["short"] == pytest.approx(3**0.5)
-    assert found["tilted"]["angle"] == pytest.approx(-45)  # up to the right, where the screen counts downwards
+    assert found["tilted"]["angle"] == pytest.approx(-45)  # up to the right: the y axis of the screen points down
     assert found["line"] == {"long": pytest.approx(5.991**0.5), "short": 0, "angle": 0}
     assert found["pairs"] == [[0, 1], [0, 2], [1, 2]]
     assert found["labels"].count(None) == 1  # four sides, five labels

@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way, a run ends with exactly the answers given, once each, and a code."""
+"""Network failures, reloads and other faults: every answer is recorded exactly once, and participants get their code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.browser
 
 
 def assert_complete(laboratory: Laboratory, address: str, given: list[tuple[str, str]], puid: str) -> None:
-    """The experimenter has exactly these answers of this participant, in this order."""
+    """Assert that the experimenter has exactly these answers of this participant, in this order."""
     rows = [row for row in laboratory.rows(address) if row["puid"] == puid]
     assert chosen(rows) == given
     assert len({row["trial_index"] for row in rows}) == len(rows)
 
 
-def test_a_server_that_is_away_for_twenty_seconds_in_the_middle_costs_nothing(
+def test_no_answer_is_lost_when_the_server_is_down_for_twenty_seconds(
     tmp_path: Path, participant: Participant, page: Page
 ) -> None:
     program = Program(tmp_path / "data").start()
@@ -34,7 +34,7 @@ def test_a_server_that_is_away_for_twenty_seconds_in_the_middle_costs_nothing(
     participant.answer(3)
     participant.ready()
     program.kill()
-    participant.answer(2)  # one query is on the screen and one ahead, so answering goes on
+    participant.answer(2)  # one query is shown and one fetched ahead, so two can be answered
     expect(page.locator("#status")).to_contain_text("There is no connection")
     threading.Event().wait(20)
     again = Program(tmp_path / "data", port=int(port)).start()
@@ -46,7 +46,7 @@ def test_a_server_that_is_away_for_twenty_seconds_in_the_middle_costs_nothing(
         again.stop()
 
 
-def test_when_every_third_request_is_lost_on_the_way_there_or_back_every_answer_arrives_once(
+def test_every_answer_arrives_once_when_many_requests_or_replies_are_lost(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("lossy", plain(20))
@@ -60,7 +60,7 @@ def test_when_every_third_request_is_lost_on_the_way_there_or_back_every_answer_
             route.abort("connectionfailed")
         elif fate < 0.30:
             lost["back"] += 1
-            route.fetch()  # the server has done it, and the page will never know
+            route.fetch()  # the server handles it, but the reply is lost
             route.abort("connectionreset")
         else:
             route.continue_()
@@ -75,7 +75,7 @@ def test_when_every_third_request_is_lost_on_the_way_there_or_back_every_answer_
     assert_complete(laboratory, address, participant.given, "lossy")
 
 
-def test_a_reload_at_every_step_goes_on_at_that_step(
+def test_a_reload_at_any_step_continues_at_that_step(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("reloads", EVERYTHING)
@@ -109,7 +109,7 @@ def test_a_reload_at_every_step_goes_on_at_that_step(
         shown = page.locator("#trial").inner_text()
         page.reload()
         participant.ready()
-        assert page.locator("#trial").inner_text() == shown  # nobody gets another query by reloading
+        assert page.locator("#trial").inner_text() == shown  # a reload does not change the query
         if number == 0:
             expect(page.locator("#num-queries")).to_have_text("0 / 4")
         participant.answer()
@@ -122,7 +122,7 @@ def test_a_reload_at_every_step_goes_on_at_that_step(
     assert_complete(laboratory, address, participant.given, "again")
 
 
-def test_of_two_tabs_the_newer_goes_on_and_the_older_says_so(laboratory: Laboratory, browser: Browser) -> None:
+def test_with_two_tabs_the_newer_continues_and_the_older_says_so(laboratory: Laboratory, browser: Browser) -> None:
     address = laboratory.launch("tabs", plain(6)) + "?puid=twins"
     context = browser.new_context()
     first, second = Participant(context.new_page()), Participant(context.new_page())
@@ -131,7 +131,7 @@ def test_of_two_tabs_the_newer_goes_on_and_the_older_says_so(laboratory: Laborat
     second.page.goto(address)
     expect(first.page.get_by_text("open in another window")).to_be_visible()
     second.answer(2)
-    first.button("Go on here").click()
+    first.button("Continue here").click()
     expect(second.page.get_by_text("open in another window")).to_be_visible()
     first.answer(2)
     assert first.code() == "C0DE-7"
@@ -140,7 +140,7 @@ def test_of_two_tabs_the_newer_goes_on_and_the_older_says_so(laboratory: Laborat
     context.close()
 
 
-def test_in_two_browsers_the_older_learns_it_from_the_server(laboratory: Laboratory, browser: Browser) -> None:
+def test_with_two_browsers_the_older_page_is_told_by_the_server(laboratory: Laboratory, browser: Browser) -> None:
     address = laboratory.launch("browsers", plain(6)) + "?puid=two"
     contexts = [browser.new_context(), browser.new_context()]
     first, second = (Participant(context.new_page()) for context in contexts)
@@ -148,7 +148,7 @@ def test_in_two_browsers_the_older_learns_it_from_the_server(laboratory: Laborat
     first.answer(1)
     second.page.goto(address)
     second.ready()
-    # the queries that the first has are answered and recorded; it gets no more of them
+    # the first can answer the queries it has, but gets no more
     first.answer(1)
     first.ready()
     first.page.keyboard.press("ArrowLeft")
@@ -158,7 +158,9 @@ def test_in_two_browsers_the_older_learns_it_from_the_server(laboratory: Laborat
         context.close()
 
 
-def test_the_back_button_is_harmless(laboratory: Laboratory, participant: Participant, page: Page) -> None:
+def test_leaving_with_the_back_button_and_returning_continues_the_run(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
     address = laboratory.launch("back", plain(4))
     page.goto("about:blank")
     participant.open(f"{address}?puid=back")
@@ -184,7 +186,7 @@ def test_double_clicks_and_held_keys_give_one_answer_each(
             page.locator("#q-left").dblclick()
         else:
             for _ in range(15):
-                page.keyboard.down("ArrowLeft")  # held: the first is a press, the rest are repeats
+                page.keyboard.down("ArrowLeft")  # held: the first event is a press, the others are repeats
                 page.wait_for_timeout(20)
             expect(page.locator("#num-queries")).to_have_text(f"{number + 1} / 6")
             page.keyboard.up("ArrowLeft")
@@ -201,7 +203,7 @@ for (const name of ["sessionStorage", "localStorage", "indexedDB"]) {
 """
 
 
-def test_without_any_storage_a_run_still_ends_and_a_reload_still_goes_on(
+def test_without_browser_storage_a_run_can_be_reloaded_and_completed(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     page.add_init_script(WITHOUT_STORAGE)
@@ -225,7 +227,7 @@ addEventListener("keydown", () => { wrong = wrong ? 0 : -7200000; }, true);
 """
 
 
-def test_a_clock_that_is_changed_meanwhile_does_not_touch_response_times(
+def test_changes_of_the_system_clock_do_not_affect_response_times(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     page.add_init_script(WANDERING_CLOCK)
@@ -237,7 +239,7 @@ def test_a_clock_that_is_changed_meanwhile_does_not_touch_response_times(
     assert all(0.1 <= float(row["response_time"]) < 60 for row in laboratory.rows(address))
 
 
-def test_answers_that_could_not_be_sent_survive_the_browser_tab_and_go_out_with_the_next_visit(
+def test_unsent_answers_survive_closing_the_tab_and_are_sent_at_the_next_visit(
     laboratory: Laboratory, browser: Browser
 ) -> None:
     address = laboratory.launch("survivors", plain(4)) + "?puid=offline"
@@ -260,7 +262,7 @@ def test_answers_that_could_not_be_sent_survive_the_browser_tab_and_go_out_with_
     context.close()
 
 
-def test_no_code_before_the_server_has_counted_every_answer(
+def test_the_code_is_shown_only_when_the_server_has_every_answer(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("held-up", plain(3))
@@ -276,7 +278,7 @@ def test_no_code_before_the_server_has_counted_every_answer(
     assert_complete(laboratory, address, participant.given, "early")
 
 
-def test_an_answer_that_the_server_refuses_is_asked_for_again(
+def test_a_refused_answer_is_replaced_by_another_trial(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("refused", plain(3))

@@ -1,4 +1,4 @@
-"""An experiment with pictures, from launch to CSV, as a participant and an experimenter live it."""
+"""An experiment with pictures, from launch to CSV, seen by a participant and an experimenter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def responses(program: Program, slug: str, login: tuple[str, str]) -> list[dict[
     return list(csv.DictReader(io.StringIO(reply.text)))
 
 
-def test_ten_answers_by_keyboard_and_mouse_are_exactly_the_ten_rows_of_the_csv(
+def test_ten_answers_by_keyboard_and_mouse_become_exactly_ten_rows_of_the_csv(
     program: Program, page: Page, tmp_path: Path, examples: Path, pictures: Path
 ) -> None:
     spec = tmp_path / "shapes.yaml"
@@ -51,7 +51,7 @@ def test_ten_answers_by_keyboard_and_mouse_are_exactly_the_ten_rows_of_the_csv(
         expect(page.locator("#trial:not(.blank) #q-head img")).to_be_visible()
         if number == 3:
             page.screenshot(path=pictures / "participant-page.png")
-        page.wait_for_timeout(250)  # the page takes no answer before 200 ms, as nobody sees anything sooner
+        page.wait_for_timeout(250)  # by default the page ignores answers before 200 ms
         side = "left" if number % 3 else "right"
         if number % 2:
             page.keyboard.press("ArrowLeft" if side == "left" else "ArrowRight")
@@ -76,7 +76,9 @@ def test_ten_answers_by_keyboard_and_mouse_are_exactly_the_ten_rows_of_the_csv(
     assert [row["input"] for row in rows] == ["mouse", "key"] * 5
 
 
-def test_a_reload_in_the_middle_goes_on_where_it_was(program: Program, page: Page, examples: Path) -> None:
+def test_a_reload_continues_with_the_same_participant_and_progress(
+    program: Program, page: Page, examples: Path
+) -> None:
     address = program.launch(examples / "colors" / "experiment.yaml", "--name", "reloaded")
     page.goto(address)
     page.get_by_role("button", name="Begin").click()

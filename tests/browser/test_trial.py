@@ -1,4 +1,4 @@
-"""One trial: what it shows, what it takes as an answer, and what it never tells."""
+"""One trial: what it shows, what counts as an answer, and what it never reveals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RECORD = """async (shade) => {
 }"""
 
 
-def test_pictures_keep_their_shape_are_never_enlarged_and_never_named(
+def test_pictures_keep_their_shape_are_not_enlarged_and_do_not_reveal_file_names(
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     sizes = [(60, 40), (900, 300), (300, 900), (400, 400)]
@@ -88,7 +88,7 @@ def test_pictures_keep_their_shape_are_never_enlarged_and_never_named(
         participant.answer()
 
 
-def test_nothing_begins_before_every_file_is_there_and_a_file_that_fails_is_tried_again(
+def test_trials_wait_for_all_files_and_files_that_fail_are_retried(
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     files = [(f"{k}.png", picture(40, 40, 50 * k)) for k in range(4)]
@@ -112,15 +112,15 @@ def test_nothing_begins_before_every_file_is_there_and_a_file_that_fails_is_trie
     expect(page.locator("#debrief")).to_be_visible()
 
 
-def test_sounds_are_played_by_buttons_and_answered_when_each_was_heard(
+def test_answers_count_only_after_every_sound_was_played_with_its_button(
     laboratory: Laboratory, browser: Browser, tmp_path: Path
 ) -> None:
     files = [(f"{k}.wav", tone(220 * (k + 1))) for k in range(3)]
     address = laboratory.launch("sounds", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
     context = browser.new_context()
     page = context.new_page()
-    walker = Participant(page).open(f"{address}?puid=ears")
-    walker.ready()
+    visitor = Participant(page).open(f"{address}?puid=ears")
+    visitor.ready()
     assert page.evaluate("[...document.querySelectorAll('#trial audio')].every((sound) => sound.paused)")
     expect(page.get_by_text("Please listen to all sounds first.")).to_be_visible()
     assert_accessible(page)
@@ -139,37 +139,40 @@ def test_sounds_are_played_by_buttons_and_answered_when_each_was_heard(
 PLACES = {"Target": "head", "Left": "left", "Right": "right"}
 
 
-def test_films_play_by_themselves_without_sound_and_can_be_stopped(
+def test_videos_play_automatically_without_sound_and_can_be_paused(
     laboratory: Laboratory, browser: Browser, tmp_path: Path
 ) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.goto(laboratory.program.address + "/healthz")
     files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
-    address = laboratory.launch("films", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
-    walker = Participant(page).open(f"{address}?puid=cinema")
-    walker.ready()
-    film = page.locator("#q-head video")
-    assert film.evaluate("film => [film.muted, film.loop, film.controls, film.paused]") == [True, True, False, False]
+    address = laboratory.launch("videos", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
+    visitor = Participant(page).open(f"{address}?puid=cinema")
+    visitor.ready()
+    video = page.locator("#q-head video")
+    assert video.evaluate("video => [video.muted, video.loop, video.controls, video.paused]") == [
+        True,
+        True,
+        False,
+        False,
+    ]
     page.get_by_role("button", name="Pause: Target").click()
-    assert film.evaluate("film => film.paused")
+    assert video.evaluate("video => video.paused")
     assert_accessible(page)
-    walker.choose("right", "key")
+    visitor.choose("right", "key")
     expect(page.locator("#debrief")).to_be_visible()
     context.close()
 
 
-def test_films_stand_still_for_people_who_asked_for_less_motion(
-    laboratory: Laboratory, browser: Browser, tmp_path: Path
-) -> None:
+def test_videos_do_not_play_with_reduced_motion(laboratory: Laboratory, browser: Browser, tmp_path: Path) -> None:
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     page.goto(laboratory.program.address + "/healthz")
     files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
     address = laboratory.launch("stills", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
-    walker = Participant(page).open(f"{address}?puid=calm")
-    walker.ready()
-    assert page.evaluate("[...document.querySelectorAll('#trial video')].every((film) => film.paused)")
+    visitor = Participant(page).open(f"{address}?puid=calm")
+    visitor.ready()
+    assert page.evaluate("[...document.querySelectorAll('#trial video')].every((video) => video.paused)")
     context.close()
 
 
@@ -181,7 +184,7 @@ page: {min_rt_ms: 100, blank_ms: 20}
 """
 
 
-def test_html_of_targets_loses_what_it_could_do_unless_it_is_trusted(
+def test_scripts_and_handlers_are_removed_from_html_unless_it_is_trusted(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     participant.open(laboratory.launch("cleaned", HTML) + "?puid=x")
@@ -195,7 +198,7 @@ def test_html_of_targets_loses_what_it_could_do_unless_it_is_trusted(
     assert page.evaluate("window.broken") == 1
 
 
-def test_before_the_lock_out_and_with_a_key_held_since_the_last_trial_nothing_is_chosen(
+def test_early_answers_and_keys_held_since_the_last_trial_do_not_count(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("min_rt_ms: 100", "min_rt_ms: 1500")
@@ -209,14 +212,14 @@ def test_before_the_lock_out_and_with_a_key_held_since_the_last_trial_nothing_is
     expect(page.locator("#num-queries")).to_have_text("1 / 2")
     participant.ready()
     page.wait_for_timeout(1500)
-    page.keyboard.down("ArrowLeft")  # held until now: the browser calls it a repeat
+    page.keyboard.down("ArrowLeft")  # still held: this event is a repeat
     expect(page.locator("#num-queries")).to_have_text("1 / 2")
     page.keyboard.up("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#debrief")).to_be_visible()
 
 
-def test_an_answer_that_is_too_fast_is_kept_and_followed_by_a_warning(
+def test_a_fast_answer_counts_and_is_followed_by_a_warning(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("warned", plain(2).replace("min_rt_ms: 100", "min_rt_ms: 100, warn_rt_ms: 60000"))
@@ -230,7 +233,7 @@ def test_an_answer_that_is_too_fast_is_kept_and_followed_by_a_warning(
     assert len(laboratory.rows(address)) == 1
 
 
-def test_a_skipped_query_is_replaced_and_counts_for_nothing(
+def test_a_skipped_query_is_replaced_and_not_counted(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("max_queries: 2", "max_queries: 2, skip_button: true")
@@ -250,7 +253,7 @@ def test_a_skipped_query_is_replaced_and_counts_for_nothing(
     assert len(laboratory.rows(address)) == 2
 
 
-def test_other_keys_can_be_chosen_and_single_letters_can_be_switched_off(
+def test_keys_can_be_configured_and_single_letters_can_be_turned_off(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("letters", plain(2).replace("min_rt_ms", "keys: [f, j], min_rt_ms"))
@@ -259,17 +262,17 @@ def test_other_keys_can_be_chosen_and_single_letters_can_be_switched_off(
     participant.button("Begin").click()
     participant.ready()
     page.keyboard.press("ArrowLeft")
-    participant.button("Switch the keys off (F J)").click()
+    participant.button("Turn off keyboard shortcuts (F J)").click()
     page.keyboard.press("f")
     expect(page.locator("#num-queries")).to_have_text("0 / 2")
-    participant.button("Switch the keys on (F J)").click()
+    participant.button("Turn on keyboard shortcuts (F J)").click()
     page.keyboard.press("f")
     expect(page.locator("#num-queries")).to_have_text("1 / 2")
     row = laboratory.rows(address)[0]
     assert row["winner"] == row["left"]
 
 
-def test_a_fixation_cross_stands_alone_before_the_targets(
+def test_a_fixation_cross_is_shown_alone_before_the_targets(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("blank_ms: 20", "blank_ms: 20, fixation_ms: 1500")
@@ -282,7 +285,9 @@ def test_a_fixation_cross_stands_alone_before_the_targets(
     participant.answer()
 
 
-def test_text_follows_the_background_by_contrast(laboratory: Laboratory, participant: Participant, page: Page) -> None:
+def test_text_is_black_or_white_whichever_contrasts_more_with_the_background(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
     for name, background, ink in (
         ("black", "'#101010'", "rgb(255, 255, 255)"),
         ("grey", "'#808080'", "rgb(0, 0, 0)"),
@@ -296,7 +301,7 @@ def test_text_follows_the_background_by_contrast(laboratory: Laboratory, partici
         assert_accessible(page)
 
 
-def test_an_experiment_without_end_ends_when_the_participant_says_so(
+def test_without_a_limit_the_participant_decides_when_to_finish(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("endless", plain(0))
@@ -307,9 +312,7 @@ def test_an_experiment_without_end_ends_when_the_participant_says_so(
     assert len(laboratory.rows(address)) == 3
 
 
-def test_a_study_for_computers_asks_a_phone_to_leave_before_anything_else(
-    laboratory: Laboratory, browser: Browser
-) -> None:
+def test_a_study_for_computers_does_not_begin_on_a_phone(laboratory: Laboratory, browser: Browser) -> None:
     address = laboratory.launch("devices", plain(2).replace("page: {", "page: {devices: [desktop], "))
     context = browser.new_context(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
     page = context.new_page()
@@ -317,6 +320,6 @@ def test_a_study_for_computers_asks_a_phone_to_leave_before_anything_else(
     expect(page.get_by_text("This study needs a computer")).to_be_visible()
     assert page.get_by_role("button", name="Begin").count() == 0
     assert_accessible(page)
-    page.keyboard.press("a")  # a tablet with a keyboard after all
+    page.keyboard.press("a")  # a keyboard is connected
     expect(page.get_by_role("button", name="Begin")).to_be_visible()
     context.close()

@@ -1,4 +1,4 @@
-"""Windows, files and visits: what the page asks of a screen, what it loads when, and what happens to those who come back."""
+"""Window sizes, loading of files, and participants who return."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ page: {min_rt_ms: 100, blank_ms: 20}
 
 
 def events(laboratory: Laboratory, address: str) -> list[str]:
-    """What the experimenter's file says happened on the page."""
+    """Return the names of the page events from the experimenter's file."""
     slug = address.rstrip("/").rpartition("/")[2]
     url = f"{laboratory.program.address}/api/experiments/{slug}/exports/events.jsonl"
     return [json.loads(line)["event"] for line in httpx.get(url, auth=laboratory.login).text.splitlines()]
 
 
-def test_the_screen_can_be_filled_and_left_and_neither_is_forced(
-    laboratory: Laboratory, participant: Participant, page: Page
-) -> None:
+def test_full_screen_is_optional_and_can_be_left(laboratory: Laboratory, participant: Participant, page: Page) -> None:
     address = laboratory.launch("full-screen", plain(2))
     page.goto(f"{address}?puid=wide")
-    participant.button("Fill the screen").click()
+    participant.button("Full screen").click()
     page.wait_for_function("document.fullscreenElement === document.documentElement")
     participant.button("Begin").click()
     participant.answer(1)
@@ -45,15 +43,15 @@ def test_the_screen_can_be_filled_and_left_and_neither_is_forced(
     participant.answer(1)
     assert participant.code() == "C0DE-7"
     page.evaluate("dispatchEvent(new Event('pagehide'))")
-    page.wait_for_function("fetch('events').then(() => true)")  # one more request: those before it have arrived
+    page.wait_for_function("fetch('events').then(() => true)")  # after one more request, the earlier ones have arrived
     assert {"opened", "fullscreenenter", "fullscreenexit"} <= set(events(laboratory, address))
     off = laboratory.launch("no-full-screen", plain(2).replace("page: {", "page: {fullscreen: off, "))
     page.goto(f"{off}?puid=small")
     participant.heading("Welcome")
-    assert page.get_by_role("button", name="Fill the screen").count() == 0
+    assert page.get_by_role("button", name="Full screen").count() == 0
 
 
-def test_a_window_that_is_too_small_has_to_be_enlarged_before_anything_begins(
+def test_a_window_that_is_too_small_has_to_be_enlarged_first(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("page: {", "page: {min_viewport: [800, 600], ")
@@ -71,7 +69,7 @@ def test_a_window_that_is_too_small_has_to_be_enlarged_before_anything_begins(
     participant.heading("Welcome")
 
 
-def test_a_page_of_320_pixels_scrolls_in_one_direction_only_and_a_turn_of_the_device_restarts_nothing(
+def test_at_320_pixels_the_page_scrolls_only_vertically_and_rotating_the_device_keeps_the_trial(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("narrow", EVERYTHING.replace("practice: {", "# practice: {"))
@@ -100,7 +98,7 @@ def test_a_page_of_320_pixels_scrolls_in_one_direction_only_and_a_turn_of_the_de
     assert (row["viewport_w"], row["viewport_h"]) == ("568", "320")
 
 
-def test_the_instructions_show_their_picture_and_what_is_said_below_a_trial_moves_nothing_of_it(
+def test_instructions_show_their_picture_and_status_messages_do_not_move_the_trial(
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     archive = write_zip(tmp_path / "t.zip", [(f"{k}.png", picture(60 * k, size=(300, 200))) for k in range(4)])
@@ -129,7 +127,7 @@ def test_the_instructions_show_their_picture_and_what_is_said_below_a_trial_move
     assert after == boxes
 
 
-def test_of_very_many_files_only_those_of_the_next_three_trials_are_loaded(
+def test_with_many_files_only_those_of_the_next_three_trials_are_loaded(
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     files = [(f"{k}.png", picture(k, size=(20 + k, 30))) for k in range(104)]
@@ -157,7 +155,7 @@ def silence(seconds: int) -> bytes:
     return file.getvalue()
 
 
-def test_of_few_but_large_files_not_all_are_waited_for(laboratory: Laboratory, tmp_path: Path) -> None:
+def test_large_files_are_not_all_loaded_in_advance(laboratory: Laboratory, tmp_path: Path) -> None:
     def arrival(name: str, seconds: int) -> dict[str, object]:
         files = [(f"{k}.wav", silence(seconds + k)) for k in range(8)]
         address = laboratory.launch(name, PICTURES, write_zip(tmp_path / f"{name}.zip", files))
@@ -169,7 +167,7 @@ def test_of_few_but_large_files_not_all_are_waited_for(laboratory: Laboratory, t
     assert (small["load_all"], small["soon"]) == (True, [])
 
 
-def test_who_comes_back_after_a_while_reads_the_instructions_again_and_goes_on(
+def test_participants_who_return_late_read_the_instructions_again_and_continue(
     laboratory: Laboratory, browser: Browser
 ) -> None:
     spec = plain(4, "instructions: [{text: Choose the nearer colour.}]\nresume: {max_gap: 1s}\n")
@@ -181,11 +179,11 @@ def test_who_comes_back_after_a_while_reads_the_instructions_again_and_goes_on(
     first.page.wait_for_timeout(1200)
     second = Participant(browser.new_context().new_page())
     second.page.goto(address)
-    expect(second.page.get_by_text("It has been a while: please read the instructions once more.")).to_be_visible()
+    expect(second.page.get_by_text("It has been a while, so please read the instructions once more.")).to_be_visible()
     expect(second.page.get_by_text("Choose the nearer colour.")).to_be_visible()
     assert_accessible(second.page)
     second.button("Continue").click()
-    expect(second.page.locator("#status")).to_have_text("Welcome back. You go on where you stopped.")
+    expect(second.page.locator("#status")).to_have_text("Welcome back! You can continue where you left off.")
     second.answer(2)
     assert second.code() == "C0DE-7"
     assert chosen(laboratory.rows(address.partition("?")[0])) == [*first.given, *second.given]
@@ -193,7 +191,7 @@ def test_who_comes_back_after_a_while_reads_the_instructions_again_and_goes_on(
     context.close()
 
 
-def test_with_the_policy_restart_who_comes_back_begins_anew_and_keeps_what_was_given(
+def test_with_policy_restart_returning_participants_start_again_and_earlier_answers_are_kept(
     laboratory: Laboratory, browser: Browser
 ) -> None:
     address = laboratory.launch("restart", plain(3, "resume: {policy: restart}\n")) + "?puid=anew"
@@ -208,7 +206,7 @@ def test_with_the_policy_restart_who_comes_back_begins_anew_and_keeps_what_was_g
     assert len(laboratory.rows(address.partition("?")[0])) == 5
 
 
-def test_with_the_policy_block_who_comes_back_is_told_so_and_a_reload_still_goes_on(
+def test_with_policy_block_returning_participants_are_refused_but_a_reload_continues(
     laboratory: Laboratory, browser: Browser
 ) -> None:
     say = catalogue("fr")

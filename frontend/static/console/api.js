@@ -1,4 +1,4 @@
-// Requests of the console. A request ends in a value, or in a Failure whose words are shown to the experimenter.
+// Requests of the console. Each returns a value or throws a Failure whose message is shown to the experimenter.
 
 export class Failure extends Error {
   constructor(error, status) {
@@ -24,7 +24,7 @@ export async function request(method, path, body = undefined) {
   try {
     reply = await fetch(path, { method, headers, body });
   } catch {
-    throw new Failure({ message: "The server does not answer.", hint: "Nothing was changed. Try again in a moment." }, 0);
+    throw new Failure({ message: "The server does not respond.", hint: "Nothing was changed. Try again in a moment." }, 0);
   }
   const content = await reply.json().catch(() => null);
   if (reply.status === 401) {
@@ -32,8 +32,8 @@ export async function request(method, path, body = undefined) {
     throw new Failure({ message: "Your session has ended.", hint: "Log in again." }, 401);
   }
   if (!reply.ok) {
-    const said = content?.error ?? { message: `The server answered ${reply.status}.`, hint: "Try again." };
-    throw new Failure(said, reply.status);
+    const error = content?.error ?? { message: `The server responded with status ${reply.status}.`, hint: "Try again." };
+    throw new Failure(error, reply.status);
   }
   return content;
 }
@@ -43,8 +43,8 @@ export const post = (path, body) => request("POST", path, body);
 export const put = (path, body) => request("PUT", path, body);
 export const remove = (path, body) => request("DELETE", path, body);
 
-/** A form whose button waits for the server, and whose outcome stands below it. */
-export function submitting(form, work) {
+/** Call `work` when a form is submitted, with its buttons disabled meanwhile, and show the outcome below it. */
+export function handleSubmit(form, work) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const outcome = form.querySelector(".outcome");
@@ -52,22 +52,22 @@ export function submitting(form, work) {
     buttons.forEach((button) => (button.disabled = true));
     outcome?.classList.remove("failed");
     try {
-      const said = await work(new FormData(form), event.submitter);
-      if (outcome) outcome.replaceChildren(said ?? "");
+      const outcomeText = await work(new FormData(form), event.submitter);
+      if (outcome) outcome.replaceChildren(outcomeText ?? "");
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       outcome?.classList.add("failed");
-      outcome?.replaceChildren(...sentencesOf(error));
+      outcome?.replaceChildren(...errorParagraphs(error));
     } finally {
       buttons.forEach((button) => (button.disabled = false));
     }
   });
 }
 
-/** What went wrong as elements: every problem of a file, or the one sentence. */
-export function sentencesOf(error) {
-  const said = error.problems.map((problem) => problem.sentence ?? `${problem.where}: ${problem.message}`);
-  const lines = said.length ? said : [`${error.message} ${error.hint}`.trim()];
+/** Return an error as paragraphs: all problems of a file, or one sentence. */
+export function errorParagraphs(error) {
+  const problems = error.problems.map((problem) => problem.sentence ?? `${problem.where}: ${problem.message}`);
+  const lines = problems.length ? problems : [`${error.message} ${error.hint}`.trim()];
   return lines.map((line) => {
     const paragraph = document.createElement("p");
     paragraph.textContent = line;

@@ -1,16 +1,16 @@
-// Elements, and how numbers and times are written.
+// Creates elements; formats numbers, times and durations.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export function h(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return fill(document.createElement(tag), attributes, children);
 }
 
 export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+  return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-function filled(element, attributes, children) {
+function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value === true) element.setAttribute(name, "");
@@ -29,6 +29,9 @@ export const number = (value) => (value === null || value === undefined ? "–" 
 
 const rounded = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 export const short = (value) => (value === null || value === undefined ? "–" : rounded.format(value));
+
+/** Return a number with its noun: "1 row", "12 rows". */
+export const count = (value, noun, plural = `${noun}s`) => `${number(value)} ${value === 1 ? noun : plural}`;
 
 export const percent = (share, digits = 0) =>
   share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`;
@@ -49,7 +52,7 @@ export function duration(value) {
 
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-/** A time in the reader's own zone, with UTC when one points at it. */
+/** Return a time in the reader's time zone, with UTC as its tooltip. */
 export function time(ms) {
   const date = new Date(ms);
   return h("time", { datetime: date.toISOString(), title: utc(ms) }, day.format(date));
@@ -57,14 +60,14 @@ export function time(ms) {
 
 export const utc = (ms) => `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
-/** Fills the times that came with the page. */
+/** Format the times in the page. */
 export function showTimes(within = document) {
   for (const element of within.querySelectorAll("time[data-ms]")) {
     element.replaceWith(time(Number(element.dataset.ms)));
   }
 }
 
-/** Buttons that copy something say that they did. */
+/** Make buttons with data-copy copy that text. */
 export function showCopies(within = document) {
   for (const button of within.querySelectorAll("[data-copy]")) {
     button.addEventListener("click", () => copy(button, button.dataset.copy));
@@ -77,12 +80,12 @@ export async function copy(button, text) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    button.textContent = "Select it and copy by hand";
+    button.textContent = "Cannot copy: select the text";
   }
   setTimeout(() => (button.textContent = before), 2000);
 }
 
-/** Hands a file to the browser. */
+/** Save a file through the browser. */
 export function save(name, content, type) {
   const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   h("a", { href: address, download: name }).click();

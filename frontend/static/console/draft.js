@@ -1,7 +1,7 @@
-// An experiment's file in the editor: checked as it is typed, with its ZIP beside it.
+// The editor of an experiment file, which is checked while it is typed, and its ZIP of targets.
 
 import { Failure, post } from "./api.js";
-import { $, h, number } from "./dom.js";
+import { $, count, h, number } from "./dom.js";
 import { Editor } from "./editor.js";
 
 const PAUSE_MS = 250;
@@ -28,10 +28,10 @@ export class Draft {
   constructor({ spec, slug = "", label }) {
     this.#slug = slug;
     this.#editor = new Editor($("#editor"), { value: spec, label, oninput: () => this.#changed() });
-    $("#files").addEventListener("change", (event) => this.take(event.target.files));
-    this.#takeDrops();
+    $("#files").addEventListener("change", (event) => this.readFiles(event.target.files));
+    this.#acceptDrops();
     this.check();
-    this.take($("#files").files); // somebody may have been quicker than this script
+    this.readFiles($("#files").files); // files may have been chosen before this script ran
   }
 
   get spec() {
@@ -43,8 +43,8 @@ export class Draft {
     this.#changed();
   }
 
-  /** Files that were chosen or dropped: a YAML file goes into the editor, a ZIP beside it. */
-  async take(files) {
+  /** Read chosen or dropped files: a YAML file into the editor, a ZIP as the targets. */
+  async readFiles(files) {
     for (const file of files) {
       if (/\.zip$/i.test(file.name)) this.setArchive(file);
       else this.spec = await file.text();
@@ -58,7 +58,7 @@ export class Draft {
     if (file) {
       chip.replaceChildren(
         `Targets: ${file.name} (${number(Math.ceil(file.size / 1000))} kB) `,
-        h("button", { type: "button", class: "plain", onclick: () => this.setArchive(null) }, "Leave it out"),
+        h("button", { type: "button", class: "plain", onclick: () => this.setArchive(null) }, "Remove"),
       );
     }
     this.check();
@@ -73,19 +73,19 @@ export class Draft {
       if (!(error instanceof Failure)) throw error;
       reply = { problems: [{ line: 0, column: 0, message: error.message, hint: error.hint, warning: true }], summary: null };
     }
-    if (turn !== this.#turn) return; // something was typed meanwhile
+    if (turn !== this.#turn) return; // outdated: the text has changed since
     this.showProblems(reply.problems);
     this.#showSummary(reply.summary);
     this.onchange(reply.summary !== null);
   }
 
-  /** Problems at their lines, and as a list whose entries lead there. */
+  /** Mark problems at their lines and list them, with links to the lines. */
   showProblems(problems) {
     this.#editor.mark(problems);
     $("#problems").replaceChildren(
       ...problems.map((problem) => {
         const text = [h("b", {}, problem.message), problem.hint ? ` ${problem.hint}` : ""];
-        const place = problem.line > 0 ? `Line ${problem.line}` : (problem.path || "The file");
+        const place = problem.line > 0 ? `Line ${problem.line}` : (problem.path || "File");
         const head = problem.line > 0
           ? h("button", { type: "button", class: "link", onclick: () => this.#editor.goTo(problem.line, problem.column) }, place)
           : h("span", {}, place);
@@ -102,27 +102,27 @@ export class Draft {
   #showSummary(summary) {
     const place = $("#summary");
     if (!summary) {
-      place.replaceChildren(h("p", { class: "failed" }, "There is something to mend before it can run:"));
+      place.replaceChildren(h("p", { class: "failed" }, "Fix these problems before the experiment can run:"));
       return;
     }
     const rows = [
       ["Title", summary.title],
-      ["Targets", summary.targets === null ? "those of the ZIP" : number(summary.targets)],
-      ["Queries come from", summary.samplers.map(({ name, share }) => `${name} ${share} %`).join(", ")],
-      ["Each participant", this.#each(summary)],
+      ["Targets", summary.targets === null ? "from the ZIP" : number(summary.targets)],
+      ["Samplers", summary.samplers.map(({ name, share }) => `${name} ${share} %`).join(", ")],
+      ["Per participant", this.#workload(summary)],
       ["Steps", summary.steps.map((step) => STEPS[step] ?? step).join(" → ")],
-      ["Recruited by", summary.platform],
+      ["Recruitment", summary.platform],
     ];
     place.replaceChildren(
       h("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     );
   }
 
-  #each({ queries, minutes }) {
-    return queries > 0 ? `${number(queries)} queries, about ${minutes} min` : "as many queries as they like";
+  #workload({ queries, minutes }) {
+    return queries > 0 ? `${count(queries, "query", "queries")}, about ${minutes} min` : "as many queries as they like";
   }
 
-  #takeDrops() {
+  #acceptDrops() {
     const area = document.body;
     area.addEventListener("dragover", (event) => {
       event.preventDefault();
@@ -132,7 +132,7 @@ export class Draft {
     area.addEventListener("drop", (event) => {
       event.preventDefault();
       $("#drop").classList.remove("over");
-      this.take(event.dataTransfer.files);
+      this.readFiles(event.dataTransfer.files);
     });
   }
 }

@@ -1,4 +1,4 @@
-// A text field with line numbers in which mistakes are marked at their lines.
+// A text area with line numbers that marks problems at their lines.
 
 import { h } from "./dom.js";
 
@@ -38,14 +38,14 @@ export class Editor {
     this.#draw();
   }
 
-  /** Marks the lines of problems {line, column, sentence, warning}. */
+  /** Mark the lines of problems {line, column, sentence, warning}. */
   mark(problems) {
     this.#problems = problems;
     this.#text.setAttribute("aria-invalid", String(problems.some(({ warning }) => !warning)));
     this.#draw();
   }
 
-  /** Puts the caret where a problem is. */
+  /** Move the caret to a line and column. */
   goTo(line, column) {
     const lines = this.#text.value.split("\n");
     const start = lines.slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0) + Math.max(0, column - 1);
@@ -54,7 +54,7 @@ export class Editor {
     this.#text.scrollTop = Math.max(0, (line - 6) * this.#lineHeight());
   }
 
-  // Tab goes on to the next element, as everywhere; two spaces are one key away all the same.
+  // Ctrl+] inserts two spaces; Tab moves to the next element, as everywhere.
   #indent(event) {
     if (event.key !== "]" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();

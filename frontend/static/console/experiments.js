@@ -1,6 +1,6 @@
 // The list of experiments.
 
-import { post, submitting } from "./api.js";
+import { post, handleSubmit } from "./api.js";
 import { $, h, showCopies, showTimes } from "./dom.js";
 import { makeSortable } from "./table.js";
 
@@ -8,8 +8,8 @@ showTimes();
 showCopies();
 for (const table of document.querySelectorAll("table[data-sortable]")) makeSortable(table);
 
-submitting($("#import"), async (form) => {
+handleSubmit($("#import"), async (form) => {
   const made = await post("/api/experiments/import", form);
   const link = h("a", { href: `/console/experiments/${made.slug}/` }, made.slug);
-  return h("div", {}, h("p", {}, "It is here: ", link, "."), ...(made.notes ?? []).map((note) => h("p", { class: "quiet" }, note)));
+  return h("div", {}, h("p", {}, "Imported: ", link, "."), ...(made.notes ?? []).map((note) => h("p", { class: "quiet" }, note)));
 });

@@ -1,4 +1,4 @@
-// Everything that can be taken home.
+// The export page: links to every file, and the bundle.
 
 import { $, data, h, showCopies } from "./dom.js";
 
@@ -9,31 +9,31 @@ const TABLE = ["csv", "jsonl", "parquet"];
 
 const FILES = [
   ["Answers", [
-    ["responses", "Every answer, one a row: the columns of the first Salmon first, then everything else that is known of it.", TABLE],
-    ["participants", "Everybody who came: times, status, conduct, quality, and whether they are kept.", TABLE],
-    ["quality", "The figures of quality and the reasons of every flag.", TABLE],
-    ["events", "What happened on the pages: skips, lost focus, files that did not load.", TABLE],
-    ["platform_ids", "The only file beside responses with the ids by which a platform knows people.", TABLE],
+    ["responses", "Every answer, one per row: first the columns of Salmon 1, then everything else that was recorded.", TABLE],
+    ["participants", "Everybody who opened the link: times, status, page events, quality, and whether they are kept.", TABLE],
+    ["quality", "Quality figures, and the reason for every flag.", TABLE],
+    ["events", "Page events: skips, lost focus, files that failed to load.", TABLE],
+    ["platform_ids", "Participants' IDs on the recruitment platform, which no other file but responses contains.", TABLE],
   ]],
   ["Embeddings", [
-    ["embeddings", "Where every target lies now.", TABLE],
-    ["embedding_history", "Where they lay in every generation that was kept.", TABLE],
-    ["models", "Every generation with its loss, accuracy and durations.", TABLE],
+    ["embeddings", "The current position of every target.", TABLE],
+    ["embedding_history", "Their positions in every stored generation.", TABLE],
+    ["models", "Loss, accuracy and durations of every generation.", TABLE],
     ["targets", "Index, name, kind, SHA-256 and size of every target.", TABLE],
   ]],
   ["For other programs", [
-    ["salmon_responses", "Answers in the 26 columns of the first Salmon, and no others.", ["csv", "json"]],
-    ["salmon_embeddings", "Embeddings in the columns of the first Salmon.", ["csv"]],
-    ["triplettools_triplets", "Answers as tripletTools (R) reads them.", TABLE],
-    ["triplettools_embeddings", "Embeddings as tripletTools reads them.", TABLE],
+    ["salmon_responses", "Answers with only the 26 columns of Salmon 1.", ["csv", "json"]],
+    ["salmon_embeddings", "Embeddings with the columns of Salmon 1.", ["csv"]],
+    ["triplettools_triplets", "Answers for tripletTools (R).", TABLE],
+    ["triplettools_embeddings", "Embeddings for tripletTools (R).", TABLE],
     ["cblearn", "Triplets for cblearn (Python).", ["npz", ...TABLE]],
     ["psiz", "Trials for psiz (Python).", ["npz", ...TABLE]],
   ]],
-  ["To run it again", [
-    ["config", "The experiment's file, with every default.", ["yaml"]],
+  ["Reproducibility", [
+    ["config", "The experiment file with all defaults filled in.", ["yaml"]],
     ["provenance", "Versions, seeds, hashes and every change made during the run.", ["json"]],
     ["README", "What every column means.", ["md"]],
-    ["analysis", "A notebook and an R script that run on the bundle.", ["ipynb", "R"]],
+    ["analysis", "A notebook and an R script that run on the files of the bundle.", ["ipynb", "R"]],
   ]],
 ];
 
@@ -61,16 +61,16 @@ function link(name, extension) {
   return element;
 }
 
-/** The links say what was chosen, so that they can be copied into a script. */
-function address() {
+/** Put the chosen options into the links, so that they can be copied into a script. */
+function updateLinks() {
   const chosen = new URLSearchParams();
   if ($("#excluded").value !== "mark") chosen.set("excluded", $("#excluded").value);
   if ($("#sampler").value) chosen.set("sampler", $("#sampler").value);
   const query = chosen.size ? `?${chosen}` : "";
   for (const [element, name, extension] of links) element.href = `${base}/exports/${name}.${extension}${query}`;
 }
-for (const id of ["excluded", "sampler"]) $(`#${id}`).addEventListener("change", address);
-address();
+for (const id of ["excluded", "sampler"]) $(`#${id}`).addEventListener("change", updateLinks);
+updateLinks();
 
 $("#bundle").addEventListener("submit", (event) => {
   event.preventDefault();

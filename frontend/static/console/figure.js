@@ -1,12 +1,12 @@
-// A figure: a title that asks, a sentence that says what to look for, a chart, and its data to take home.
+// A figure: a title, a sentence that explains it, a chart, and its data as a table and as files.
 
 import * as echarts from "/static/vendor/echarts-6.1.0.esm.min.js";
 
 import { h, save } from "./dom.js";
 
-const PNG_SCALE = 3; // about 300 dots an inch at the size of a column
+const PNG_SCALE = 3; // about 300 dpi at the width of a printed column
 
-/** Colours of the page as it is now, light or dark; those of data can be told apart without seeing colour well. */
+/** Return the current colours of the page, light or dark; colours of data are safe for colour-blind readers. */
 export function colours() {
   const style = getComputedStyle(document.documentElement);
   const named = (name) => style.getPropertyValue(name).trim();
@@ -23,22 +23,22 @@ export function colours() {
 
 export class Figure {
   #chart = null;
-  #place = h("div", { class: "chart", role: "img" });
+  #place = h("div", { class: "chart", role: "img", hidden: true });
   #empty = h("p", { class: "empty-chart" });
   #table = h("div", { class: "scroll", tabindex: "0", role: "region" });
-  #details = h("details", { class: "figure-data" }, h("summary", {}, "The numbers"), this.#table);
+  #details = h("details", { class: "figure-data" }, h("summary", {}, "Data"), this.#table);
   #option;
   #rows;
   #shown = null;
 
-  /** `option(data, colours)` is the chart, `rows(data)` its table: the first row holds the names of the columns. */
-  constructor({ name, title, sentence, option, rows, waitsFor, height = 260 }) {
+  /** `option(data, colours)` returns the chart, `rows(data)` its table, whose first row holds the column names. */
+  constructor({ name, title, sentence, option, rows, emptyText, height = 260 }) {
     this.#option = option;
     this.#rows = rows;
     this.#place.style.height = `${height}px`;
-    this.#place.setAttribute("aria-label", `${title} ${sentence}`);
+    this.#place.setAttribute("aria-label", `${title}. ${sentence}`);
     this.#table.setAttribute("aria-label", title);
-    this.#empty.textContent = waitsFor;
+    this.#empty.textContent = emptyText;
     const button = (label, work) => h("button", { type: "button", class: "plain", onclick: work, "aria-label": `${title} as ${label}` }, label);
     this.element = h(
       "figure",
@@ -93,7 +93,7 @@ export class Figure {
     if (drawn === null) return;
     this.#chart ??= echarts.init(this.#place, null, { renderer: "svg" });
     const { ink, line } = colours();
-    this.#chart.setOption({ animation: false, textStyle: { color: ink, fontFamily: "system-ui, sans-serif" }, ...framed(drawn, ink, line) }, true);
+    this.#chart.setOption({ animation: false, textStyle: { color: ink, fontFamily: "system-ui, sans-serif" }, ...withAxes(drawn, ink, line) }, true);
   }
 
   #fillTable() {
@@ -110,15 +110,15 @@ export class Figure {
   }
 }
 
-/** Axes and tooltips in the colours of the page. */
-function framed(option, ink, line) {
+/** Add axes and a tooltip in the colours of the page. */
+function withAxes(option, ink, line) {
   const axis = (given) => ({
     nameLocation: "middle",
     nameTextStyle: { color: ink },
     axisLabel: { color: ink, hideOverlap: true, ...given.axisLabel },
     axisLine: { lineStyle: { color: line } },
     splitLine: { lineStyle: { color: line } },
-    ...without(given, "axisLabel"),
+    ...omit(given, "axisLabel"),
   });
   return {
     grid: { left: 56, right: 24, top: 28, bottom: 48 },
@@ -129,4 +129,4 @@ function framed(option, ink, line) {
   };
 }
 
-const without = (object, name) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
+const omit = (object, name) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));

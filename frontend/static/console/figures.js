@@ -1,24 +1,24 @@
-// The figures of the overview: each answers one question.
+// The figures of the overview.
 
 import { duration, milliseconds, number, percent, utc } from "./dom.js";
 
-const named = (history) => {
+const toObjects = (history) => {
   const places = Object.fromEntries(history.columns.map((name, place) => [name, place]));
   return history.points.map((point) => Object.fromEntries(Object.entries(places).map(([name, place]) => [name, point[place]])));
 };
 
-// A share of fewer predictions says nothing.
+// A share of fewer predictions is too uncertain to draw.
 const LEAST_PREDICTIONS = 10;
 
-/** Held-out accuracy with its interval, and the ceiling that no embedding can pass. */
+/** Accuracy on held-out answers with its interval, and the noise ceiling. */
 export const accuracy = {
   name: "accuracy",
-  title: "Is it enough yet?",
+  title: "Accuracy",
   sentence:
-    "The share of random answers that the embedding predicted before it learned from them, with its 95 % interval. When the curve has been flat for a while, more answers change little; people's own disagreement keeps it below the dashed line.",
-  waitsFor: "The curve begins when some random queries have been answered and an embedding is there to predict them.",
+    "Share of random answers that the embedding predicted before it learned from them, with its 95 % interval. Once the curve is flat, more answers change little. The dashed line is the noise ceiling: people disagree too much for any embedding to pass it.",
+  emptyText: "Appears once random queries have been answered and there is an embedding to predict them.",
   option(history, colour) {
-    const points = named(history).filter((point) => point.held_total >= LEAST_PREDICTIONS);
+    const points = toObjects(history).filter((point) => point.held_total >= LEAST_PREDICTIONS);
     if (points.length < 2) return null;
     const x = (point) => point.absorbed;
     const ceiling = points.map((point) => [x(point), point.ceiling]).filter(([, value]) => value !== null);
@@ -53,19 +53,19 @@ export const accuracy = {
   },
   rows: (history) => [
     ["answers", "accuracy", "accuracy_low", "accuracy_high", "noise_ceiling", "predictions"],
-    ...named(history).map((point) => [point.absorbed, point.accuracy, point.accuracy_low, point.accuracy_high, point.ceiling, point.held_total]),
+    ...toObjects(history).map((point) => [point.absorbed, point.accuracy, point.accuracy_low, point.accuracy_high, point.ceiling, point.held_total]),
   ],
 };
 
-/** Answers over time, with those who began and finished. */
-export const pace = {
+/** Answers over time, with the participants who began and finished. */
+export const answersOverTime = {
   name: "answers-over-time",
-  title: "How fast do answers come?",
-  sentence: "Bars are answers, lines the participants who gave their first one and those who finished. A gap is a time in which nobody took part, or could.",
-  waitsFor: "Nobody has answered yet.",
+  title: "Answers over time",
+  sentence: "Bars are answers; lines are participants who gave their first answer and who finished. In a gap, nobody took part.",
+  emptyText: "No answers yet.",
   option({ series }, colour) {
     if (!series.rows.length) return null;
-    const step = `in ${duration(series.minutes * 60_000)}`;
+    const step = `per ${duration(series.minutes * 60_000)}`;
     return {
       legend: { top: 0, textStyle: { color: colour.ink }, data: ["answers", "began", "finished"] },
       xAxis: { type: "time", min: series.rows[0][0] - series.minutes * 60_000, max: series.rows.at(-1)[0] + series.minutes * 60_000, axisLabel: { formatter: { hour: "{HH}:{mm}", minute: "{HH}:{mm}", day: "{d} {MMM}" } } },
@@ -88,7 +88,7 @@ const histogram = (kind, { name, title, sentence }) => ({
   name,
   title,
   sentence,
-  waitsFor: "Nobody has answered yet.",
+  emptyText: "No answers yet.",
   option({ histograms, times }, colour) {
     const bins = histograms[kind];
     if (!bins.length) return null;
@@ -106,24 +106,24 @@ const histogram = (kind, { name, title, sentence }) => ({
   rows: ({ histograms }) => [["from_ms", "to_ms", "answers"], ...histograms[kind]],
 });
 
-export const thinking = histogram("response", {
+export const responseTimes = histogram("response", {
   name: "response-times",
-  title: "How long do people think?",
-  sentence: "The axis is logarithmic: one hump is what careful answers look like. A second hump at the left is people who do not look.",
+  title: "Response times",
+  sentence: "On a logarithmic axis, careful answers form a single peak. A second peak at the left means that some participants answer without looking.",
 });
 
-export const waiting = histogram("wait", {
+export const timeBetweenTrials = histogram("wait", {
   name: "waiting-times",
-  title: "Where do people wait?",
-  sentence: "The time from an answer until the next query is there. One query is always fetched ahead, so nearly all of it should lie at the left.",
+  title: "Time between trials",
+  sentence: "Time from an answer until the next query is ready. One query is always fetched ahead, so nearly all bars should be at the left.",
 });
 
-/** How often each target was asked about, as a strip. */
-export const targets = {
+/** How often each target was asked about, as a heat map. */
+export const answersPerTarget = {
   name: "answers-per-target",
-  title: "Is every target asked about?",
-  sentence: "The darker, the more answers. Rows should be even: a pale target is one that the embedding knows little of.",
-  waitsFor: "Nobody has answered yet.",
+  title: "Answers per target",
+  sentence: "Darker means more answers. Rows should be even: the embedding knows little about pale targets.",
+  emptyText: "No answers yet.",
   height: 190,
   option({ targets_asked: asked, targets: n }, colour) {
     const kinds = [["won", "winner"], ["foot", "foot"], ["head", "head"]];
@@ -142,14 +142,14 @@ export const targets = {
   rows: ({ targets_asked: asked }) => [["target", "head", "foot", "winner"], ...asked.head.map((count, target) => [target, count, asked.foot[target], asked.won[target]])],
 };
 
-/** How long refits and searches take as answers grow. */
+/** Durations of refits and searches by number of answers. */
 export const learning = {
   name: "learning",
-  title: "Does the learning keep up?",
-  sentence: "How long a refit of the embedding and a search over all queries took. Both below a second or two means that answers shape the very next queries.",
-  waitsFor: "Durations appear with the first refit.",
+  title: "Refit and search times",
+  sentence: "Duration of a refit of the embedding and of a search for the next queries. If both take less than a second or two, every answer influences the next queries.",
+  emptyText: "Appears after the first refits.",
   option(history, colour) {
-    const points = named(history).filter((point) => point.refit_ms !== null);
+    const points = toObjects(history).filter((point) => point.refit_ms !== null);
     if (points.length < 2) return null;
     const line = (name, label, tint, dash) => ({
       name: label,
@@ -169,6 +169,6 @@ export const learning = {
   },
   rows: (history) => [
     ["answers", "generation", "refit_ms", "search_ms", "loss"],
-    ...named(history).map((point) => [point.absorbed, point.generation, point.refit_ms, point.search_ms, point.loss]),
+    ...toObjects(history).map((point) => [point.absorbed, point.generation, point.refit_ms, point.search_ms, point.loss]),
   ],
 };

@@ -1,10 +1,10 @@
-// The page of a new experiment.
+// The page that creates an experiment.
 
-import { Failure, post, submitting } from "./api.js";
+import { Failure, post, handleSubmit } from "./api.js";
 import { $, data, h } from "./dom.js";
 import { Draft } from "./draft.js";
 
-const FIRST = `# One line is enough: what shall be compared.
+const TEMPLATE = `# Only this line is required: the things to compare.
 targets: [red, green, blue, yellow, orange, purple]
 title: Colour words
 html:
@@ -13,7 +13,7 @@ html:
 `;
 
 const { examples } = data();
-const draft = new Draft({ spec: FIRST, label: "The experiment's file (YAML)" });
+const draft = new Draft({ spec: TEMPLATE, label: "Experiment file (YAML)" });
 let example = "";
 
 const choice = $("#example");
@@ -23,15 +23,15 @@ choice.addEventListener("change", async () => {
   if (!chosen) return;
   example = chosen.name;
   draft.spec = chosen.spec;
-  draft.setArchive(chosen.zip ? await archiveOf(chosen.name) : null);
+  draft.setArchive(chosen.zip ? await fetchArchive(chosen.name) : null);
 });
 
-async function archiveOf(name) {
+async function fetchArchive(name) {
   const reply = await fetch(`/api/examples/${name}/targets.zip`);
   return new File([await reply.blob()], "targets.zip", { type: "application/zip" });
 }
 
-submitting($("#launch"), async (form, button) => {
+handleSubmit($("#launch"), async (form, button) => {
   const body = new FormData();
   body.set("spec", new Blob([draft.spec]), example ? `${example}.yaml` : "experiment.yaml");
   if (draft.archive) body.set("targets", draft.archive);

@@ -1,9 +1,9 @@
-// The page of the map: which embedding, seen how.
+// The map page: chooses an embedding and how it is drawn.
 
 import { Failure, get } from "./api.js";
-import { $, data, h, number, percent, save, showCopies, time } from "./dom.js";
+import { $, count, data, h, number, percent, save, showCopies, time } from "./dom.js";
 import { MapDrawing } from "./map_drawing.js";
-import { pairs } from "./map_model.js";
+import { axisPairs } from "./map_model.js";
 
 const LIVE_PAUSE_MS = 2000;
 
@@ -47,10 +47,10 @@ listen("farther", "click", () => drawing.zoom(false));
 listen("save-svg", "click", async () => save(`${slug}-map.svg`, await drawing.file(), "image/svg+xml"));
 listen("save-png", "click", async () => save(`${slug}-map.png`, await drawing.png()));
 listen("save-csv", "click", () => save(`${slug}-map.csv`, csv(), "text/csv"));
-listen("generation", "input", () => showPlace(Number($("#generation").value)));
+listen("generation", "input", () => showGeneration(Number($("#generation").value)));
 listen("newest", "click", () => {
   $("#generation").value = maps.length;
-  showPlace(maps.length);
+  showGeneration(maps.length);
 });
 
 function csv() {
@@ -63,20 +63,20 @@ function csv() {
 drawing.onpoint = (index) => {
   const place = $("#about");
   if (index === null || shown === null) {
-    place.replaceChildren(h("p", { class: "quiet" }, "Point at a target to see its nearest neighbours."));
+    place.replaceChildren(h("p", { class: "quiet" }, "Point at a target or focus it to see its nearest neighbours."));
     return;
   }
   const target = targets[index];
   place.replaceChildren(
     target.kind === "image" ? h("img", { src: target.media, alt: "" }) : "",
     h("h3", {}, target.name),
-    h("p", { class: "quiet" }, `Target ${index}. Nearest:`),
+    h("p", { class: "quiet" }, `Target ${index}. Nearest neighbours:`),
     h("ol", {}, ...shown.nearest[index].map((other) => h("li", {}, targets[other].name))),
   );
 };
 
-/** Shows the embedding of a line of history, or, at the last place of the slider, the newest. */
-async function showPlace(place) {
+/** Show a stored generation, or the latest one at the last place of the slider. */
+async function showGeneration(place) {
   const line = maps[place]?.line ?? "";
   let model = known.get(line);
   if (!model) {
@@ -89,9 +89,9 @@ async function showPlace(place) {
     }
     if (line) known.set(line, model);
   }
-  if (Number($("#generation").value) !== place) return; // the slider has gone on
+  if (Number($("#generation").value) !== place) return; // the slider has moved since
   shown = model;
-  const axes = pairs(model.coordinates[0].length);
+  const axes = axisPairs(model.coordinates[0].length);
   if ($("#axes").options.length !== axes.length) {
     $("#axes").replaceChildren(...axes.map((pair) => h("option", { value: pair }, `${pair[0] + 1} and ${pair[1] + 1}`)));
     $("#axes-choice").hidden = axes.length < 2;
@@ -102,15 +102,15 @@ async function showPlace(place) {
 }
 
 function describe(numbers, newest) {
-  const accuracy = numbers.held_total > 0 ? `, ${percent(numbers.held_right / numbers.held_total, 1)} of ${number(numbers.held_total)} random answers predicted so far` : "";
-  const label = `Generation ${number(numbers.generation)}${newest ? " (the newest)" : ""}`;
+  const accuracy = numbers.held_total > 0 ? `, accuracy ${percent(numbers.held_right / numbers.held_total, 1)} on ${count(numbers.held_total, "random answer")}` : "";
+  const label = `Generation ${number(numbers.generation)}${newest ? " (latest)" : ""}`;
   $("#generation-label").textContent = label;
   $("#generation").setAttribute("aria-valuetext", label);
   $("#caption").replaceChildren(
-    `${number(numbers.reported_of ?? numbers.absorbed)} answers${accuracy}`,
+    `${count(numbers.reported_of ?? numbers.absorbed, "answer")}${accuracy}`,
     numbers.published_ms ? ", fitted " : "",
     numbers.published_ms ? time(numbers.published_ms) : "",
-    ". Axes have one scale and no meaning: only distances count. It is turned to its widest side and kept there.",
+    ". Only distances have a meaning: both axes have the same scale, and the rotation is arbitrary.",
   );
 }
 
@@ -122,7 +122,7 @@ async function start() {
   $("#generations").hidden = maps.length === 0;
   if (atNewest || shown === null) {
     $("#generation").value = maps.length;
-    await showPlace(maps.length);
+    await showGeneration(maps.length);
   }
 }
 
@@ -146,6 +146,6 @@ if (sampler) {
   });
   addEventListener("pagehide", () => source.close());
 } else {
-  $("#caption").textContent = "No sampler of this experiment fits an embedding while it runs. Take the answers home and run salmon fit, or add Adaptive to the samplers.";
+  $("#caption").textContent = "No sampler of this experiment fits an embedding while it runs. Export the answers and run salmon fit, or add Adaptive to the samplers.";
   $("#generations").hidden = true;
 }

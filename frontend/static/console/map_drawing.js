@@ -1,7 +1,7 @@
-// The map as a drawing: targets at their places, equal axes, a quiet grid.
+// Draws the map: targets at their positions, axes with equal scales, and a grid.
 
 import { h, svg } from "./dom.js";
-import { ellipse, fitted, gridStep, moved, onScreen, placed, plane, zoomed } from "./map_model.js";
+import { ellipse, fitView, gridStep, moveView, placeLabels, project, toScreen, zoomView } from "./map_model.js";
 
 const HTML = "http://www.w3.org/1999/xhtml";
 const STEP = 1.25;
@@ -29,7 +29,7 @@ export class MapDrawing {
     this.#place = element;
     this.#targets = targets;
     this.#measure.font = LABEL_FONT;
-    this.#root = svg("svg", { class: "map-drawing", tabindex: "0", role: "group", "aria-label": "Map of the targets. Arrow keys move it, plus and minus zoom, 0 fits it." });
+    this.#root = svg("svg", { class: "map-drawing", tabindex: "0", role: "group", "aria-label": "Map of the targets. Arrow keys move it, plus and minus zoom, 0 resets the view." });
     for (const name of ["grid", "ellipses", "lines", "targets", "labels"]) {
       this.#layers[name] = svg("g", { class: name });
       this.#root.append(this.#layers[name]);
@@ -45,7 +45,7 @@ export class MapDrawing {
     return this.#axes;
   }
 
-  /** An embedding {coordinates, spread, nearest}; the view stays, so that one sees what moved. */
+  /** Show an embedding {coordinates, spread, nearest}; the view stays, so that changes are visible. */
   show(model, axes = this.#axes) {
     const fits = this.#view !== null && String(axes) === String(this.#axes);
     this.#model = model;
@@ -57,23 +57,23 @@ export class MapDrawing {
   fit() {
     if (this.#model === null) return;
     const [width, height] = this.#extent();
-    this.#view = fitted(plane(this.#model.coordinates, this.#axes), width, height, this.size + 24);
+    this.#view = fitView(project(this.#model.coordinates, this.#axes), width, height, this.size + 24);
     this.draw();
   }
 
   zoom(closer, at = null) {
     const [width, height] = this.#extent();
-    this.#view = zoomed(this.#view, closer ? STEP : 1 / STEP, at ?? [width / 2, height / 2], width, height);
+    this.#view = zoomView(this.#view, closer ? STEP : 1 / STEP, at ?? [width / 2, height / 2], width, height);
     this.draw();
   }
 
-  /** Targets whose name holds the words stand out; the first is brought to the middle when `go` is set. */
+  /** Highlight targets whose name contains the words; with `go`, centre the first one. */
   find(words, { go = false } = {}) {
     const wanted = words.trim().toLowerCase();
     const fits = this.#targets.filter(({ name }) => name.toLowerCase().includes(wanted)).map(({ index }) => index);
     this.#found = wanted ? new Set(fits) : null;
     if (go && fits.length) {
-      const [x, y] = plane(this.#model.coordinates, this.#axes)[fits[0]];
+      const [x, y] = project(this.#model.coordinates, this.#axes)[fits[0]];
       this.#view = { ...this.#view, x, y };
       this.#point(fits[0]);
     }
@@ -84,7 +84,7 @@ export class MapDrawing {
     if (this.#model === null) return;
     const [width, height] = this.#extent();
     this.#root.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const points = plane(this.#model.coordinates, this.#axes).map((point) => onScreen(point, this.#view, width, height));
+    const points = project(this.#model.coordinates, this.#axes).map((point) => toScreen(point, this.#view, width, height));
     this.#drawGrid(width, height);
     this.#marks.forEach(({ group, resize }, index) => {
       const known = index < points.length;
@@ -99,7 +99,7 @@ export class MapDrawing {
     this.#drawLabels(points);
   }
 
-  /** The drawing alone, with everything inside it, on white: a file that needs nothing else. */
+  /** Return the drawing as a self-contained SVG on white. */
   async file() {
     const copy = this.#root.cloneNode(true);
     const [width, height] = this.#extent();
@@ -109,7 +109,7 @@ export class MapDrawing {
     for (const element of copy.querySelectorAll("[tabindex]")) element.removeAttribute("tabindex");
     copy.querySelectorAll(".faded").forEach((element) => element.classList.remove("faded"));
     copy.prepend(svg("style", {}, STYLE), svg("rect", { width, height, fill: "#fff" }));
-    await Promise.all([...copy.querySelectorAll("image")].map(inline));
+    await Promise.all([...copy.querySelectorAll("image")].map(embedImage));
     return new XMLSerializer().serializeToString(copy);
   }
 
@@ -135,7 +135,7 @@ export class MapDrawing {
 
   #mark(target) {
     const group = svg("g", { class: "mark", tabindex: "0", role: "img", "aria-label": target.name });
-    const resize = shapeOf(target, group);
+    const resize = drawTarget(target, group);
     group.addEventListener("pointerenter", () => this.#point(target.index));
     group.addEventListener("pointerleave", () => this.#point(null));
     group.addEventListener("focus", () => this.#point(target.index));
@@ -146,7 +146,7 @@ export class MapDrawing {
   #point(index) {
     if (this.#pointed === index || this.#pointers.size > 0) return;
     this.#pointed = index;
-    // The last one lies on top; an element that has the focus would lose it by being moved.
+    // The last element is drawn on top. An element with the focus is not moved, because it would lose the focus.
     const group = index === null ? null : this.#marks[index].group;
     if (group !== null && group !== document.activeElement) this.#layers.targets.append(group);
     this.onpoint(index);
@@ -155,7 +155,7 @@ export class MapDrawing {
 
   #drawGrid(width, height) {
     const step = gridStep(this.#view.scale) * this.#view.scale;
-    const [x0, y0] = onScreen([0, 0], this.#view, width, height);
+    const [x0, y0] = toScreen([0, 0], this.#view, width, height);
     const lines = [];
     for (let x = ((x0 % step) + step) % step; x < width; x += step) lines.push(svg("line", { x1: x, x2: x, y1: 0, y2: height }));
     for (let y = ((y0 % step) + step) % step; y < height; y += step) lines.push(svg("line", { x1: 0, x2: width, y1: y, y2: y }));
@@ -192,7 +192,7 @@ export class MapDrawing {
       width: this.#measure.measureText(target.name).width,
       half: this.size / 2,
     }));
-    const texts = placed(labels).map((at, index) => at && svg("text", { x: at[0], y: at[1] }, pictured[index].name));
+    const texts = placeLabels(labels).map((at, index) => at && svg("text", { x: at[0], y: at[1] }, pictured[index].name));
     this.#layers.labels.replaceChildren(...texts.filter(Boolean));
   }
 
@@ -216,7 +216,7 @@ export class MapDrawing {
       const before = this.#pointers.get(event.pointerId);
       if (!before) return;
       const now = at(event);
-      if (this.#pointers.size === 1) this.#view = moved(this.#view, now[0] - before[0], now[1] - before[1]);
+      if (this.#pointers.size === 1) this.#view = moveView(this.#view, now[0] - before[0], now[1] - before[1]);
       else this.#pinch(event.pointerId, before, now);
       this.#pointers.set(event.pointerId, now);
       this.draw();
@@ -229,13 +229,13 @@ export class MapDrawing {
     const [, other] = [...this.#pointers].find(([id]) => id !== pointer);
     const apart = ([x, y]) => Math.max(1, Math.hypot(x - other[0], y - other[1]));
     const [width, height] = this.#extent();
-    this.#view = zoomed(this.#view, apart(now) / apart(before), other, width, height);
+    this.#view = zoomView(this.#view, apart(now) / apart(before), other, width, height);
   }
 
   #key(event) {
     if (this.#model === null) return;
     const moves = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] };
-    if (event.key in moves) this.#view = moved(this.#view, ...moves[event.key]);
+    if (event.key in moves) this.#view = moveView(this.#view, ...moves[event.key]);
     else if (event.key === "+" || event.key === "=") return this.zoom(true);
     else if (event.key === "-") return this.zoom(false);
     else if (event.key === "0") return this.fit();
@@ -254,27 +254,27 @@ const STYLE = `
   .dot { fill: #0072b2 }
 `;
 
-/** Fills a group with what a target looks like; returns how it takes another size. */
-function shapeOf(target, group) {
+/** Draw a target in a group; return a function that changes its size. */
+function drawTarget(target, group) {
   if (target.kind === "image") {
     const wide = target.width && target.height ? Math.min(1, target.width / target.height) : 1;
     const high = target.width && target.height ? Math.min(1, target.height / target.width) : 1;
     const image = svg("image", { href: target.media, preserveAspectRatio: "xMidYMid meet" });
     group.append(image);
-    return (size) => place(image, size * wide, size * high);
+    return (size) => setBox(image, size * wide, size * high);
   }
   if (target.kind === "text") {
     const text = svg("text", { "dominant-baseline": "central" }, target.html);
     group.append(text);
     return () => {};
   }
-  if (target.kind === "html") return foreign(target, group);
-  group.append(svg("circle", { class: "dot", r: 6 }), svg("text", { y: 22 }, target.name)); // sound and film
+  if (target.kind === "html") return drawHtml(target, group);
+  group.append(svg("circle", { class: "dot", r: 6 }), svg("text", { y: 22 }, target.name)); // sound and video
   return () => {};
 }
 
-/** HTML (cleaned by the server) inside the drawing, scaled to its size when it has been laid out. */
-function foreign(target, group) {
+/** Draw HTML that the server has cleaned; it is scaled once it has been laid out. */
+function drawHtml(target, group) {
   const box = document.createElementNS(HTML, "div");
   box.innerHTML = target.html;
   box.setAttribute("style", "display:inline-block;transform-origin:0 0");
@@ -284,16 +284,16 @@ function foreign(target, group) {
     const [width, height] = [Math.max(1, box.offsetWidth), Math.max(1, box.offsetHeight)];
     const factor = size / Math.max(width, height);
     box.style.transform = `scale(${factor})`;
-    place(frame, width * factor, height * factor);
+    setBox(frame, width * factor, height * factor);
   };
 }
 
-function place(element, width, height) {
+function setBox(element, width, height) {
   for (const [name, value] of Object.entries({ x: -width / 2, y: -height / 2, width, height })) element.setAttribute(name, value.toFixed(2));
 }
 
-/** A picture becomes part of the file. */
-async function inline(image) {
+/** Replace the address of a picture by its content. */
+async function embedImage(image) {
   const reply = await fetch(image.getAttribute("href"));
   const content = await reply.blob();
   const reader = new FileReader();

@@ -1,7 +1,7 @@
-// The live overview: numbers first, then what needs attention, then one figure a question.
+// The live overview: key figures, problems, figures and tables.
 
 import { get } from "./api.js";
-import { $, data, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
+import { $, count, data, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
 import { Figure } from "./figure.js";
 import * as figures from "./figures.js";
 import { Table } from "./table.js";
@@ -13,7 +13,7 @@ const { slug, samplers } = data();
 const base = `/api/experiments/${slug}`;
 
 const drawn = Object.fromEntries(Object.entries(figures).map(([name, figure]) => [name, new Figure(figure)]));
-const order = ["accuracy", "pace", "thinking", "waiting", "targets", "learning"];
+const order = ["accuracy", "answersOverTime", "responseTimes", "timeBetweenTrials", "answersPerTarget", "learning"];
 const embeds = samplers.length > 0;
 const shown = order.filter((name) => embeds || (name !== "accuracy" && name !== "learning"));
 $("#figures").append(...shown.map((name) => drawn[name].element));
@@ -23,13 +23,13 @@ const table = new Table(
     { name: "name", label: "Sampler", value: (row) => row.name },
     { name: "share", label: "Share", number: true, value: (row) => row.share, show: (row) => `${row.share} %` },
     { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
-    { name: "queue", label: "Queue", number: true, help: "Queries that wait to be asked", value: (row) => (row.active ? row.queue : null), show: (row) => (row.active ? number(row.queue) : "–") },
-    { name: "pending", label: "Pending", number: true, help: "Queries on somebody's screen", value: (row) => (row.active ? row.pending : null), show: (row) => (row.active ? number(row.pending) : "–") },
-    { name: "fallbacks", label: "Fallbacks", number: true, help: "Random queries, because the queue was empty", value: (row) => row.fallbacks, show: (row) => number(row.fallbacks) },
-    { name: "generation", label: "Generation", number: true, help: "How many refits", value: (row) => row.generation, show: (row) => number(row.generation) },
+    { name: "queue", label: "Queue", number: true, help: "Queries waiting to be served", value: (row) => (row.active ? row.queue : null), show: (row) => (row.active ? number(row.queue) : "–") },
+    { name: "pending", label: "Pending", number: true, help: "Queries served but not answered yet", value: (row) => (row.active ? row.pending : null), show: (row) => (row.active ? number(row.pending) : "–") },
+    { name: "fallbacks", label: "Fallbacks", number: true, help: "Random queries served because the queue was empty", value: (row) => row.fallbacks, show: (row) => number(row.fallbacks) },
+    { name: "generation", label: "Generation", number: true, help: "Number of refits", value: (row) => row.generation, show: (row) => number(row.generation) },
     { name: "loss", label: "Loss", number: true, value: (row) => row.loss, show: (row) => short(row.loss) },
-    { name: "refit_ms", label: "Refit", number: true, value: (row) => row.refit_ms, show: (row) => milliseconds(row.refit_ms) },
-    { name: "search_ms", label: "Search", number: true, value: (row) => row.search_ms, show: (row) => milliseconds(row.search_ms) },
+    { name: "refit_ms", label: "Refit time", number: true, value: (row) => row.refit_ms, show: (row) => milliseconds(row.refit_ms) },
+    { name: "search_ms", label: "Search time", number: true, value: (row) => row.search_ms, show: (row) => milliseconds(row.search_ms) },
   ],
   { name: `${slug}-samplers`, label: "Samplers", key: (row) => row.name, searchable: false },
 );
@@ -37,10 +37,10 @@ $("#samplers").append(table.element);
 
 const server = new Table(
   [
-    { name: "route", label: "What is asked", value: (row) => row.route, show: (row) => (row.route.endsWith("query") ? "the next query" : "to record answers") },
-    { name: "requests", label: "Requests", number: true, value: (row) => row.requests, show: (row) => number(row.requests) },
-    { name: "median_ms", label: "Half within", number: true, value: (row) => row.median_ms, show: (row) => milliseconds(row.median_ms) },
-    { name: "p99_ms", label: "99 % within", number: true, value: (row) => row.p99_ms, show: (row) => milliseconds(row.p99_ms) },
+    { name: "route", label: "Request", value: (row) => row.route, show: (row) => (row.route.endsWith("query") ? "next query" : "record answers") },
+    { name: "requests", label: "Count", number: true, value: (row) => row.requests, show: (row) => number(row.requests) },
+    { name: "median_ms", label: "Median", number: true, value: (row) => row.median_ms, show: (row) => milliseconds(row.median_ms) },
+    { name: "p99_ms", label: "99th percentile", number: true, value: (row) => row.p99_ms, show: (row) => milliseconds(row.p99_ms) },
   ],
   { name: `${slug}-server`, label: "Server", key: (row) => row.route, searchable: false },
 );
@@ -63,46 +63,46 @@ function show(overview) {
   $("#state").textContent = overview.state;
   $("#state").dataset.state = overview.state;
   $("#tiles").replaceChildren(
-    tile("Answers", number(answers.total), `of ${number(answers.goal)}, ${answers.goal_is}`, { bar: answers.total / answers.goal, title: answers.goal_from }),
-    tile("Participants", number(participants.completed), `finished, of ${number(participants.began)} who began and ${number(participants.arrived)} who came`),
+    tile("Answers", number(answers.total), `of ${number(answers.goal)} (${answers.goal_is})`, { bar: answers.total / answers.goal, title: answers.goal_from }),
+    tile("Participants", number(participants.completed), `finished; ${number(participants.began)} began, ${number(participants.arrived)} opened the link`),
     best
-      ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${best.ceiling ? `; at most ${percent(best.ceiling)} is possible` : ""}`)
-      : tile("Accuracy", "–", embeds ? "when random queries have been answered" : "no sampler fits an embedding while it runs"),
-    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.a_minute > 0 ? `${short(answers.a_minute)} answers a minute, ${number(answers.to_go)} to go` : "nobody is answering now"),
-    tile("Waiting", milliseconds(times.wait.p95), `for the next query, at most, in 95 % of the trials; ${percent(fallbacks.share, 1)} fallbacks`),
+      ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${best.ceiling ? `; noise ceiling ${percent(best.ceiling)}` : ""}`)
+      : tile("Accuracy", "–", embeds ? "appears once random queries have been answered" : "no sampler fits an embedding while it runs"),
+    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.a_minute > 0 ? `${short(answers.a_minute)} answers per minute, ${number(answers.to_go)} to go` : "no answers in the last half hour"),
+    tile("Time between trials", milliseconds(times.wait.p95), `95th percentile, from an answer to the next query; ${percent(fallbacks.share, 1)} fallbacks`),
     tile(
-      "Learning",
+      "Learning process",
       embeds ? (backend.alive ? "running" : "not running") : "not needed",
-      backend.alive ? `${backend.workers} workers${urgent ? `; ${urgent} errors` : ""}` : embeds ? "participants get random queries meanwhile" : "all queries are passive",
+      backend.alive ? `${count(backend.workers, "worker")}${urgent ? `; ${count(urgent, "error")}` : ""}` : embeds ? "participants get random queries" : "no sampler fits an embedding",
       { warn: embeds && (!backend.alive || urgent > 0) },
     ),
   );
   $("#sentences").replaceChildren(
     ...(overview.sentences.length
       ? overview.sentences.map(({ level, what, hint }) => h("li", { class: level }, h("b", {}, what), ` ${hint}`))
-      : [h("li", { class: "good" }, overview.answers.total ? "Nothing needs your attention." : firstStep(overview))]),
+      : [h("li", { class: "good" }, overview.answers.total ? "No problems." : nextStep(overview))]),
   );
-  for (const name of ["pace", "thinking", "waiting", "targets"]) drawn[name].show(overview);
+  for (const name of ["answersOverTime", "responseTimes", "timeBetweenTrials", "answersPerTarget"]) drawn[name].show(overview);
   table.show(overview.samplers);
   server.show(overview.server);
 }
 
-const firstStep = ({ state }) =>
+const nextStep = ({ state }) =>
   state === "open"
-    ? "It is open and waits for its first participant: send them the link above."
-    : "Try it out on the page Settings, then open it.";
+    ? "No answers yet. Send participants the link above."
+    : "No answers yet. Try the experiment out in Settings, then open it.";
 
 let newest = -1;
 let drawnGeneration = -1;
 let readAt = -HISTORY_PAUSE_MS;
 let timer = null;
 
-/** The history is read again when there is a new generation, and not more often than somebody can look. */
+/** Read the history again after a new generation, but not more often than every few seconds. */
 function readHistory(overview) {
   newest = Math.max(-1, ...overview.samplers.map((sampler) => sampler.generation ?? -1));
   if (!embeds || newest === drawnGeneration || timer) return;
   timer = setTimeout(async () => {
-    // What is published from here on asks for another reading.
+    // A generation published from here on needs another read.
     timer = null;
     drawnGeneration = newest;
     readAt = performance.now();
@@ -119,9 +119,9 @@ source.addEventListener("overview", (event) => {
   show(overview);
   readHistory(overview);
   live.textContent = "";
-  live.append("Live. Last change ", time(overview.now_ms), ".");
+  live.append("Updated live. Last update: ", time(overview.now_ms), ".");
 });
 source.addEventListener("error", () => {
-  live.textContent = "The connection is lost; the numbers are those of the last moment. Trying again…";
+  live.textContent = "Connection lost. These are the last known numbers. Reconnecting…";
 });
 addEventListener("pagehide", () => source.close());

@@ -1,6 +1,6 @@
-// The file of an experiment, its state, who shares it, and its end.
+// The settings page: state, experiment file, sharing, copy, history and deletion.
 
-import { Failure, post, put, remove, submitting } from "./api.js";
+import { Failure, post, put, remove, handleSubmit } from "./api.js";
 import { $, data, h, showCopies, time } from "./dom.js";
 import { Draft } from "./draft.js";
 import { Table } from "./table.js";
@@ -10,16 +10,16 @@ const page = data();
 const base = `/api/experiments/${page.slug}`;
 
 const SENTENCES = {
-  draft: "It is a draft: nobody but you can see it. Try it out, then open it.",
-  open: "It is open: everybody with the link can take part.",
-  paused: "It is paused: participants are told to come back later. Nothing is lost.",
-  closed: "It is closed: participants are told that it has ended.",
+  draft: "Draft: participants cannot see it yet. Try it out, then open it.",
+  open: "Open: everybody with the link can take part.",
+  paused: "Paused: participants are asked to come back later. No answers are lost.",
+  closed: "Closed: participants are told that the experiment has ended.",
 };
 const BUTTONS = {
   draft: [["open", "Open"]],
   open: [["paused", "Pause"], ["closed", "Close"]],
-  paused: [["open", "Open again"], ["closed", "Close"]],
-  closed: [["open", "Open again"]],
+  paused: [["open", "Resume"], ["closed", "Close"]],
+  closed: [["open", "Reopen"]],
 };
 
 function showState(state) {
@@ -52,13 +52,13 @@ $("#tryout").addEventListener("click", async () => {
 });
 showState(page.state);
 
-const draft = new Draft({ spec: page.spec, slug: page.slug, label: "The experiment's file (YAML)" });
+const draft = new Draft({ spec: page.spec, slug: page.slug, label: "Experiment file (YAML)" });
 $("#revision-sentence").textContent =
   `Revision ${page.revision}. ` +
   (page.answers > 0
-    ? "Answers are there: targets keep their places, and new ones go to the end. Everything else may change; participants meet it with their next query."
-    : "Nobody has answered yet: everything may change.");
-submitting($("#revise"), async () => {
+    ? "There are answers already, so targets keep their order and new ones are added at the end. You may change everything else; participants get the change with their next query."
+    : "There are no answers yet, so you may change everything.");
+handleSubmit($("#revise"), async () => {
   const body = new FormData();
   body.set("spec", new Blob([draft.spec]), `${page.slug}.yaml`);
   body.set("revision", page.revision);
@@ -67,8 +67,8 @@ submitting($("#revise"), async () => {
     const made = await put(`${base}/spec`, body);
     page.revision = made.revision;
     draft.setArchive(null);
-    $("#revision-sentence").textContent = `Revision ${made.revision} is in use now.`;
-    return ["It is saved.", ...made.warnings].join(" ");
+    $("#revision-sentence").textContent = `Revision ${made.revision} is now in use.`;
+    return ["Saved.", ...made.warnings].join(" ");
   } catch (error) {
     if (error instanceof Failure && error.problems.length) draft.showProblems(error.problems);
     throw error;
@@ -76,7 +76,7 @@ submitting($("#revise"), async () => {
 });
 
 if (page.everybodys) {
-  $("#share").replaceChildren(h("p", {}, "It was launched on the server itself: everybody with an account here shares it."));
+  $("#share").replaceChildren(h("p", {}, "This experiment was launched on the server itself, so every account can see and change it."));
 } else {
   showSharing();
 }
@@ -85,15 +85,15 @@ function showSharing() {
   const shared = new Set(page.shared);
   const box = (name) =>
     h("label", { class: "inline check" }, h("input", { type: "checkbox", name: "names", value: name, checked: shared.has(name) }), name);
-  const nobody = h("p", { class: "quiet" }, "Nobody else has an account here yet. The owner of the server can invite them.");
+  const nobody = h("p", { class: "quiet" }, "There are no other accounts on this server yet. The owner of the server can invite people.");
   $("#accounts").append(...(page.accounts.length ? page.accounts.map(box) : [nobody]));
-  submitting($("#share"), async (form) => {
+  handleSubmit($("#share"), async (form) => {
     await put(`${base}/shared`, { names: form.getAll("names") });
-    return "It is saved.";
+    return "Saved.";
   });
 }
 
-submitting($("#copy"), async (form) => {
+handleSubmit($("#copy"), async (form) => {
   const made = await post(`${base}/copy`, { name: form.get("name") });
   location.assign(`/console/experiments/${made.slug}/settings`);
 });
@@ -103,18 +103,18 @@ const changes = new Table(
     { name: "at_ms", label: "When", value: (row) => row.at_ms, show: (row) => time(row.at_ms) },
     { name: "by", label: "Who", value: (row) => row.by },
     { name: "what", label: "What", value: (row) => row.what },
-    { name: "detail", label: "Detail", value: (row) => row.detail },
+    { name: "detail", label: "Details", value: (row) => row.detail },
   ],
-  { name: `${page.slug}-changes`, label: "Changes" },
+  { name: `${page.slug}-changes`, label: "History" },
 );
 $("#changes").append(changes.element);
 changes.show(page.changes);
 
 if (page.may_delete) {
-  submitting($("#delete"), async (form) => {
+  handleSubmit($("#delete"), async (form) => {
     await remove(base, { name: form.get("name") });
     location.assign("/console/");
   });
 } else {
-  $("#delete").replaceChildren(h("p", {}, "Only its owner may delete it."));
+  $("#delete").replaceChildren(h("p", {}, "Only the owner can delete this experiment."));
 }

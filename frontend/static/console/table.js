@@ -1,13 +1,13 @@
-// Tables that can be sorted, filtered, copied and taken home.
+// Tables that can be sorted, filtered, copied and saved as CSV.
 
-import { copy, h, number, save } from "./dom.js";
+import { copy, count, h, number, save } from "./dom.js";
 
-// Rows that are drawn until somebody asks for more: browsers lay out ten thousand rows slowly.
+// Rows drawn at first, because browsers are slow to lay out ten thousand rows.
 const DRAWN_ROWS = 300;
 
 /**
- * columns: {name, label, value(row), show?(row), number?, help?}; value is what is sorted, filtered and written to a
- * file, show what stands in the cell. Rows keep their order until somebody sorts.
+ * `columns` are {name, label, value(row), show?(row), number?, help?}: `value` is sorted, filtered and saved, `show` is
+ * displayed. Rows keep their order until the user sorts them.
  */
 export class Table {
   #columns;
@@ -18,7 +18,7 @@ export class Table {
   #count = h("span", { class: "quiet", role: "status" });
   #head;
   #key;
-  #most = DRAWN_ROWS;
+  #limit = DRAWN_ROWS;
   #more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => this.#drawMore() });
 
   constructor(columns, { name, label, key = (row, place) => place, searchable = true }) {
@@ -49,7 +49,7 @@ export class Table {
       tools,
       h(
         "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": `${label} table` },
         h("table", {}, h("thead", {}, this.#head), this.#body),
       ),
       this.#more,
@@ -86,20 +86,20 @@ export class Table {
     const column = this.#columns.find(({ name }) => name === this.#sorted.name);
     if (!column) return rows;
     const sign = this.#sorted.down ? -1 : 1;
-    return rows.sort((a, b) => sign * compared(column.value(a), column.value(b)));
+    return rows.sort((a, b) => sign * compare(column.value(a), column.value(b)));
   }
 
   #drawMore() {
-    this.#most *= 4;
+    this.#limit *= 4;
     this.#draw();
   }
 
   #draw() {
     const found = this.#shown();
-    const rows = found.slice(0, this.#most);
+    const rows = found.slice(0, this.#limit);
     this.#more.hidden = rows.length === found.length;
     this.#more.textContent = `Show more than the first ${number(rows.length)}`;
-    this.#count.textContent = found.length === this.#rows.length ? number(found.length) : `${number(found.length)} of ${number(this.#rows.length)}`;
+    this.#count.textContent = found.length === this.#rows.length ? count(found.length, "row") : `${number(found.length)} of ${count(this.#rows.length, "row")}`;
     const focused = document.activeElement?.closest("tr[data-key]")?.dataset.key;
     this.#body.replaceChildren(
       ...rows.map((row, place) =>
@@ -125,14 +125,14 @@ export class Table {
   }
 }
 
-function compared(a, b) {
-  const none = (value) => value === null || value === undefined || value === "";
-  if (none(a) || none(b)) return none(a) - none(b);
+function compare(a, b) {
+  const isEmpty = (value) => value === null || value === undefined || value === "";
+  if (isEmpty(a) || isEmpty(b)) return isEmpty(a) - isEmpty(b);
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b), undefined, { numeric: true });
 }
 
-/** Tables that came with the page can be sorted too; cells may say their value apart from their words. */
+/** Make a table of the page sortable; data-value of a cell, if present, is its value. */
 export function makeSortable(table) {
   const body = table.tBodies[0];
   [...table.tHead.rows[0].cells].forEach((cell, column) => {
@@ -146,7 +146,7 @@ export function makeSortable(table) {
         const own = row.cells[column];
         return own.dataset.value === undefined ? own.textContent.trim() : Number(own.dataset.value);
       };
-      body.append(...[...body.rows].sort((a, b) => (down ? -1 : 1) * compared(value(a), value(b))));
+      body.append(...[...body.rows].sort((a, b) => (down ? -1 : 1) * compare(value(a), value(b))));
     });
   });
 }

@@ -1,6 +1,6 @@
-// All targets, with what looks odd about them.
+// The targets page: all targets with their warnings.
 
-import { $, copy, data, h, number, showCopies } from "./dom.js";
+import { $, copy, count, data, h, number, showCopies } from "./dom.js";
 import { Table } from "./table.js";
 
 showCopies();
@@ -11,7 +11,7 @@ const picture = (target) => {
   if (target.kind === "video") return h("video", { src: target.media, muted: true, controls: true, preload: "metadata", class: "thumb", "aria-label": target.name });
   if (target.kind === "audio") return h("audio", { src: target.media, controls: true, preload: "none", "aria-label": target.name });
   if (target.kind === "text") return h("span", { class: "thumb text" }, target.html);
-  // HTML of the experimenter is shown as a participant sees it, in a frame without any rights.
+  // The experimenter's HTML is shown as participants see it, in a sandboxed frame.
   return h("iframe", { class: "thumb", sandbox: "", srcdoc: `<body style="margin:0;display:grid;place-items:center;min-height:100vh">${target.html}`, title: `Target ${target.index}`, loading: "lazy" });
 };
 
@@ -20,7 +20,7 @@ const size = (target) => [
   target.bytes ? `${number(Math.ceil(target.bytes / 1000))} kB` : null,
 ].filter(Boolean).join(" · ");
 
-const silent = (target) => target.kind === "image" && !target.alt;
+const lacksAlt = (target) => target.kind === "image" && !target.alt;
 
 const cards = targets.map((target) =>
   h(
@@ -28,7 +28,7 @@ const cards = targets.map((target) =>
     { class: target.odd.length ? "target odd" : "target" },
     h("div", { class: "frame" }, picture(target)),
     h("p", {}, h("b", {}, `${target.index}`), ` ${target.name}`),
-    h("p", { class: "quiet" }, [size(target), `${number(target.head + target.foot)} answers`].filter(Boolean).join(" · ")),
+    h("p", { class: "quiet" }, [size(target), count(target.head + target.foot, "answer")].filter(Boolean).join(" · ")),
     target.sha256 ? h("p", { class: "quiet hash", title: target.sha256 }, `SHA-256 ${target.sha256.slice(0, 12)}…`) : null,
     ...target.odd.map((sentence) => h("p", { class: "warning" }, sentence)),
   ),
@@ -36,18 +36,18 @@ const cards = targets.map((target) =>
 $("#grid").append(...cards);
 
 const odd = targets.filter((target) => target.odd.length).length;
-const quiet = targets.filter(silent).length;
+const withoutAlt = targets.filter(lacksAlt).length;
 $("#summary").textContent = [
-  `${number(targets.length)} targets.`,
-  odd ? `${number(odd)} look odd.` : "None looks odd.",
-  quiet ? `${number(quiet)} pictures have no alternative text.` : "",
+  `${count(targets.length, "target")}.`,
+  odd ? `Targets with warnings: ${number(odd)}.` : "No warnings.",
+  withoutAlt ? `Pictures without alternative text: ${number(withoutAlt)}.` : "",
 ].join(" ");
 
 function filter() {
   const words = $("#find").value.toLowerCase();
   targets.forEach((target, place) => {
     const fits = `${target.index} ${target.name}`.toLowerCase().includes(words);
-    cards[place].hidden = !fits || ($("#only-odd").checked && !target.odd.length) || ($("#only-silent").checked && !silent(target));
+    cards[place].hidden = !fits || ($("#only-odd").checked && !target.odd.length) || ($("#only-silent").checked && !lacksAlt(target));
   });
 }
 for (const id of ["find", "only-odd", "only-silent"]) $(`#${id}`).addEventListener("input", filter);
@@ -65,7 +65,7 @@ const table = new Table(
     { name: "head", label: "As head", number: true, value: (row) => row.head },
     { name: "foot", label: "As foot", number: true, value: (row) => row.foot },
     { name: "won", label: "Won", number: true, value: (row) => row.won },
-    { name: "odd", label: "What looks odd", value: (row) => row.odd.join(" ") },
+    { name: "odd", label: "Warnings", value: (row) => row.odd.join(" ") },
   ],
   { name: `${slug}-targets`, label: "Targets", key: (row) => row.index },
 );
@@ -75,5 +75,5 @@ table.show(targets);
 const pictures = targets.filter(({ kind }) => kind === "image");
 $("#alt").textContent = pictures.length
   ? ["page:", "  alt:", ...pictures.map(({ name, alt }) => `    ${JSON.stringify(name)}: ${JSON.stringify(alt)}`)].join("\n")
-  : "There are no pictures: texts speak for themselves.";
+  : "There are no pictures, so no alternative texts are needed.";
 $("#copy-alt").addEventListener("click", (event) => copy(event.target, $("#alt").textContent));

@@ -1,14 +1,14 @@
-// Requests of the page. Every request ends in a value or in a Failure that says whether trying again can help.
+// Requests of the participant page. Each returns a value or throws a Failure that says whether to try again.
 
 const TIMEOUT_MS = 10_000;
 
 export class Failure extends Error {
-  constructor(error, { again }) {
+  constructor(error, { retryable }) {
     super(error.message);
     this.code = error.code;
     this.hint = error.hint ?? "";
     this.problems = error.problems ?? [];
-    this.again = again;
+    this.retryable = retryable;
   }
 }
 
@@ -30,7 +30,7 @@ export class Api {
     return this.#post(`steps/${name}`, body);
   }
 
-  /** The next query, with how long it was on its way; a `spare` one is random, or {none}. */
+  /** Return the next query and its latency; a `spare` query is random, or {none}. */
   async query({ spare = false } = {}) {
     const since = performance.now();
     const query = await this.#send(spare ? "query?spare=true" : "query", { method: "GET" });
@@ -41,7 +41,7 @@ export class Api {
     return (await this.#post("answers", list, { keepalive: true })).results;
   }
 
-  /** Send answers while the page goes away: nobody waits for the reply, and their tokens make sending them twice harmless. */
+  /** Send answers while the page closes. Nobody reads the reply; tokens make sending an answer twice harmless. */
   beacon(list) {
     return navigator.sendBeacon(`${this.#base}answers`, JSON.stringify(list));
   }
@@ -72,11 +72,11 @@ export class Api {
       response = await fetch(this.#base + path, { ...options, headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
       reply = await response.json();
     } catch {
-      const code = response && !response.ok ? "server" : "offline"; // half a reply is as good as none
-      throw new Failure({ code, message: "" }, { again: true });
+      const code = response && !response.ok ? "server" : "offline"; // an incomplete reply counts as none
+      throw new Failure({ code, message: "" }, { retryable: true });
     }
     if (response.ok || Array.isArray(reply.results)) return reply;
     const error = reply.error ?? { code: "server", message: "" };
-    throw new Failure(error, { again: response.status >= 500 || response.status === 429 });
+    throw new Failure(error, { retryable: response.status >= 500 || response.status === 429 });
   }
 }

@@ -1,13 +1,13 @@
-// The colours and sizes that the experimenter chose; the colour of text follows the background by contrast.
+// Applies the experimenter's colours and sizes; text is black or white, whichever contrasts more.
 
-export function dress({ background, stimulus_size: size }) {
+export function applyAppearance({ background, stimulus_size: size }) {
   const root = document.documentElement;
   root.style.setProperty("--background", background);
   root.style.setProperty("--stimulus", size);
   root.classList.toggle("dark", isDark(getComputedStyle(document.body).backgroundColor));
 }
 
-/** Whether white text has more contrast than black on this colour (relative luminance of WCAG 2). */
+/** Whether white text contrasts more than black on this colour (relative luminance, WCAG 2). */
 export function isDark(colour) {
   const [red, green, blue] = (colour.match(/\d+(\.\d+)?/g) ?? [255, 255, 255]).map((part) => {
     const share = Number(part) / 255;

@@ -1,4 +1,4 @@
-// When a choice counts, without a document: after the onset, after the lock-out, once, by a key or button freshly pressed.
+// Decides when a choice counts, without a document: after the onset and the lock-out, once, by a newly pressed key or button.
 
 export class Choosing {
   #minRtMs;
@@ -7,7 +7,7 @@ export class Choosing {
   #pressedAt = { left: null, right: null };
   #onset = null;
 
-  /** `keys` are the two keys for left and right, or none; all times are milliseconds of the page's monotonic clock. */
+  /** `keys` are the keys for left and right, or none; times are milliseconds of the page's monotonic clock. */
   constructor({ minRtMs, keys }) {
     this.#minRtMs = minRtMs;
     this.#keys = keys.map((key) => key.toLowerCase());
@@ -21,7 +21,7 @@ export class Choosing {
     return this.#onset;
   }
 
-  /** All three targets are on the screen since `onset`. */
+  /** Accept choices: all three targets are visible since `onset`. */
   begin(onset) {
     this.#onset = onset;
     this.#pressedAt = { left: null, right: null };
@@ -31,12 +31,12 @@ export class Choosing {
     this.#onset = null;
   }
 
-  /** The side that a key stands for, or null. */
+  /** Return the side that a key selects, or null. */
   sideOf(key) {
     return ["left", "right"][this.#keys.indexOf(key.toLowerCase())] ?? null;
   }
 
-  /** A key goes down: the choice it makes, or null. A key held since before the onset has to be released first. */
+  /** Return the choice that pressing this key makes, or null. A key held since before the onset does not count. */
   keyDown(key, at, { repeat = false, modified = false } = {}) {
     const fresh = !repeat && !this.#held.has(key.toLowerCase());
     this.#held.add(key.toLowerCase());
@@ -48,17 +48,17 @@ export class Choosing {
     this.#held.delete(key.toLowerCase());
   }
 
-  /** The window lost the keyboard: nobody tells us of keys released elsewhere. */
+  /** Forget held keys: the window lost focus, so their release may go unnoticed. */
   forgetKeys() {
     this.#held.clear();
   }
 
-  /** A pointer goes down on a foot: this is when the choice was made, if it comes up there too. */
+  /** Note when a pointer went down on a foot: if it is released there too, that is the time of the choice. */
   pointerDown(side, at) {
     this.#pressedAt[side] = at;
   }
 
-  /** A foot was activated: by the pointer that went down on it, or by keyboard or assistive technology. */
+  /** Return the choice of a click on a foot, by pointer, keyboard or assistive technology, or null. */
   click(side, at, input) {
     const pressed = this.#pressedAt[side];
     this.#pressedAt[side] = null;

@@ -1,8 +1,8 @@
-// Forms around the trials: questions with one right option, and questions about the participant.
+// Forms of the comprehension check and of the questions after the trials.
 
 import { make, prose } from "./screens.js";
 
-/** Fields made of questions {name, html, type, options, required}, their replies, and what is wrong with them. */
+/** A form of questions {name, html, type, options, required} that reads replies and marks mistakes. */
 export class Form {
   #strings;
   #fields = new Map();
@@ -14,13 +14,13 @@ export class Form {
     this.element.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Name of each question -> what was written or chosen; absent where nothing was. */
+  /** Replies by the name of their question, without empty ones. */
   get replies() {
     const entries = [...new FormData(this.element)].map(([name, value]) => [name, value.trim()]);
     return Object.fromEntries(entries.filter(([, value]) => value !== ""));
   }
 
-  /** Whether every required question is answered and every number is one; otherwise the first bad one gets the focus. */
+  /** Whether all required questions are answered and all numbers valid; otherwise the first mistake gets the focus. */
   check() {
     const replies = this.replies;
     const problems = [];
@@ -33,7 +33,7 @@ export class Form {
     return problems.length === 0;
   }
 
-  /** Say at each question what is wrong with it: `problems` are {where: name, message: name of a text}. */
+  /** Show `problems` {where: name of a question, message: name of a text} at their questions. */
   mark(problems) {
     for (const { error, inputs } of this.#fields.values()) {
       error.textContent = "";

@@ -1,7 +1,7 @@
-// What happens on the page beside the answers: focus, sizes, skips, files that did not load. Sent now and then.
+// Records events besides answers (focus, window size, skips, files that failed to load) and sends them every few seconds.
 
-const EVERY_MS = 5000;
-const MOST = 200;
+const SEND_EVERY_MS = 5000;
+const MAX_ENTRIES = 200;
 const FRAMES = 60;
 
 export class Journal {
@@ -10,7 +10,7 @@ export class Journal {
   #timer = null;
   #detach = new AbortController();
 
-  /** `send(list)` resolves when the server has them; `trial` says which trial is on the screen. */
+  /** `send(list)` resolves when the server has the events; `trial()` returns the number of the current trial. */
   constructor({ send, trial }) {
     this.#send = send;
     this.trial = trial;
@@ -18,11 +18,11 @@ export class Journal {
 
   note(event, detail = "") {
     this.#entries.push({ client_ms: performance.now(), detail: String(detail).slice(0, 500), event, trial: this.trial() });
-    this.#entries.splice(0, Math.max(0, this.#entries.length - MOST)); // offline for long: the newest tell most
-    this.#timer ??= setTimeout(() => this.flush(), EVERY_MS);
+    this.#entries.splice(0, Math.max(0, this.#entries.length - MAX_ENTRIES)); // after a long time offline, keep the newest
+    this.#timer ??= setTimeout(() => this.flush(), SEND_EVERY_MS);
   }
 
-  /** Note from now on when people look away, come back, or change the size of the window. */
+  /** Start to record focus, visibility and window size. */
   watch() {
     const { signal } = this.#detach;
     const size = () => `${innerWidth}x${innerHeight}`;
@@ -50,14 +50,14 @@ export class Journal {
     try {
       await this.#send(sent);
     } catch (failure) {
-      if (!failure.again) return;
-      this.#entries = [...sent, ...this.#entries].slice(-MOST);
-      this.#timer ??= setTimeout(() => this.flush(), EVERY_MS);
+      if (!failure.retryable) return;
+      this.#entries = [...sent, ...this.#entries].slice(-MAX_ENTRIES);
+      this.#timer ??= setTimeout(() => this.flush(), SEND_EVERY_MS);
     }
   }
 }
 
-/** The usual time between two frames of this display: how precisely an onset can be known. */
+/** Return the median time between two frames, which limits how precisely an onset is known. */
 async function refreshIntervalMs() {
   const frame = () => new Promise(requestAnimationFrame);
   const between = [];

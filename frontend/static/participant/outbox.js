@@ -1,12 +1,12 @@
-// Answers on their way: kept until the server has confirmed each token, sent again with growing pauses.
+// Sends answers and keeps each until the server has confirmed its token; pauses between attempts grow.
 
 const FIRST_PAUSE_MS = 1000;
-const LONGEST_PAUSE_MS = 30_000;
-const BATCH = 25; // a browser sends no more than 64 kB for a page that goes away
+const MAX_PAUSE_MS = 30_000;
+const BATCH = 25; // browsers send at most 64 kB for a page that closes
 
 export class Outbox {
   #send;
-  #shelf;
+  #storage;
   #waiting = [];
   #sending = null;
   #pauseMs = FIRST_PAUSE_MS;
@@ -15,22 +15,22 @@ export class Outbox {
   #listeners = new Set();
 
   /**
-   * `send(list)` resolves to the server's result for each token. `changed(failure)` is told how sending went (null:
-   * well), `refused(answers)` what the server will never take.
+   * `send(list)` resolves to the server's result for each token. `onSent(failure)` is called after each attempt, with null
+   * after a success, and `onRefused(answers)` with answers that the server will never accept.
    */
-  constructor({ send, shelf, changed = () => {}, refused = () => {} }) {
+  constructor({ send, storage, onSent = () => {}, onRefused = () => {} }) {
     this.#send = send;
-    this.#shelf = shelf;
-    this.changed = changed;
-    this.refused = refused;
+    this.#storage = storage;
+    this.onSent = onSent;
+    this.onRefused = onRefused;
   }
 
-  /** Take up what an earlier opening of the page could not send. */
+  /** Load answers that were not sent before the page was closed. */
   async restore() {
-    this.#waiting = await this.#shelf.all();
+    this.#waiting = await this.#storage.all();
   }
 
-  /** Whether the last attempt to send did not succeed, and something waits for the next one. */
+  /** Whether the last attempt failed and answers are waiting. */
   get failing() {
     return this.#failing && this.waiting > 0;
   }
@@ -39,30 +39,30 @@ export class Outbox {
     return this.#waiting.length;
   }
 
-  /** The newest answers that wait, as they are sent: as many as fit into a last request. */
+  /** The newest waiting answers, as many as fit into the last request of a closing page. */
   get unsent() {
     return this.#waiting.slice(-BATCH).map((answer) => ({ ...withoutOwner(answer), sent_attempts: answer.sent_attempts + 1 }));
   }
 
-  /** Everything that waits, as text that can be sent to the people who run the study. */
+  /** All waiting answers as text that participants can send to the experimenter. */
   get backup() {
     return JSON.stringify(this.#waiting.map(withoutOwner));
   }
 
-  /** How many of one participant's answers wait: in a laboratory others may have left theirs on the same machine. */
+  /** Count one participant's waiting answers: on a shared computer, others may have left theirs. */
   waitingOf(owner) {
     return this.#waiting.filter((answer) => answer.owner === owner).length;
   }
 
-  /** Keep an answer on this device, then send it. */
+  /** Store an answer on this device, then send it. */
   async put(answer, owner) {
     const kept = { ...answer, owner, sent_attempts: 0 };
     this.#waiting.push(kept);
-    await this.#shelf.put(kept);
+    await this.#storage.put(kept);
     return this.flush();
   }
 
-  /** Send what waits; resolves when nothing waits or the next attempt is scheduled. */
+  /** Send all waiting answers; resolves when none is left or the next attempt is scheduled. */
   flush() {
     this.#sending ??= this.#sendAll().finally(() => {
       this.#sending = null;
@@ -70,8 +70,8 @@ export class Outbox {
     return this.#sending;
   }
 
-  /** Resolves when fewer than `most` answers wait. */
-  async fewerThan(most) {
+  /** Resolve when fewer than `most` answers are waiting. */
+  async waitUntilFewerThan(most) {
     if (this.waiting < most) return;
     await new Promise((resolve) => {
       const check = () => {
@@ -89,26 +89,26 @@ export class Outbox {
       while (this.#waiting.length > 0) {
         const batch = this.#waiting.slice(0, BATCH);
         for (const answer of batch) answer.sent_attempts += 1;
-        await this.#settle(batch, await this.#send(batch.map(withoutOwner)));
+        await this.#removeDone(batch, await this.#send(batch.map(withoutOwner)));
       }
     } catch (failure) {
       this.#timer = setTimeout(() => this.flush(), this.#pauseMs);
-      this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS);
+      this.#pauseMs = Math.min(2 * this.#pauseMs, MAX_PAUSE_MS);
       this.#failing = true;
-      this.changed(failure);
+      this.onSent(failure);
     }
   }
 
-  async #settle(batch, results) {
+  async #removeDone(batch, results) {
     const byToken = new Map(results.map((result) => [result.token, result]));
     const done = batch.filter((answer) => byToken.has(answer.token));
     this.#waiting = this.#waiting.filter((answer) => !done.includes(answer));
-    await this.#shelf.remove(done.map((answer) => answer.token));
+    await this.#storage.remove(done.map((answer) => answer.token));
     this.#pauseMs = FIRST_PAUSE_MS;
     const refused = done.filter((answer) => byToken.get(answer.token).error);
-    if (refused.length > 0) this.refused(refused);
+    if (refused.length > 0) this.onRefused(refused);
     this.#failing = false;
-    this.changed(null);
+    this.onSent(null);
     for (const listener of this.#listeners) listener();
   }
 }

@@ -1,6 +1,6 @@
-// One participant's way through the trials, without a document: which query is shown, which one is ready, when it ends.
+// The state of one participant's trials, without a document: the current query, the next one, and when the run ends.
 
-const PATIENCE_MS = 300; // nobody looks at an empty screen for longer, as long as there is a query in hand
+const MAX_WAIT_MS = 300; // for the next query, if a spare one is ready
 const LATE = Symbol("late");
 
 export class Run {
@@ -10,16 +10,16 @@ export class Run {
   #prepare;
   #spare = null;
   #unanswered;
-  #again;
+  #kept;
   #ahead = null;
   #given;
   #limit;
   #current = null;
 
   /**
-   * `fetchQuery()` resolves to a query or to {done}; `limit` answers end the run (0: no end). `keep(queries)` is told
-   * which queries are served and not answered; given back as `kept`, a page that was reloaded shows the same ones.
-   * `prepare(query)` brings what is needed to show one, `fetchSpare()` a random query or null.
+   * `fetchQuery()` resolves to a query or to {done}; the run ends after `limit` answers (0: never). `keep(queries)` is called
+   * with the served but unanswered queries; a reloaded page passes them as `kept` and shows them again.
+   * `prepare(query)` loads what a query needs, and `fetchSpare()` resolves to a random query or to null.
    */
   constructor({ fetchQuery, given, limit, kept = [], keep = () => {}, prepare = async () => {}, fetchSpare = async () => null }) {
     this.#fetchQuery = fetchQuery;
@@ -28,7 +28,7 @@ export class Run {
     this.#given = given;
     this.#limit = limit;
     this.#unanswered = [...kept];
-    this.#again = [...kept];
+    this.#kept = [...kept];
     this.#keep = keep;
   }
 
@@ -44,12 +44,12 @@ export class Run {
     return this.#limit > 0 && this.#given >= this.#limit;
   }
 
-  /** The next query, or null when there is none left. One that is late comes a trial later: the spare one is shown. */
+  /** Return the next query, or null at the end. If it is late, return the spare query; the late one comes a trial later. */
   async next() {
     if (this.complete) return null;
-    const asked = this.#ahead ?? this.#ask();
+    const asked = this.#ahead ?? this.#request();
     this.#ahead = null;
-    const query = this.#spare ? await Promise.race([asked, late()]) : await asked;
+    const query = this.#spare ? await Promise.race([asked, waitUntilLate()]) : await asked;
     if (query === LATE) {
       this.#ahead = asked;
       return this.#showSpare();
@@ -59,29 +59,29 @@ export class Run {
     return query;
   }
 
-  /** Ask for exactly one query ahead, so that it is there when the answer is given; resolves with it or with null. */
+  /** Request exactly one query ahead, so that it is there after the next answer; resolves to it or to null. */
   async prefetch() {
     if (!this.#ahead && this.#limit > 0 && this.#given + 1 >= this.#limit) return null;
-    this.#ahead ??= this.#ask();
+    this.#ahead ??= this.#request();
     const asked = this.#ahead;
     try {
       const query = await asked;
       return query.done ? null : query;
     } catch {
-      if (this.#ahead === asked) this.#ahead = null; // next() asks again and shows what is wrong
+      if (this.#ahead === asked) this.#ahead = null; // next() tries again and shows the error
       return null;
     }
   }
 
-  /** Have a random query in hand for when the next one is late. */
-  async stock() {
+  /** Load a random query to show if the next one is late. */
+  async loadSpare() {
     if (this.#spare || (this.#limit > 0 && this.#given + 2 >= this.#limit)) return;
-    const spare = await this.#fetchSpare().catch(() => null); // without one the page waits a little longer
+    const spare = await this.#fetchSpare().catch(() => null); // without a spare query the page waits longer
     if (!spare?.token) return;
     await this.#prepare(spare).then(() => (this.#spare = spare), () => {});
   }
 
-  /** The answer to the current query; null for a second answer to the same one. */
+  /** Return the answer to the current query, or null if it was answered already. */
   answer(winner, timing) {
     if (!this.#current) return null;
     const answer = { token: this.#current.token, winner, ...timing };
@@ -90,15 +90,15 @@ export class Run {
     return answer;
   }
 
-  /** Leave the current query without an answer. */
+  /** Drop the current query without an answer. */
   skip() {
     this.#unanswered = this.#unanswered.filter((query) => query !== this.#current);
     this.#current = null;
     this.#keep(this.#unanswered);
   }
 
-  /** Answers that the server will never take do not count: as many queries more are asked. */
-  lost(count) {
+  /** Subtract answers that the server refused, so that as many more queries are shown. */
+  removeAnswers(count) {
     this.#given -= count;
   }
 
@@ -110,15 +110,15 @@ export class Run {
     return this.#current;
   }
 
-  /** A query with what it needs; where that could not be had, whoever shows it tries again and says so. */
-  #ask() {
-    const asked = this.#askServer();
-    asked.catch(() => {}); // whoever waits for it is told; perhaps nobody does yet
+  /** Return a promise of a query; the caller that awaits it handles its failure. */
+  #request() {
+    const asked = this.#fetch();
+    asked.catch(() => {}); // nobody may be waiting for it yet
     return asked;
   }
 
-  async #askServer() {
-    const query = this.#again.shift() ?? (await this.#fetchQuery());
+  async #fetch() {
+    const query = this.#kept.shift() ?? (await this.#fetchQuery());
     if (query.done) return query;
     if (!this.#unanswered.includes(query)) {
       this.#unanswered.push(query);
@@ -129,4 +129,4 @@ export class Run {
   }
 }
 
-const late = () => new Promise((resolve) => setTimeout(resolve, PATIENCE_MS, LATE));
+const waitUntilLate = () => new Promise((resolve) => setTimeout(resolve, MAX_WAIT_MS, LATE));

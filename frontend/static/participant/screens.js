@@ -1,8 +1,8 @@
-// Everything that is not a trial: one screen at a time, a heading, some text, perhaps a form, and one or two buttons.
+// Shows everything that is not a trial, one screen at a time: a heading, text, forms and buttons.
 
 const byId = (id) => document.getElementById(id);
 
-/** An element with its properties and children. */
+/** Create an element with properties and children. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -13,10 +13,10 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A paragraph of plain text. */
+/** Create a paragraph of plain text. */
 export const paragraph = (text) => make("p", { textContent: text });
 
-/** HTML that the server has cleaned. */
+/** Create an element from HTML that the server has cleaned. */
 export const prose = (html) => make("div", { className: "prose", innerHTML: html });
 
 export class Screens {
@@ -30,7 +30,7 @@ export class Screens {
 
   /**
    * Show a screen and resolve with the name of the button that was pressed.
-   * `actions` maps names to {label, check}: where `check()` is false, the screen stays.
+   * `actions` maps names to {label, check}; the screen stays while `check()` is false.
    */
   show({ heading = "", parts = [], actions = {} }) {
     const title = make("h2", { tabIndex: -1, textContent: heading });
@@ -40,7 +40,7 @@ export class Screens {
         const button = make("button", { className: place === 0 ? "first" : "", textContent: label, type: "button" });
         button.addEventListener("click", () => {
           if (!check()) return;
-          for (const each of buttons.children) each.disabled = true; // pressed: what comes next may be on its way
+          for (const each of buttons.children) each.disabled = true; // the next screen may take a moment
           resolve(name);
         });
         buttons.append(button);
@@ -54,12 +54,12 @@ export class Screens {
     return shown;
   }
 
-  /** A screen with one button that goes on. */
+  /** Show a screen with one button. */
   next(heading, parts, label = "continue") {
     return this.show({ actions: { [label]: { label: this.#strings.say(label) } }, heading, parts });
   }
 
-  /** How many of the files are there; shown where somebody waits for them. */
+  /** Update how many files are loaded. */
   loading(done, all) {
     this.#files = { all, done };
     const bar = byId("loading-bar");
@@ -68,7 +68,7 @@ export class Screens {
     byId("loading").textContent = this.#strings.say("loading_files", this.#files);
   }
 
-  /** A screen for those who are faster than the files. */
+  /** Show the progress of loading, unless all files are loaded. */
   waitForFiles() {
     const { all, done } = this.#files;
     if (done >= all) return;
@@ -77,7 +77,7 @@ export class Screens {
     this.loading(done, all);
   }
 
-  /** One line for what goes on beside the screen; `instead` is the only line it may take the place of. */
+  /** Show a line below the screen; with `instead`, only if it replaces that line. */
   status(text, { instead } = {}) {
     const line = byId("status");
     if (line.textContent !== text && (instead === undefined || line.textContent === instead)) line.textContent = text;
@@ -95,8 +95,8 @@ export class Screens {
     byId("participant").hidden = false;
   }
 
-  /** A button that copies a text, and says so. */
-  copying(label, text) {
+  /** Create a button that copies a text and confirms it. */
+  copyButton(label, text) {
     const button = make("button", { textContent: label, type: "button" });
     button.addEventListener("click", async () => {
       try {
@@ -104,7 +104,7 @@ export class Screens {
         this.status(this.#strings.say("copied"));
       } catch {
         const area = make("textarea", { readOnly: true, rows: 6, value: text(), "aria-label": label });
-        button.replaceWith(area); // no permission: the text stands there to be copied by hand
+        button.replaceWith(area); // no permission: show the text for copying by hand
         area.select();
       }
     });

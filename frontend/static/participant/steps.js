@@ -1,16 +1,16 @@
-// The steps around the trials: welcome, consent, instructions, practice, comprehension, questions, and the way out.
+// The steps around the trials: welcome, consent, instructions, practice, comprehension, questions and debriefing.
 
 import { Form } from "./forms.js";
 import { make, paragraph, prose } from "./screens.js";
 import { keyLabel } from "./strings.js";
 
 const FINISH_RETRY_MS = 1000;
-const FINISH_PATIENCE_MS = 60_000;
+const FINISH_TIMEOUT_MS = 60_000;
 
 export class Steps {
   #parts;
 
-  /** `parts` are {api, arrival, patience, screens, stimuli, strings, trial} and `missing(count)`, which asks as many queries again. */
+  /** `parts` are {api, arrival, retries, screens, stimuli, strings, trial} and `askAgain(count)`, which shows as many more queries. */
   constructor(parts) {
     this.#parts = parts;
   }
@@ -31,7 +31,7 @@ export class Steps {
       parts.push(make("div", { className: "aside" }, button));
     }
     await this.#parts.screens.next(strings.say("welcome"), parts, "begin");
-    this.#done("welcome").catch(() => {}); // nobody waits for a courtesy
+    this.#complete("welcome").catch(() => {}); // this step works without the server
     const { order } = arrival.steps;
     return { next: order[order.indexOf("welcome") + 1] };
   }
@@ -44,13 +44,13 @@ export class Steps {
       heading: strings.say("consent"),
       parts: [prose(html)],
     });
-    return this.#done("consent", { agreed: agreed === "agree", language: arrival.language, version });
+    return this.#complete("consent", { agreed: agreed === "agree", language: arrival.language, version });
   }
 
-  /** The pages of the instructions, back and forth. */
+  /** Show the instructions and complete the step. */
   async instructions() {
     await this.readInstructions();
-    return this.#done("instructions");
+    return this.#complete("instructions");
   }
 
   async readInstructions(note = "") {
@@ -74,17 +74,17 @@ export class Steps {
     const { feedback, queries } = arrival.steps.practice;
     await screens.next(strings.say("practice"), [paragraph(strings.say("practice_start"))]);
     const trials = [];
-    trial.allow({ skip: false, stop: false });
+    trial.showButtons({ skip: false, stop: false });
     for (const [query, shown] of queries.entries()) {
-      await this.#parts.patience.insist(() => stimuli.prepare(shown));
+      await this.#parts.retries.loadFiles(() => stimuli.prepare(shown));
       await trial.show(shown);
       const { timing, winner } = await trial.decision();
       trials.push({ query, rt_ms: timing.rt_ms, winner });
-      if (feedback) await trial.comment(strings.say(winner === shown.nearer ? "practice_right" : "practice_wrong"));
+      if (feedback) await trial.showFeedback(strings.say(winner === shown.nearer ? "practice_right" : "practice_wrong"));
       await trial.gap();
     }
     await screens.next(strings.say("practice"), [paragraph(strings.say("practice_done"))]);
-    return this.#done("practice", { trials });
+    return this.#complete("practice", { trials });
   }
 
   async comprehension() {
@@ -100,7 +100,7 @@ export class Steps {
         parts: [form.element],
       });
       const options = questions.map((_, place) => form.replies[place]);
-      const reply = await this.#done("comprehension", { attempt: attempts - left + 1, options });
+      const reply = await this.#complete("comprehension", { attempt: attempts - left + 1, options });
       if (reply.next !== "comprehension") return reply;
       left = reply.attempts_left;
       const again = strings.say("check_again", { count: left });
@@ -119,7 +119,7 @@ export class Steps {
         parts: [form.element],
       });
       try {
-        return await this.#done("questions", { replies: form.replies });
+        return await this.#complete("questions", { replies: form.replies });
       } catch (failure) {
         if (failure.code !== "form") throw failure;
         form.mark(failure.problems);
@@ -127,54 +127,54 @@ export class Steps {
     }
   }
 
-  /** Save what is left, then show the way out; `given()` is how many answers the page has given. */
+  /** Save the remaining answers, then show the end; `given()` returns how many answers the page has counted. */
   async debrief({ given, outbox }) {
     const { screens, strings } = this.#parts;
     screens.show({ heading: strings.say("saving") });
-    const reply = await this.#saved({ given, outbox });
-    await this.#wayOut(reply, outbox);
+    const reply = await this.#save({ given, outbox });
+    await this.#showEnd(reply, outbox);
   }
 
-  /** The server's word that everything has arrived. After a minute people may copy their answers, and it goes on trying. */
-  async #saved({ given, outbox }) {
+  /** Wait until the server has all answers and return its reply; after a minute, also offer a copy of them. */
+  async #save({ given, outbox }) {
     const { api, screens, strings } = this.#parts;
     const since = performance.now();
     let offered = false;
     for (;;) {
-      const long = performance.now() - since > FINISH_PATIENCE_MS;
+      const long = performance.now() - since > FINISH_TIMEOUT_MS;
       try {
         await outbox.flush();
         const reply = await api.finish(given(), long);
         if (reply.complete) return reply;
-        if (outbox.waiting === 0 && reply.stored < given() && !long) await this.#parts.missing(given() - reply.stored);
+        if (outbox.waiting === 0 && reply.stored < given() && !long) await this.#parts.askAgain(given() - reply.stored);
       } catch (failure) {
-        if (!failure.again) throw failure;
+        if (!failure.retryable) throw failure;
         screens.status(strings.failure(failure));
       }
       if (long && !offered) {
         offered = true;
-        screens.show({ heading: strings.say("saving"), parts: [paragraph(strings.say("saving_long")), this.#backup(outbox)] });
+        screens.show({ heading: strings.say("saving"), parts: [paragraph(strings.say("saving_long")), this.#backupButton(outbox)] });
       }
       await new Promise((resolve) => setTimeout(resolve, FINISH_RETRY_MS));
     }
   }
 
-  /** A button that copies the answers that could not be sent. */
-  #backup(outbox) {
+  /** Create a button that copies the unsent answers. */
+  #backupButton(outbox) {
     const { screens, strings } = this.#parts;
-    return make("div", { className: "aside" }, screens.copying(strings.say("copy_backup"), () => outbox.backup));
+    return make("div", { className: "aside" }, screens.copyButton(strings.say("copy_backup"), () => outbox.backup));
   }
 
-  async #wayOut({ code, debrief, form, redirect, save_incomplete: incomplete }, outbox) {
+  async #showEnd({ code, debrief, form, redirect, save_incomplete: incomplete }, outbox) {
     const { api, screens, strings } = this.#parts;
     screens.status("");
     const thanks = make("div", { className: "prose", id: "debrief", innerHTML: debrief }); // cleaned by the server
     const parts = [make("div", { className: "debrief", id: "debriefModal" }, thanks)];
     if (incomplete) parts.push(paragraph(strings.say("save_incomplete")));
-    if (outbox.waiting > 0) parts.push(this.#backup(outbox));
+    if (outbox.waiting > 0) parts.push(this.#backupButton(outbox));
     if (code) {
       parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));
-      parts.push(make("div", { className: "aside" }, screens.copying(strings.say("copy"), () => code)));
+      parts.push(make("div", { className: "aside" }, screens.copyButton(strings.say("copy"), () => code)));
     }
     const actions = {};
     if (form) actions.submit = { label: strings.say("submit") };
@@ -182,18 +182,18 @@ export class Steps {
     const pressed = screens.show({ actions, heading: strings.say("ended"), parts });
     document.dispatchEvent(new CustomEvent("salmon:debrief"));
     await pressed;
-    await api.step("debrief").catch(() => {}); // whether this is noted must not keep anybody from leaving
+    await api.step("debrief").catch(() => {}); // a failure must not keep anybody from leaving
     if (form) submit(...form);
     else location.assign(redirect);
   }
 
-  /** Tell the server that a step is done, as often as it takes; its reply names the next one. */
-  #done(step, body = {}) {
-    return this.#parts.patience.patiently(() => this.#parts.api.step(step, body));
+  /** Tell the server that a step is done, with retries; the reply names the next step. */
+  #complete(step, body = {}) {
+    return this.#parts.retries.request(() => this.#parts.api.step(step, body));
   }
 }
 
-/** Send a form to another site, which is how Mechanical Turk learns that a task is done. */
+/** Submit a form to another site: Mechanical Turk requires it at the end of a task. */
 function submit(address, fields) {
   const inputs = Object.entries(fields).map(([name, value]) => make("input", { name, type: "hidden", value }));
   const form = make("form", { action: address, method: "post" }, ...inputs);

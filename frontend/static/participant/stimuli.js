@@ -1,9 +1,9 @@
-// The targets as elements: loaded before they are needed, kept in memory, ready to be painted when they are placed.
+// Loads the targets before they are needed and keeps their elements in memory, ready to be painted.
 
 const ATTEMPTS = 3;
 const RETRY_MS = 500;
-const AT_ONCE = 6;
-const PATIENCE_MS = 120_000;
+const PARALLEL = 6;
+const TIMEOUT_MS = 120_000;
 
 export class Stimuli {
   #targets;
@@ -20,7 +20,7 @@ export class Stimuli {
     return this.#targets.some((target) => target.source);
   }
 
-  /** Load the files of these targets, or of all; `progress(done, all)` is told. Resolves with the targets that failed. */
+  /** Load the files of these targets, or of all, and call `progress(done, all)`; resolves with the targets that failed. */
   async preload(progress, targets = this.#targets.keys()) {
     const wanted = [...targets].filter((index) => this.#targets[index].source);
     const queue = [...wanted];
@@ -34,22 +34,22 @@ export class Stimuli {
         progress(done, wanted.length);
       }
     };
-    const all = Promise.all(Array.from({ length: AT_ONCE }, worker));
+    const all = Promise.all(Array.from({ length: PARALLEL }, worker));
     let timer;
     const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, PATIENCE_MS);
+      timer = setTimeout(resolve, TIMEOUT_MS);
     });
     await Promise.race([all, late]);
     clearTimeout(timer);
     return [...failed, ...queue.splice(0)];
   }
 
-  /** Load what the next trials will probably show; what does not come is asked for again when it is shown. */
-  anticipate(targets) {
+  /** Start to load targets that the next trials will probably show; failures are retried when they are shown. */
+  prefetch(targets) {
     for (const index of targets) this.#load(index).catch(() => {});
   }
 
-  /** Resolves when the three targets of a query can be painted at once; rejects with {target} when one cannot be had. */
+  /** Resolve when the three targets of a query can be painted at once; reject with {target} if one cannot be loaded. */
   prepare(query) {
     return Promise.all([query.head, query.left, query.right].map((index) => this.#load(index)));
   }
@@ -58,7 +58,7 @@ export class Stimuli {
     return this.#targets[index].kind;
   }
 
-  /** The element of a prepared target, named for its place in the language of the page; never by its file. */
+  /** Return the element of a prepared target. Its name is its place ("Left"), never its file. */
   element(index, place) {
     const element = this.#elements.get(index);
     const neutral = this.#strings.say(`${place}_name`);
@@ -67,7 +67,7 @@ export class Stimuli {
     return element;
   }
 
-  /** What a screen reader calls a target in its place. */
+  /** Return what a screen reader calls a target at a place. */
   name(index, place) {
     const target = this.#targets[index];
     const said = target.text ?? target.alt ?? this.#elements.get(index)?.textContent.trim() ?? "";
@@ -80,7 +80,7 @@ export class Stimuli {
     if (!this.#loaded.has(index)) {
       const loading = target.source ? this.#fetch(index) : Promise.resolve(this.#make(index));
       this.#loaded.set(index, loading);
-      loading.catch(() => this.#loaded.delete(index)); // asked for again, it is tried again
+      loading.catch(() => this.#loaded.delete(index)); // the next request tries again
     }
     return this.#loaded.get(index);
   }
@@ -88,9 +88,9 @@ export class Stimuli {
   async #fetch(index) {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await this.#make(index, await source(this.#targets[index]));
+        return await this.#make(index, await loadSource(this.#targets[index]));
       } catch {
-        if (attempt === ATTEMPTS) throw new Missing(index);
+        if (attempt === ATTEMPTS) throw new LoadError(index);
         await new Promise((resolve) => setTimeout(resolve, attempt * RETRY_MS));
       }
     }
@@ -106,27 +106,27 @@ export class Stimuli {
     if (target.width > 0) Object.assign(element, { height: target.height, width: target.width });
     if (target.kind === "video") Object.assign(element, { loop: true, muted: true, playsInline: true, preload: "auto" });
     this.#elements.set(index, element);
-    return decoded(element);
+    return decode(element);
   }
 }
 
-class Missing extends Error {
+class LoadError extends Error {
   constructor(target) {
     super(`Target ${target} could not be loaded.`);
     this.target = target;
   }
 }
 
-/** Sounds and films are held in memory, so that playing them never waits; pictures are decoded by the browser itself. */
-async function source(target) {
+/** Load sounds and videos into memory, so that they play without delay; the browser loads pictures itself. */
+async function loadSource(target) {
   if (target.kind === "image") return target.source;
   const response = await fetch(target.source);
   if (!response.ok) throw new Error(`Status ${response.status}`);
   return URL.createObjectURL(await response.blob());
 }
 
-/** The element, when it can be painted at once. Text is returned as it is: there is nothing to wait for. */
-function decoded(element) {
+/** Return the element, or a promise of it, once it can be painted at once. */
+function decode(element) {
   if (element instanceof HTMLImageElement) {
     return element.decode().then(() => element);
   }

@@ -1,12 +1,12 @@
-// The document of one trial: three targets are shown together, one choice is taken, and both moments are measured.
+// Shows one trial: paints three targets together, accepts one choice, and measures both times.
 
 import { Choosing } from "./choosing.js";
 
 const byId = (id) => document.getElementById(id);
 const SIDES = ["left", "right"];
 
-/** Resolves with the time of the second animation frame: what was attached before it is on the screen by then. */
-function painted() {
+/** Resolve with the time of the second animation frame, when everything attached before is visible. */
+function waitForPaint() {
   return new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
 }
 
@@ -36,31 +36,31 @@ export class Trial {
     for (const side of SIDES) {
       const foot = this.#feet[side];
       foot.addEventListener("pointerdown", (event) => this.#choosing.pointerDown(side, event.timeStamp), { signal });
-      foot.addEventListener("click", (event) => this.#taken(this.#choosing.click(side, event.timeStamp, inputOf(event))), { signal });
+      foot.addEventListener("click", (event) => this.#acceptChoice(this.#choosing.click(side, event.timeStamp, inputOf(event))), { signal });
     }
-    document.addEventListener("keydown", (event) => this.#pressed(event), { signal });
+    document.addEventListener("keydown", (event) => this.#handleKey(event), { signal });
     document.addEventListener("keyup", (event) => this.#choosing.keyUp(event.key), { signal });
     addEventListener("blur", () => {
       this.#blurred = true;
       this.#choosing.forgetKeys();
     }, { signal });
-    byId("skip-button").addEventListener("click", () => this.#leave({ skipped: true }), { signal });
-    document.addEventListener("salmon:getquery", () => this.#leave({ skipped: true }), { signal });
-    byId("finish-here").addEventListener("click", () => this.#leave({ stopped: true }), { signal });
+    byId("skip-button").addEventListener("click", () => this.#finishWith({ skipped: true }), { signal });
+    document.addEventListener("salmon:getquery", () => this.#finishWith({ skipped: true }), { signal });
+    byId("finish-here").addEventListener("click", () => this.#finishWith({ stopped: true }), { signal });
   }
 
-  /** Take away everything that was attached. */
+  /** Remove all listeners. */
   close() {
     this.#detach.abort();
     this.#choosing.end();
   }
 
-  allow({ skip, stop }) {
+  showButtons({ skip, stop }) {
     byId("skip-button").hidden = !skip;
     byId("finish-here").hidden = !stop;
   }
 
-  /** Put a prepared query on the screen; resolves with its onset, when all of it is painted. */
+  /** Show a prepared query; resolves with its onset when all of it is painted. */
   async show(query) {
     this.#query = query;
     this.#blurred = false;
@@ -69,26 +69,26 @@ export class Trial {
     this.#section.hidden = false;
     this.#section.classList.remove("blank", "fixation");
     byId("below").replaceChildren();
-    const onset = await painted();
+    const onset = await waitForPaint();
     for (const side of SIDES) this.#feet[side].classList.remove("disabled");
     this.#choosing.begin(onset);
     document.dispatchEvent(new CustomEvent("salmon:query", { detail: query }));
     return onset;
   }
 
-  /** Resolves with {winner, side, timing}, {skipped} or {stopped}, when the participant has done one of these. */
+  /** Resolve with the participant's decision: {winner, side, timing}, {skipped} or {stopped}. */
   decision() {
     return new Promise((resolve) => {
       this.#finish = resolve;
     });
   }
 
-  /** End a trial from outside, as if nothing had been shown. */
+  /** End a trial without a decision of the participant. */
   interrupt() {
-    this.#leave({ interrupted: true });
+    this.#finishWith({ interrupted: true });
   }
 
-  /** Between two trials: the chosen foot keeps its border for the blank, then the fixation cross stands alone. */
+  /** Pause between trials: the chosen foot keeps its border during the blank; then only the fixation cross is shown. */
   async gap() {
     this.#section.classList.add("blank");
     await pause(this.#page.blank_ms);
@@ -99,8 +99,8 @@ export class Trial {
     }
   }
 
-  /** A sentence under the feet and a button that goes on: the feedback of the practice. */
-  comment(text) {
+  /** Show feedback below the feet, with a button to continue. */
+  showFeedback(text) {
     const sentence = document.createElement("p");
     sentence.textContent = text;
     sentence.setAttribute("role", "status");
@@ -127,7 +127,7 @@ export class Trial {
     this.#showUnheard();
   }
 
-  /** The button that plays a sound or a film; it stands beside the foot, because a button cannot hold another. */
+  /** Create the button that plays a sound or video; it is beside the foot, because buttons cannot be nested. */
   #player(element, place) {
     if (!(element instanceof HTMLMediaElement)) return [];
     const button = document.createElement("button");
@@ -141,7 +141,7 @@ export class Trial {
     Object.assign(element, { onended: null, onpause: label, onplay: label });
     element.currentTime = 0;
     if (element instanceof HTMLVideoElement) {
-      if (!matchMedia("(prefers-reduced-motion: reduce)").matches) element.play().catch(label); // muted: nobody is startled
+      if (!matchMedia("(prefers-reduced-motion: reduce)").matches) element.play().catch(label); // without sound
     } else {
       this.#unheard.add(element);
       element.onplay = () => {
@@ -164,16 +164,16 @@ export class Trial {
     byId("listen").textContent = waiting ? this.#strings.say("listen_first") : "";
   }
 
-  #pressed(event) {
+  #handleKey(event) {
     const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     if (typing || !this.keysOn || this.#section.hidden) return;
     const modified = event.ctrlKey || event.metaKey || event.altKey;
     const choice = this.#choosing.keyDown(event.key, event.timeStamp, { modified, repeat: event.repeat });
-    if (this.#choosing.sideOf(event.key) && !modified) event.preventDefault(); // arrows do not scroll the page away
-    this.#taken(choice);
+    if (this.#choosing.sideOf(event.key) && !modified) event.preventDefault(); // arrow keys must not scroll
+    this.#acceptChoice(choice);
   }
 
-  #taken(choice) {
+  #acceptChoice(choice) {
     if (!choice) return;
     if (this.#unheard.size > 0) {
       this.#choosing.begin(choice.onset_client_ms);
@@ -183,10 +183,10 @@ export class Trial {
     this.#feet[side].classList.add("chosen", "answersent");
     for (const other of SIDES) this.#feet[other].classList.add("disabled");
     const measured = { ...timing, blur_during_trial: this.#blurred, viewport_h: innerHeight, viewport_w: innerWidth };
-    this.#leave({ side, timing: measured, winner: this.#query[side] });
+    this.#finishWith({ side, timing: measured, winner: this.#query[side] });
   }
 
-  #leave(decision) {
+  #finishWith(decision) {
     this.#choosing.end();
     for (const element of document.querySelectorAll("#trial audio, #trial video")) element.pause();
     const finish = this.#finish;

@@ -1,4 +1,4 @@
-"""Joining the page's modules changes nothing about what they do, and refuses what it would not understand."""
+"""The participant page's modules are joined into one script; unsupported lines are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.program import REPOSITORY
 FOLDER = REPOSITORY / "frontend" / "static" / "participant"
 
 
-def test_every_module_of_the_page_is_in_the_one_file_once_and_after_those_it_imports():
+def test_the_script_contains_every_module_once_and_after_those_it_imports():
     text = read_script(FOLDER, "main").plain.decode()
     names = [path.stem for path in FOLDER.glob("*.js")]
     places = {name: text.index(f"joined.{name} = ") for name in names}
@@ -24,7 +24,7 @@ def test_every_module_of_the_page_is_in_the_one_file_once_and_after_those_it_imp
                 assert places[other] < places[name]
 
 
-def test_its_name_changes_with_any_module_and_its_compressed_form_is_the_same_text(tmp_path: Path):
+def test_the_name_of_the_script_changes_with_any_module_and_compression_keeps_the_text(tmp_path: Path):
     (tmp_path / "main.js").write_text('import { two } from "./numbers.js";\nconsole.log(two);\n')
     (tmp_path / "numbers.js").write_text("export const two = 2;\n")
     before = read_script(tmp_path, "main")
@@ -45,7 +45,7 @@ def test_its_name_changes_with_any_module_and_its_compressed_form_is_the_same_te
         ('import { b } from "./b.js";', "import each other"),
     ],
 )
-def test_a_line_that_cannot_be_joined_is_refused_with_its_place(main: str, sentence: str):
+def test_a_line_that_cannot_be_joined_is_refused_with_the_name_of_its_module(main: str, sentence: str):
     modules = {
         "main": main,
         "a": "export const a = 1;",

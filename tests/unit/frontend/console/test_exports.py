@@ -1,4 +1,4 @@
-"""The page of exports offers what there is."""
+"""The export page offers every file that can be exported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from frontend.transfer.orders import EXTENSIONS
 from tests.program import REPOSITORY
 
 
-def test_every_file_that_can_be_asked_for_is_on_the_page_and_no_other() -> None:
+def test_the_page_offers_exactly_the_files_that_can_be_exported() -> None:
     script = (REPOSITORY / "frontend" / "static" / "console" / "exports.js").read_text()
     table = script[script.index("const FILES") : script.index("$(")]
     offered = set(re.findall(r'^    \["(\w+)"', table, re.MULTILINE))

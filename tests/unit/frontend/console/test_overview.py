@@ -1,4 +1,4 @@
-"""What an experimenter sees at a glance, from plain values."""
+"""The numbers and sentences of the overview, computed from plain values."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_the_goal_is_the_experimenters_own_where_the_file_names_one() -> None:
     assert goal_of(seen("targets: 30\nhtml: {max_queries: 40}\nstopping: {participants: 25}\n")).answers == 1000
 
 
-def test_the_rule_of_thumb_asks_less_of_samplers_that_choose() -> None:
+def test_the_rule_of_thumb_wants_fewer_answers_with_an_active_sampler() -> None:
     random = SamplerView("Random", "Random", active=False, listed=0, pending=0, last=None)
     assert goal_of(seen()).answers < goal_of(seen("targets: 30\nsamplers: {Random: {}}\n", samplers=(random,))).answers
 
 
-def test_a_backend_that_is_away_is_told_of_only_where_it_is_needed() -> None:
+def test_a_missing_learning_process_is_reported_only_if_a_sampler_needs_it() -> None:
     assert "not running" in overview(seen(heartbeat=None))["sentences"][0]["what"]
     random = SamplerView("Random", "Random", active=False, listed=0, pending=0, last=None)
     passive = seen("targets: 30\nsamplers: {Random: {}}\n", samplers=(random,), heartbeat=None)
@@ -60,20 +60,20 @@ def test_a_backend_that_is_away_is_told_of_only_where_it_is_needed() -> None:
     assert overview(seen(heartbeat=None, state=replace(STATE, state="closed")))["sentences"] == []
 
 
-def test_errors_of_the_learning_process_are_said_loudly() -> None:
+def test_errors_of_the_learning_process_come_first() -> None:
     shown = overview(seen(heartbeat=replace(BEAT, errors=("Adaptive: the refit failed (MemoryError: )",))))
     assert shown["sentences"][0]["level"] == "error"
     assert "the refit failed" in shown["sentences"][0]["what"]
 
 
-def test_fallbacks_late_answers_and_forgotten_targets_are_warned_of() -> None:
+def test_fallbacks_late_answers_and_targets_never_asked_about_have_warnings() -> None:
     counters = {"answers": 1000, "fallbacks:Adaptive": 100}
     counts = {"late": 80} | {f"head:{target}": 33 for target in range(29)}
     shown = overview(seen(state=replace(STATE, counters=counters), counts=counts))
     whats = " ".join(sentence["what"] for sentence in shown["sentences"])
     assert "10.0 % of the queries were random" in whats
     assert "8.0 % of the answers came more than ten minutes" in whats
-    assert "1 of 30 targets were never the head" in whats
+    assert "never the head of a query: 1 of 30" in whats
 
 
 def test_a_series_of_any_length_has_few_bins_and_loses_no_answer() -> None:

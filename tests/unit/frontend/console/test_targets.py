@@ -1,4 +1,4 @@
-"""What looks odd about targets."""
+"""Warnings about targets: duplicates, and pictures that differ from the others."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def odd(*entries: ManifestEntry) -> list[str]:
     return [" ".join(row["odd"]) for row in target_rows(manifest.targets(), manifest, NOBODY)]
 
 
-def test_ordinary_pictures_are_not_odd() -> None:
+def test_ordinary_pictures_have_no_warnings() -> None:
     assert odd(*(entry(k) for k in range(5))) == [""] * 5
 
 
-def test_the_second_of_two_equal_pictures_is_told_of() -> None:
+def test_the_second_of_two_equal_pictures_has_a_warning() -> None:
     found = odd(entry(0), entry(1), entry(2, sha256=f"{0:064x}"))
     assert found[:2] == ["", ""]
     assert "same as target 0" in found[2]
 
 
-def test_another_shape_size_or_weight_than_most_is_told_of() -> None:
+def test_an_unusual_shape_size_or_file_size_has_a_warning() -> None:
     usual = [entry(k) for k in range(5)]
     assert "shape" in odd(*usual, entry(5, shape=(200, 100)))[5]
     assert "size in pixels" in odd(*usual, entry(5, shape=(900, 900)))[5]
     assert "much larger" in odd(*usual, entry(5, size_bytes=500_000))[5]
 
 
-def test_texts_that_are_written_twice_are_told_of_once() -> None:
+def test_a_repeated_text_has_one_warning() -> None:
     targets = [text_target(place, text) for place, text in enumerate(["red", "blue", "red"])]
     rows = target_rows(targets, None, Counts.of({"head:1": "4", "foot:1": "2", "won:1": "1"}))
     assert [bool(row["odd"]) for row in rows] == [False, False, True]

@@ -1,4 +1,4 @@
-"""How participants come from their platforms and go back to them, in a browser."""
+"""Recruitment platforms in a browser (links, redirects, Mechanical Turk), and pages written for Salmon 1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ recruitment: {platform: mturk}
 """
 
 
-def test_a_preview_on_mechanical_turk_shows_a_still_sample_and_stores_nothing(
+def test_a_mechanical_turk_preview_shows_a_disabled_sample_and_stores_nothing(
     laboratory: Laboratory, page: Page, pictures: Path
 ) -> None:
     address = laboratory.launch("preview", MTURK)
@@ -42,14 +42,14 @@ def test_a_preview_on_mechanical_turk_shows_a_still_sample_and_stores_nothing(
     assert laboratory.participants(address) == 0
 
 
-def test_mechanical_turk_gets_its_own_form_from_inside_its_frame(laboratory: Laboratory, browser: Browser) -> None:
+def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: Laboratory, browser: Browser) -> None:
     address = laboratory.launch("turk", MTURK)
     context = browser.new_context()
     page = context.new_page()
     sent: list[dict[str, list[str]]] = []
 
     def serve_study(route: Route) -> None:
-        """A public name for the program: browsers do not let a public site frame this machine."""
+        """Serve the program under a public name: browsers do not let a public site frame a local server."""
         here = route.request.url.replace("https://study.test", laboratory.program.address)
         route.fulfill(response=route.fetch(url=here))
 
@@ -77,7 +77,7 @@ def test_mechanical_turk_gets_its_own_form_from_inside_its_frame(laboratory: Lab
     context.close()
 
 
-def test_a_redirect_is_offered_with_the_participants_ids_only_at_the_end(
+def test_the_redirect_with_the_participants_ids_is_sent_only_at_the_end(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(1).replace(
@@ -110,7 +110,7 @@ def test_a_redirect_is_offered_with_the_participants_ids_only_at_the_end(
         ("", "does not say who you are"),
     ],
 )
-def test_a_link_that_cannot_be_right_gets_a_clear_page_and_stores_nothing(
+def test_an_invalid_link_gets_an_explanation_and_stores_nothing(
     laboratory: Laboratory, query: str, sentence: str
 ) -> None:
     spec = plain(1).replace("recruitment: {", "recruitment: {platform: prolific, ")
@@ -142,7 +142,7 @@ page: {min_rt_ms: 100, blank_ms: 20}
 """
 
 
-def test_scripts_and_styles_of_the_first_salmon_find_what_they_know(
+def test_scripts_and_styles_written_for_salmon_1_work(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     origins: set[str] = set()
@@ -172,106 +172,15 @@ def test_scripts_and_styles_of_the_first_salmon_find_what_they_know(
     assert {origin for origin in origins if origin.startswith("http")} == {laboratory.program.address}
 
 
-def test_nothing_of_the_legacy_layer_is_loaded_without_need(laboratory: Laboratory, page: Page) -> None:
+def test_legacy_files_are_loaded_only_if_needed(laboratory: Laboratory, page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(laboratory.launch("modern", plain(1)), wait_until="networkidle")
     assert not [url for url in asked if "/legacy/" in url or "/own." in url]
 
 
-def test_the_legacy_files_are_those_whose_digests_are_written_down() -> None:
+def test_the_legacy_files_match_their_documented_digests() -> None:
     folder = REPOSITORY / "frontend" / "static" / "legacy"
     notes = (folder / "README.md").read_text()
     for name in ("jquery-3.2.1.min.js", "bootstrap-4.0.0.bundle.min.js", "bootstrap-4.0.0.min.css"):
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() in notes
-
-
-MODELS = """async () => {
-  const { Choosing } = await import("/static/participant/choosing.js");
-  const { Outbox } = await import("/static/participant/outbox.js");
-  const { Run } = await import("/static/participant/run.js");
-  const { Strings } = await import("/static/participant/strings.js");
-  const { isDark } = await import("/static/participant/appearance.js");
-  const facts = {};
-
-  const choosing = new Choosing({ keys: ["f", "J"], minRtMs: 200 });
-  const before = choosing.keyDown("f", 50);
-  choosing.begin(100);
-  facts.held = [before, choosing.keyDown("f", 400, { repeat: true }), choosing.keyDown("f", 400)];
-  choosing.keyUp("F");
-  facts.early = choosing.keyDown("f", 299);
-  choosing.keyUp("f");
-  facts.modified = choosing.keyDown("j", 350, { modified: true });
-  choosing.keyUp("j");
-  facts.right = choosing.keyDown("j", 350);
-  facts.second = choosing.keyDown("f", 360);
-  choosing.begin(1000);
-  choosing.pointerDown("left", 1300);
-  facts.pointer = choosing.click("left", 1450, "touch");
-  choosing.begin(2000);
-  choosing.pointerDown("left", 2100);
-  facts.pressedTooEarly = choosing.click("left", 2400, "mouse");
-  facts.assistive = choosing.click("right", 2500, "mouse");
-
-  let number = 0;
-  let kept = [];
-  const fetchQuery = async () => ({ token: `t${(number += 1)}` });
-  const keep = (queries) => (kept = queries.map((query) => query.token));
-  const run = new Run({ fetchQuery, given: 0, keep, limit: 3 });
-  const first = await run.next();
-  await Promise.all([run.prefetch(), run.prefetch()]);
-  facts.oneAhead = [number, kept];
-  const answer = run.answer(7, { rt_ms: 5 });
-  facts.answer = [answer, run.answer(7, {}), run.given, kept];
-  const again = new Run({ fetchQuery, given: 1, keep, kept: [{ token: "t2" }], limit: 2 });
-  facts.again = [(await again.next()).token, number, again.complete];
-  again.answer(1, {});
-  facts.complete = [again.complete, await again.next()];
-  again.lost(1);
-  facts.lost = [again.complete, (await again.next()).token];
-
-  const shelf = { kept: [], all: async () => [], put: async (item) => shelf.kept.push(item.token),
-    remove: async (tokens) => (shelf.kept = shelf.kept.filter((token) => !tokens.includes(token))) };
-  let fail = true;
-  const sent = [];
-  const outbox = new Outbox({ shelf, send: async (list) => {
-    facts.shelvedFirst = [...shelf.kept];
-    if (fail) throw new Error("away");
-    sent.push(...list.map(({ token, sent_attempts }) => [token, sent_attempts]));
-    return list.map(({ token }) => ({ recorded: true, token }));
-  } });
-  await outbox.put({ token: "a", winner: 1 }, "ada");
-  facts.failing = [outbox.failing, outbox.waiting, outbox.waitingOf("ada"), outbox.waitingOf("bob"), outbox.unsent];
-  fail = false;
-  await outbox.put({ token: "b", winner: 2 }, "bob");
-  facts.sent = [sent, outbox.waiting, shelf.kept, outbox.failing];
-
-  const strings = new Strings({ hello: "{a} and {b} {c}" });
-  facts.strings = [strings.say("hello", { a: 1, b: 2 }), strings.say("nothing")];
-  facts.dark = ["rgb(0, 0, 0)", "rgb(128, 128, 128)", "rgb(255, 255, 255)", "rgb(90, 90, 90)"].map(isDark);
-  return facts;
-}"""
-
-
-def test_the_models_without_a_document_keep_their_laws(laboratory: Laboratory, page: Page) -> None:
-    page.goto(laboratory.launch("models", plain(1)) + "?puid=models")
-    facts = page.evaluate(MODELS)
-    choice = {"input": "key", "onset_client_ms": 100, "rt_ms": 250, "side": "right"}
-    assert facts["held"] == [None, None, None]
-    assert facts["early"] is None
-    assert facts["modified"] is None
-    assert facts["right"] == choice
-    assert facts["second"] is None
-    assert facts["pointer"] == {"input": "touch", "onset_client_ms": 1000, "rt_ms": 300, "side": "left"}
-    assert facts["pressedTooEarly"] is None
-    assert facts["assistive"] == {"input": "key", "onset_client_ms": 2000, "rt_ms": 500, "side": "right"}
-    assert facts["oneAhead"] == [2, ["t1", "t2"]]
-    assert facts["answer"] == [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]]
-    assert facts["again"] == ["t2", 2, False]
-    assert facts["complete"] == [True, None]
-    assert facts["lost"] == [False, "t3"]
-    assert facts["shelvedFirst"] == ["a", "b"]
-    assert facts["failing"] == [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]]
-    assert facts["sent"] == [[["a", 2], ["b", 1]], 0, [], False]
-    assert facts["strings"] == ["1 and 2 {c}", ""]
-    assert facts["dark"] == [True, False, False, True]

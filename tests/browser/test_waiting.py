@@ -1,4 +1,4 @@
-"""The page waits for people as long as they like, and people wait for the network as little as can be."""
+"""Waiting: idle participants, unsent answers, late queries and paused studies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.participant import Laboratory, Participant, assert_accessible
 pytestmark = pytest.mark.browser
 
 
-def test_who_is_away_for_a_minute_is_asked_and_after_ten_the_study_rests(
+def test_the_page_asks_after_one_idle_minute_and_pauses_after_ten(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("away", plain(2))
@@ -33,11 +33,11 @@ def test_who_is_away_for_a_minute_is_asked_and_after_ten_the_study_rests(
     assert_accessible(page)
     participant.button("Continue").click()
     expect(page.locator("#trial")).to_be_visible()
-    assert page.locator("#trial").inner_text() == shown  # nobody loses a query by making tea
+    assert page.locator("#trial").inner_text() == shown  # the same query is shown after the pause
     expect(page.locator("#status")).to_be_empty()
 
 
-def test_with_twenty_answers_unsent_no_more_are_asked_for_until_some_are_sent(
+def test_with_twenty_unsent_answers_the_page_waits_until_some_are_sent(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("twenty", plain(22))
@@ -49,7 +49,7 @@ def test_with_twenty_answers_unsent_no_more_are_asked_for_until_some_are_sent(
     page.keyboard.press("ArrowLeft")
     participant.given.append(seen)
     participant.heading("Saving your answers…")
-    expect(page.get_by_text("it goes on by itself")).to_be_visible()
+    expect(page.get_by_text("it will keep trying")).to_be_visible()
     expect(page.locator("#num-queries")).to_have_text("20 / 22")
     assert_accessible(page)
     page.unroute("**/answers")
@@ -59,8 +59,8 @@ def test_with_twenty_answers_unsent_no_more_are_asked_for_until_some_are_sent(
     assert chosen(laboratory.rows(address)) == participant.given
 
 
-def to_the_end(participant: Participant, page: Page, *, sent: int, unsent: int) -> None:
-    """Give answers of which the last ones never arrive, and wait for more than a minute."""
+def finish_with_unsent(participant: Participant, page: Page, *, sent: int, unsent: int) -> None:
+    """Give all answers, keep the last ones from arriving, and wait for more than a minute."""
     participant.answer(sent)
     page.route("**/answers", lambda route: route.abort())
     participant.answer(unsent)
@@ -68,7 +68,7 @@ def to_the_end(participant: Participant, page: Page, *, sent: int, unsent: int) 
     page.clock.fast_forward(61_000)
 
 
-def test_who_was_asked_everything_gets_the_code_although_some_answers_never_arrive(
+def test_participants_who_answered_everything_get_the_code_even_if_some_answers_never_arrive(
     laboratory: Laboratory, browser: Browser
 ) -> None:
     address = laboratory.launch("incomplete", plain(4))
@@ -76,11 +76,11 @@ def test_who_was_asked_everything_gets_the_code_although_some_answers_never_arri
     page = context.new_page()
     page.clock.install()
     participant = Participant(page).open(f"{address}?puid=unlucky")
-    to_the_end(participant, page, sent=3, unsent=1)
+    finish_with_unsent(participant, page, sent=3, unsent=1)
     assert participant.code() == "C0DE-7"
-    expect(page.get_by_text("Some answers could not be saved.")).to_be_visible()
+    expect(page.get_by_text("Some of your answers could not be saved.")).to_be_visible()
     assert_accessible(page)
-    participant.button("Copy a backup of the answers").click()
+    participant.button("Copy a backup of your answers").click()
     expect(page.locator("#status")).to_have_text("Copied")
     (answer,) = json.loads(page.evaluate("navigator.clipboard.readText()"))
     assert httpx.post(f"{address}answers", json=[answer]).json()["results"][0]["recorded"] is True
@@ -91,18 +91,18 @@ def test_who_was_asked_everything_gets_the_code_although_some_answers_never_arri
     context.close()
 
 
-def test_where_most_answers_are_missing_they_can_be_copied_while_the_page_goes_on_trying(
+def test_if_most_answers_are_unsent_they_can_be_copied_while_the_page_keeps_trying(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("backup", plain(4))
     page.clock.install()
     participant.open(f"{address}?puid=basement")
-    to_the_end(participant, page, sent=1, unsent=3)
+    finish_with_unsent(participant, page, sent=1, unsent=3)
     expect(page.get_by_text("Please keep this page open")).to_be_visible()
     assert page.locator("#code").count() == 0
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
-    participant.button("Copy a backup of the answers").click()
-    area = page.get_by_role("textbox", name="Copy a backup of the answers")
+    participant.button("Copy a backup of your answers").click()
+    area = page.get_by_role("textbox", name="Copy a backup of your answers")
     assert len(json.loads(area.input_value())) == 3
     assert_accessible(page)
     page.unroute("**/answers")
@@ -111,15 +111,15 @@ def test_where_most_answers_are_missing_they_can_be_copied_while_the_page_goes_o
     assert chosen(laboratory.rows(address)) == participant.given
 
 
-def test_a_query_that_is_late_is_not_waited_for_and_comes_a_trial_later(
+def test_a_late_query_is_replaced_by_a_spare_one_and_shown_a_trial_later(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("late", plain(6))
     held: list[Route] = []
-    letting_go = Event()
+    released = Event()
 
     def hold(route: Route) -> None:
-        if letting_go.is_set() or len(held) > 0 or "spare" in route.request.url:
+        if released.is_set() or len(held) > 0 or "spare" in route.request.url:
             route.continue_()
         else:
             held.append(route)
@@ -129,8 +129,8 @@ def test_a_query_that_is_late_is_not_waited_for_and_comes_a_trial_later(
         participant.ready()
     participant.answer(1)
     page.route(re.compile(r"/query"), hold)
-    participant.answer(2)  # the one that was ahead, and the spare one
-    letting_go.set()
+    participant.answer(2)  # the query fetched ahead and the spare one
+    released.set()
     assert len(held) == 1
     held[0].continue_()
     participant.answer(3)
@@ -144,7 +144,7 @@ def test_a_query_that_is_late_is_not_waited_for_and_comes_a_trial_later(
     assert all(float(row["network_latency"]) >= 0 for row in rows)
 
 
-def test_a_study_that_is_paused_meanwhile_says_so_in_the_language_of_the_page_and_goes_on_later(
+def test_a_paused_study_says_so_in_the_language_of_the_page_and_can_be_resumed(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     say = catalogue("de")
@@ -155,7 +155,7 @@ def test_a_study_that_is_paused_meanwhile_says_so_in_the_language_of_the_page_an
     participant.button(say["begin"]).click()
     participant.answer(1)
     httpx.put(state, json={"state": "paused"}, auth=laboratory.login).raise_for_status()
-    for _ in range(3):  # what was in hand can still be answered
+    for _ in range(3):  # queries already on the page can still be answered
         if page.get_by_text(say["error_paused"]).count():
             break
         page.keyboard.press("ArrowLeft")
@@ -175,7 +175,7 @@ def test_a_study_that_is_paused_meanwhile_says_so_in_the_language_of_the_page_an
         ("PROLIFIC_PID=a%20b", "error_link_wrong", "is not an id"),
     ],
 )
-def test_a_wrong_link_is_refused_in_the_language_it_asks_for(
+def test_a_wrong_link_is_refused_in_the_language_of_the_link(
     laboratory: Laboratory, page: Page, query: str, name: str, detail: str
 ) -> None:
     spec = plain(1).replace("recruitment: {", "recruitment: {platform: prolific, ")

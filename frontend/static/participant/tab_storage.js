@@ -1,10 +1,10 @@
-// What this tab remembers over a reload: its session and the queries it was served. No cookie, so a frame can do it too.
+// Keeps the session and the served queries of this tab across reloads, without cookies, so that it works in frames.
 
-export class Memory {
+export class TabStorage {
   #name;
   #storage;
 
-  /** Where the browser gives no storage, the session is kept in the address, and queries are not kept. */
+  /** If the browser offers no storage, the session is kept in the address and queries are lost. */
   constructor(place) {
     this.#name = `salmon ${place}`;
     try {
@@ -48,7 +48,7 @@ export class Memory {
     try {
       this.#storage?.setItem(this.#name, JSON.stringify(content));
     } catch {
-      // Full: a reload asks the server again.
+      // Storage is full: after a reload the page asks the server again.
     }
   }
 }

@@ -1,4 +1,4 @@
-"""The whole way through an experiment, from the welcome to the code: by keyboard, by touch, and from right to left."""
+"""All steps of an experiment, from the welcome to the completion code: by keyboard, by touch, and from right to left."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.browser.participant import EVERYTHING, Laboratory, Participant, asser
 
 pytestmark = pytest.mark.browser
 
-Look = Callable[[str], None]
+TakeLook = Callable[[str], None]
 
 
-def looker(page: Page, pictures: Path, name: str) -> Look:
-    """Looks at each step: nothing that axe objects to, and a picture of it."""
+def make_look(page: Page, pictures: Path, name: str) -> TakeLook:
+    """Return a function that checks a step with axe-core and takes a screenshot of it."""
 
     def look(step: str) -> None:
         assert_accessible(page)
@@ -29,7 +29,7 @@ def looker(page: Page, pictures: Path, name: str) -> Look:
 
 
 def tab_to(page: Page, name: str) -> None:
-    """Press Tab until the button of this name has the focus, and Enter on it."""
+    """Press Tab until the button with this name has the focus, then press Enter."""
     for _ in range(12):
         page.keyboard.press("Tab")
         focused = page.locator(":focus")
@@ -39,11 +39,11 @@ def tab_to(page: Page, name: str) -> None:
     raise AssertionError(f"Tab does not lead to {name}")
 
 
-def test_the_whole_walk_by_keyboard_alone(
+def test_all_steps_can_be_completed_by_keyboard_alone(
     laboratory: Laboratory, participant: Participant, page: Page, pictures: Path
 ) -> None:
     address = laboratory.launch("keyboard", EVERYTHING)
-    look = looker(page, pictures, "desktop")
+    look = make_look(page, pictures, "desktop")
     page.goto(f"{address}?puid=ada")
     participant.heading("Welcome")
     look("1-welcome")
@@ -63,7 +63,7 @@ def test_the_whole_walk_by_keyboard_alone(
         page.keyboard.press("ArrowRight" if number else "ArrowLeft")
         expect(page.get_by_text(sentence)).to_be_visible()
         look(f"4-practice-{number + 1}")
-        page.keyboard.press("Enter")  # the button that goes on has the focus
+        page.keyboard.press("Enter")  # the Continue button has the focus
     participant.heading("Practice")
     tab_to(page, "Continue")
     participant.heading("Is everything clear?")
@@ -94,37 +94,37 @@ def test_the_whole_walk_by_keyboard_alone(
     assert {row["puid"] for row in rows} == {"ada"}
 
 
-def test_the_whole_walk_by_touch_on_a_small_phone_without_scrolling_a_trial(
+def test_all_steps_can_be_completed_by_touch_on_a_small_phone_and_trials_need_no_scrolling(
     laboratory: Laboratory, browser: Browser, pictures: Path
 ) -> None:
     address = laboratory.launch("touch", EVERYTHING)
     context = browser.new_context(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    look = looker(page, pictures, "phone")
-    walker = Participant(page)
+    look = make_look(page, pictures, "phone")
+    visitor = Participant(page)
     page.goto(f"{address}?puid=thumb")
     look("1-welcome")
-    walker.button("Begin").tap()
+    visitor.button("Begin").tap()
     look("2-consent")
-    walker.button("I agree").tap()
+    visitor.button("I agree").tap()
     look("3-instructions")
-    walker.button("Continue").tap()
-    walker.button("Continue").tap()
-    walker.button("Continue").tap()
+    visitor.button("Continue").tap()
+    visitor.button("Continue").tap()
+    visitor.button("Continue").tap()
     for number in range(2):
-        walker.ready()
-        walker.choose("left", "touch")
-        walker.button("Continue").wait_for()
+        visitor.ready()
+        visitor.choose("left", "touch")
+        visitor.button("Continue").wait_for()
         if number == 0:
             look("4-practice")
-        walker.button("Continue").tap()
-    walker.heading("Practice")
-    walker.button("Continue").tap()
+        visitor.button("Continue").tap()
+    visitor.heading("Practice")
+    visitor.button("Continue").tap()
     look("5-comprehension")
     page.get_by_text("the more similar word").tap()
-    walker.button("Send").tap()
+    visitor.button("Send").tap()
     for number in range(4):
-        walker.ready()
+        visitor.ready()
         if number == 1:
             look("6-trial")
             assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
@@ -137,66 +137,66 @@ def test_the_whole_walk_by_touch_on_a_small_phone_without_scrolling_a_trial(
             middle = head["x"] + head["width"] / 2
             assert middle - left["x"] == pytest.approx(right["x"] + right["width"] - middle, abs=1)
             assert head["y"] + head["height"] <= left["y"]
-        walker.answer(side="right", by="touch")
+        visitor.answer(side="right", by="touch")
     page.get_by_text("a phone").tap()
     look("7-questions")
-    walker.button("Send").tap()
-    assert walker.code() == "C0DE-7"
+    visitor.button("Send").tap()
+    assert visitor.code() == "C0DE-7"
     look("8-debriefing")
     rows = laboratory.rows(address)
-    assert chosen(rows) == walker.given
+    assert chosen(rows) == visitor.given
     assert {row["input"] for row in rows} == {"touch"}
     assert {(row["viewport_w"], row["viewport_h"]) for row in rows} == {("360", "640")}
     context.close()
 
 
-def test_the_whole_walk_in_arabic_runs_from_right_to_left_and_left_stays_left(
+def test_in_arabic_the_page_runs_from_right_to_left_and_the_left_foot_stays_left(
     laboratory: Laboratory, page: Page, pictures: Path
 ) -> None:
     say = catalogue("ar")
     address = laboratory.launch("arabic", EVERYTHING)
-    look = looker(page, pictures, "arabic")
-    walker = Participant(page)
+    look = make_look(page, pictures, "arabic")
+    visitor = Participant(page)
     page.goto(f"{address}?puid=layla&lang=ar")
     html = page.locator("html")
     expect(html).to_have_attribute("dir", "rtl")
     expect(html).to_have_attribute("lang", "ar")
     look("1-welcome")
-    walker.button(say["begin"]).click()
-    walker.heading(say["consent"])
+    visitor.button(say["begin"]).click()
+    visitor.heading(say["consent"])
     look("2-consent")
-    walker.button(say["agree"]).click()
+    visitor.button(say["agree"]).click()
     for _ in range(3):
-        walker.button(say["continue"]).click()
+        visitor.button(say["continue"]).click()
     for _ in range(2):
-        walker.ready()
+        visitor.ready()
         page.keyboard.press("ArrowLeft")
-        walker.button(say["continue"]).click()
-    walker.heading(say["practice"])
-    walker.button(say["continue"]).click()
-    walker.heading(say["check"])
+        visitor.button(say["continue"]).click()
+    visitor.heading(say["practice"])
+    visitor.button(say["continue"]).click()
+    visitor.heading(say["check"])
     look("5-comprehension")
     page.get_by_text("the more similar word").click()
-    walker.button(say["send"]).click()
+    visitor.button(say["send"]).click()
     for number in range(4):
-        walker.ready()
+        visitor.ready()
         if number == 0:
             left, right = (page.locator(f"#q-{side}").bounding_box() for side in ("left", "right"))
             assert left is not None
             assert right is not None
             assert left["x"] < right["x"]
             look("6-trial")
-        walker.answer(side="left")
+        visitor.answer(side="left")
     page.get_by_text("a phone").click()
-    walker.button(say["send"]).click()
-    assert walker.code() == "C0DE-7"
+    visitor.button(say["send"]).click()
+    assert visitor.code() == "C0DE-7"
     look("8-debriefing")
     rows = laboratory.rows(address)
-    assert chosen(rows) == walker.given
+    assert chosen(rows) == visitor.given
     assert all(row["winner"] == row["left"] for row in rows)
 
 
-def test_who_does_not_agree_is_told_how_to_leave_and_asked_nothing_more(
+def test_participants_who_do_not_agree_are_told_how_to_leave(
     laboratory: Laboratory, participant: Participant, page: Page, pictures: Path
 ) -> None:
     address = laboratory.launch("declined", EVERYTHING)
@@ -204,13 +204,13 @@ def test_who_does_not_agree_is_told_how_to_leave_and_asked_nothing_more(
     participant.button("I do not agree").click()
     expect(page.get_by_text("You have chosen not to take part")).to_be_visible()
     expect(page.get_by_role("link", name="Leave the study")).to_have_attribute("href", "https://example.org/declined")
-    looker(page, pictures, "desktop")("9-declined")
+    make_look(page, pictures, "desktop")("9-declined")
     page.reload()
     expect(page.get_by_text("You have chosen not to take part")).to_be_visible()
     assert page.locator("#code").count() == 0
 
 
-def test_two_wrong_attempts_at_the_comprehension_end_the_study_and_a_reload_gives_no_third(
+def test_two_failed_comprehension_checks_end_the_study_and_a_reload_gives_no_third_attempt(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = EVERYTHING.replace("practice: {queries: [[0, 1, 4, 1], [4, 5, 2, 5]]}\n", "")
@@ -225,13 +225,13 @@ def test_two_wrong_attempts_at_the_comprehension_end_the_study_and_a_reload_give
     page.reload()
     page.get_by_text("the nicer word").click()
     participant.button("Send").click()
-    expect(page.get_by_text("so it ends here")).to_be_visible()
+    expect(page.get_by_text("so the study ends here")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("so it ends here")).to_be_visible()
+    expect(page.get_by_text("so the study ends here")).to_be_visible()
     assert laboratory.rows(address) == []
 
 
-def test_a_minimal_file_gets_a_decent_page_in_the_language_it_names(
+def test_a_minimal_file_gets_a_complete_page_in_its_language(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("minimal", "targets: [rot, grün, blau]\npage: {language: de, strings: {begin: Los}}\n")
@@ -243,7 +243,7 @@ def test_a_minimal_file_gets_a_decent_page_in_the_language_it_names(
     assert_accessible(page)
 
 
-def test_the_page_weighs_little_and_asks_nobody_else(laboratory: Laboratory, page: Page) -> None:
+def test_scripts_and_styles_are_small_and_all_come_from_this_server(laboratory: Laboratory, page: Page) -> None:
     address = laboratory.launch("weight", EVERYTHING)
     weights = {"script": 0, "stylesheet": 0}
     origins: set[str] = set()

@@ -1,0 +1,65 @@
+// Tries requests and files again after a failure, and tells the participant why the page waits.
+
+import { paragraph } from "./screens.js";
+
+const RETRY_MS = [500, 1000, 2000, 4000];
+const NOTICE_MS = 300; // shorter waits are not announced
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export class Retries {
+  #screens;
+  #strings;
+
+  /** `onMissingFile(target)` is called for each file that could not be loaded. */
+  constructor({ onMissingFile, screens, strings }) {
+    this.onMissingFile = onMissingFile;
+    this.#screens = screens;
+    this.#strings = strings;
+  }
+
+  /** Repeat a request until it succeeds, as long as another attempt can help; show the reason meanwhile. */
+  async request(send) {
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        const reply = await send();
+        if (attempt > 0) this.#screens.status("");
+        return reply;
+      } catch (failure) {
+        if (!failure.retryable) throw failure;
+        if (attempt > 0) this.#screens.status(this.#strings.failure(failure)); // a single lost request is not announced
+        await pause(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]);
+      }
+    }
+  }
+
+  /** Load files; after a failure, try again whenever the participant asks for it. */
+  async loadFiles(load) {
+    for (;;) {
+      try {
+        return await load();
+      } catch (missing) {
+        this.onMissingFile(missing.target);
+        await this.offerRetry();
+      }
+    }
+  }
+
+  /** Say that files could not be loaded; resolve when the participant wants to try again. */
+  offerRetry() {
+    const { say } = this.#strings;
+    return this.#screens.next(say("loading"), [paragraph(say("load_failed"))], "try_again");
+  }
+
+  /** Wait for a promise; if that takes long enough to be noticed, say so. */
+  async showWaiting(promise) {
+    const waiting = this.#strings.say("waiting");
+    const timer = setTimeout(() => this.#screens.status(waiting), NOTICE_MS);
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      this.#screens.status("", { instead: waiting });
+    }
+  }
+}

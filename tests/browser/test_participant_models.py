@@ -1,0 +1,100 @@
+"""The modules of the participant page that need no document: choices, outbox, run, texts and contrast."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.participant import Laboratory, plain
+
+pytestmark = pytest.mark.browser
+
+MODELS = """async () => {
+  const { Choosing } = await import("/static/participant/choosing.js");
+  const { Outbox } = await import("/static/participant/outbox.js");
+  const { Run } = await import("/static/participant/run.js");
+  const { Strings } = await import("/static/participant/strings.js");
+  const { isDark } = await import("/static/participant/appearance.js");
+  const facts = {};
+
+  const choosing = new Choosing({ keys: ["f", "J"], minRtMs: 200 });
+  const before = choosing.keyDown("f", 50);
+  choosing.begin(100);
+  facts.held = [before, choosing.keyDown("f", 400, { repeat: true }), choosing.keyDown("f", 400)];
+  choosing.keyUp("F");
+  facts.early = choosing.keyDown("f", 299);
+  choosing.keyUp("f");
+  facts.modified = choosing.keyDown("j", 350, { modified: true });
+  choosing.keyUp("j");
+  facts.right = choosing.keyDown("j", 350);
+  facts.second = choosing.keyDown("f", 360);
+  choosing.begin(1000);
+  choosing.pointerDown("left", 1300);
+  facts.pointer = choosing.click("left", 1450, "touch");
+  choosing.begin(2000);
+  choosing.pointerDown("left", 2100);
+  facts.pressedTooEarly = choosing.click("left", 2400, "mouse");
+  facts.assistive = choosing.click("right", 2500, "mouse");
+
+  let number = 0;
+  let kept = [];
+  const fetchQuery = async () => ({ token: `t${(number += 1)}` });
+  const keep = (queries) => (kept = queries.map((query) => query.token));
+  const run = new Run({ fetchQuery, given: 0, keep, limit: 3 });
+  const first = await run.next();
+  await Promise.all([run.prefetch(), run.prefetch()]);
+  facts.oneAhead = [number, kept];
+  const answer = run.answer(7, { rt_ms: 5 });
+  facts.answer = [answer, run.answer(7, {}), run.given, kept];
+  const again = new Run({ fetchQuery, given: 1, keep, kept: [{ token: "t2" }], limit: 2 });
+  facts.again = [(await again.next()).token, number, again.complete];
+  again.answer(1, {});
+  facts.complete = [again.complete, await again.next()];
+  again.removeAnswers(1);
+  facts.removed = [again.complete, (await again.next()).token];
+
+  const storage = { kept: [], all: async () => [], put: async (item) => storage.kept.push(item.token),
+    remove: async (tokens) => (storage.kept = storage.kept.filter((token) => !tokens.includes(token))) };
+  let fail = true;
+  const sent = [];
+  const outbox = new Outbox({ storage, send: async (list) => {
+    facts.storedFirst = [...storage.kept];
+    if (fail) throw new Error("away");
+    sent.push(...list.map(({ token, sent_attempts }) => [token, sent_attempts]));
+    return list.map(({ token }) => ({ recorded: true, token }));
+  } });
+  await outbox.put({ token: "a", winner: 1 }, "ada");
+  facts.failing = [outbox.failing, outbox.waiting, outbox.waitingOf("ada"), outbox.waitingOf("bob"), outbox.unsent];
+  fail = false;
+  await outbox.put({ token: "b", winner: 2 }, "bob");
+  facts.sent = [sent, outbox.waiting, storage.kept, outbox.failing];
+
+  const strings = new Strings({ hello: "{a} and {b} {c}" });
+  facts.strings = [strings.say("hello", { a: 1, b: 2 }), strings.say("nothing")];
+  facts.dark = ["rgb(0, 0, 0)", "rgb(128, 128, 128)", "rgb(255, 255, 255)", "rgb(90, 90, 90)"].map(isDark);
+  return facts;
+}"""
+
+
+def test_choices_outbox_run_texts_and_contrast_work_without_a_document(laboratory: Laboratory, page: Page) -> None:
+    page.goto(laboratory.launch("models", plain(1)) + "?puid=models")
+    facts = page.evaluate(MODELS)
+    choice = {"input": "key", "onset_client_ms": 100, "rt_ms": 250, "side": "right"}
+    assert facts["held"] == [None, None, None]
+    assert facts["early"] is None
+    assert facts["modified"] is None
+    assert facts["right"] == choice
+    assert facts["second"] is None
+    assert facts["pointer"] == {"input": "touch", "onset_client_ms": 1000, "rt_ms": 300, "side": "left"}
+    assert facts["pressedTooEarly"] is None
+    assert facts["assistive"] == {"input": "key", "onset_client_ms": 2000, "rt_ms": 500, "side": "right"}
+    assert facts["oneAhead"] == [2, ["t1", "t2"]]
+    assert facts["answer"] == [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]]
+    assert facts["again"] == ["t2", 2, False]
+    assert facts["complete"] == [True, None]
+    assert facts["removed"] == [False, "t3"]
+    assert facts["storedFirst"] == ["a", "b"]
+    assert facts["failing"] == [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]]
+    assert facts["sent"] == [[["a", 2], ["b", 1]], 0, [], False]
+    assert facts["strings"] == ["1 and 2 {c}", ""]
+    assert facts["dark"] == [True, False, False, True]
