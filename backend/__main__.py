@@ -5,17 +5,29 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.service import HeartbeatThread, Service
-from backend.settings import Settings
 from backend.store import Store
 from backend.workers import executor_opener
 from salmon import logs, parent_watch
 
 #: Learning yields the processor to the web process, which people wait for. Workers inherit the niceness.
 NICENESS = 5
+
+
+class Settings(BaseSettings):
+    """What this process reads from its environment, once; each variable is `SALMON_` and the name in capitals."""
+
+    model_config = SettingsConfigDict(env_prefix="SALMON_", frozen=True)
+
+    redis_url: str = Field(description="Where Redis is: unix://…, redis:// or rediss:// with user and password.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is logged.")
+    log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
+    scheduler: str = Field(default="", description="The address of a Dask cluster to join; empty starts a local one.")
 
 
 def main() -> int:

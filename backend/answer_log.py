@@ -1,18 +1,19 @@
-"""The answers of one experiment as triplets: immutable blocks, which are sent to the workers once, and a short tail.
+"""The answers of one experiment as triplets: the log of its learners, and the set that a job reads.
 
-All learners of an experiment share one log. It only grows: every triplet is in it once, in the order of the stream, and
-its cursor is the id of the last stream entry that was read.
+All learners of an experiment share one log of immutable blocks, which are sent to the workers once, and a short tail. The
+log only grows: every triplet is in it once, in the order of the stream, and its cursor is the id of the last stream entry
+that was read. A job reads the answers again, with who gave each and whether its query was drawn blindly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.records import REPEATABLE, Answer
+from salmon.records import DRAWN_BLINDLY, REPEATABLE, Answer
 
 #: Rows of a block: large enough that sending a block only once pays off, small enough that the tail stays short.
 BLOCK = 4096
@@ -81,3 +82,69 @@ def _rows(triplets: list[tuple[int, int, int]]) -> Rows:
 def join(blocks: Iterable[Rows]) -> Rows:
     """Return the rows of several blocks as one array."""
     return np.concatenate([*blocks, np.zeros((0, 3), np.int32)])
+
+
+#: The progress is reported after every so many answers.
+_PIECE = 5000
+
+
+@dataclass(frozen=True)
+class AnswerSet:
+    """All answers that may be fitted, in the order of the stream.
+
+    `triplets` (m, 3); `participants` (m,) counts into `names`; `random` (m,) where the query was chosen without looking
+    at any answer, so that accuracy on it is unbiased; `repeatable` (m,) where it can come again by chance or on
+    purpose, but not because people disagreed about it. `cursor` is the place of the last one in the stream.
+    """
+
+    triplets: Rows
+    participants: NDArray[np.int32]
+    random: NDArray[np.bool_]
+    repeatable: NDArray[np.bool_]
+    names: tuple[str, ...]
+    cursor: str
+
+    def __len__(self) -> int:
+        return len(self.triplets)
+
+    def given_by(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Return (m,) whether one of these participants gave the answer."""
+        places = [place for place, name in enumerate(self.names) if name in set(names)]
+        return np.isin(self.participants, places)
+
+
+def collect_answers(
+    answers: Iterable[tuple[str, Answer]],
+    *,
+    tests: frozenset[str],
+    n: int,
+    at_most: int | None,
+    on_progress: Callable[[int], None],
+) -> AnswerSet:
+    """Return the first `at_most` of the answers that may be fitted; `on_progress(count)` is called now and then."""
+    rows: list[tuple[int, int, int]] = []
+    people: list[int] = []
+    kinds: list[str] = []
+    names: dict[str, int] = {}
+    cursor = "0"
+    for stream_id, answer in answers:
+        if at_most is not None and len(rows) >= at_most:
+            break
+        entry = to_entry(stream_id, answer, tests=tests)
+        if entry is None or max(entry.triplet) >= n:
+            continue
+        cursor = stream_id
+        rows.append(entry.triplet)
+        people.append(names.setdefault(answer.served.participant, len(names)))
+        kinds.append(answer.served.trial_type)
+        if len(rows) % _PIECE == 0:
+            on_progress(len(rows))
+    random = np.isin(kinds, tuple(DRAWN_BLINDLY))
+    return AnswerSet(
+        triplets=np.array(rows, dtype=np.int32).reshape(-1, 3),
+        participants=np.array(people, dtype=np.int32),
+        random=random,
+        repeatable=np.isin(kinds, tuple(REPEATABLE)),
+        names=tuple(names),
+        cursor=cursor,
+    )

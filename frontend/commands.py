@@ -22,8 +22,8 @@ from frontend.store import Store
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
-from frontend.transfer.orders import BUNDLE, ExportOrder
 from frontend.transfer.source import ExportSource
+from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError

@@ -17,8 +17,8 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.bundle_writer import MANIFEST, write
-from frontend.transfer.orders import BUNDLE, ExportOrder
 from frontend.transfer.source import ExportSource
+from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
 from salmon.records import Answer

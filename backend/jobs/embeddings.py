@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.answer_log import Rows
-from backend.jobs.answers import AnswerSet
+from backend.answer_log import AnswerSet, Rows
 from backend.jobs.cross_validation import (
     RIDGE,
     Candidate,

@@ -1,10 +1,15 @@
-"""Routes of the dashboard: the live overview, the history of samplers, their embeddings and the targets."""
+"""Routes of the dashboard: the live overview, the history of samplers, their embeddings and the targets.
+
+`target_rows` lists the targets with what is unusual about each; it is a pure function of the targets, the files behind
+them and the counters.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
@@ -12,7 +17,6 @@ from starlette.responses import Response, StreamingResponse
 
 from frontend.auth import WithExperiment
 from frontend.console.overview import POINT, OverviewInputs, SamplerView, overview, points_of
-from frontend.console.targets import target_rows
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, NotFoundError
 from frontend.experiments import ServedExperiment
@@ -20,11 +24,72 @@ from frontend.schemas import Json
 from frontend.store.counters import Counts
 from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
-from salmon.spec import Spec
+from salmon.spec import Manifest, Spec, TargetSpec
 from salmon.wire import encode_json
 
 if TYPE_CHECKING:
     from frontend.history import MapEmbedding
+
+
+#: Pictures whose shape or size differs from the middle one by more than this factor are reported.
+ODD_SHAPE = 1.5
+ODD_SIZE = 4.0
+ODD_BYTES = 10.0
+
+
+def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts) -> list[Json]:
+    """Return one row a target, by index, with sentences about what looks odd."""
+    entries = {entry.index: entry for entry in manifest.entries} if manifest is not None else {}
+    contents = [entries[t.index].sha256 if t.index in entries else t.html for t in targets]
+    first = {content: place for place, content in reversed(list(enumerate(contents)))}
+    shapes = _middle([t.width_px / t.height_px for t in targets if t.height_px > 0 and t.width_px > 0])
+    areas = _middle([t.width_px * t.height_px for t in targets])
+    sizes = _middle([entry.size_bytes for entry in entries.values()])
+    rows: list[Json] = []
+    for target, content in zip(targets, contents, strict=True):
+        entry = entries.get(target.index)
+        odd: list[str] = []
+        if first[content] != target.index:
+            odd.append(f"The same as target {first[content]}: participants cannot tell them apart.")
+        if target.width_px and target.height_px:
+            shape = target.width_px / target.height_px
+            if _differs(shape, shapes, ODD_SHAPE):
+                odd.append(
+                    "Its shape differs from most pictures, so participants may compare shapes instead of contents."
+                )
+            if _differs(target.width_px * target.height_px, areas, ODD_SIZE):
+                odd.append("Its size in pixels differs from most pictures.")
+        if entry and _differs(entry.size_bytes, sizes, ODD_BYTES) and entry.size_bytes > sizes:
+            odd.append("Its file is much larger than most, so it loads slowly on slow connections.")
+        rows.append(
+            {
+                "index": target.index,
+                "kind": target.kind,
+                "name": target.filename,
+                "html": "" if target.media else target.html,
+                "media": f"/media/{target.media}" if target.media else "",
+                "alt": target.alt,
+                "sha256": entry.sha256 if entry else "",
+                "bytes": entry.size_bytes if entry else 0,
+                "width": target.width_px,
+                "height": target.height_px,
+                "head": counts.get("head").get(target.index, 0),
+                "foot": counts.get("foot").get(target.index, 0),
+                "won": counts.get("won").get(target.index, 0),
+                "odd": odd,
+            }
+        )
+    return rows
+
+
+def _middle(values: Sequence[float]) -> float:
+    known = [value for value in values if value > 0]
+    return median(known) if known else 0.0
+
+
+def _differs(value: float, middle: float, factor: float) -> bool:
+    return middle > 0 and not middle / factor <= value <= middle * factor
+
 
 #: How often a live page is brought up to date, and after how long a silence it is told that the connection lives.
 LOOK_SECONDS = 1.0

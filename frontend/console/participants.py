@@ -14,8 +14,7 @@ from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from frontend.store.participants import Keep, Participant
-from frontend.transfer.orders import VERDICTS, ExportOrder
-from frontend.transfer.subprocesses import WithSubprocesses
+from frontend.transfer.subprocesses import VERDICTS, ExportOrder, WithSubprocesses
 from salmon.export.participants import Decision
 from salmon.quality import Verdict
 from salmon.wire import Judgement

@@ -15,8 +15,7 @@ from frontend.experiments import ServedExperiment
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForExperimenter
 from frontend.schemas import Json
-from frontend.transfer.orders import BUNDLE, ExportOrder
-from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
+from frontend.transfer.subprocesses import BUNDLE, ExportOrder, Subprocesses, WithSubprocesses
 from salmon import __version__
 from salmon.export import MEDIA_TYPES
 from salmon.spec import dump_spec

@@ -45,7 +45,7 @@ def main(arguments: list[str], output: BinaryIO) -> int:
 
 async def _export(order: str, output: BinaryIO) -> None:
     from frontend.transfer.bundle_writer import deliver
-    from frontend.transfer.orders import ExportOrder
+    from frontend.transfer.subprocesses import ExportOrder
 
     await deliver(ExportOrder.decode(order), output)
 
@@ -55,7 +55,7 @@ async def _import(order: str, output: BinaryIO) -> None:
     from pathlib import Path
 
     from frontend.transfer.import_answers import ImportFiles, import_here
-    from frontend.transfer.orders import ImportOrder
+    from frontend.transfer.subprocesses import ImportOrder
     from salmon.wire import encode_json
 
     given = ImportOrder.decode(order)

@@ -21,8 +21,15 @@ from frontend.errors import BadRequestError
 from frontend.launching import free_slug, slug_of
 from frontend.media import spool_upload
 from frontend.schemas import Json
-from frontend.transfer.orders import BUNDLE, Excluded, ExportOrder, ImportOrder, check_order
-from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
+from frontend.transfer.subprocesses import (
+    BUNDLE,
+    Excluded,
+    ExportOrder,
+    ImportOrder,
+    Subprocesses,
+    WithSubprocesses,
+    check_order,
+)
 from salmon.export import MEDIA_TYPES
 from salmon.wire import decode_json
 

@@ -11,7 +11,7 @@ from frontend.experiments import ServedExperiment
 from frontend.store.experiments import Revision
 from frontend.store.models import PublishedModel
 from frontend.store.participants import Participant
-from frontend.transfer.orders import ExportOrder
+from frontend.transfer.subprocesses import ExportOrder
 from salmon.export import RevisionNames, TargetNames
 from salmon.export.participants import Conduct, Decision
 from salmon.export.readme import RevisionRecord

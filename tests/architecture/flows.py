@@ -115,7 +115,7 @@ async def web_flows(trace: Trace, settings: Settings, backend_url: str, folder: 
             (await client.get("/e/flow/query", headers=header)).raise_for_status()
         service.stop()
         service.close()
-        from frontend.transfer.orders import ExportOrder
+        from frontend.transfer.subprocesses import ExportOrder
 
         order = ExportOrder("flow", "responses", "csv").encode()
         await asyncio.to_thread(

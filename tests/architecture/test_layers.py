@@ -23,7 +23,7 @@ BREACHES = {
     "The library touches no network, no template, no pickle": ("salmon/geometry.py", "import pickle"),
     "The library reads downwards": ("salmon/records.py", "import salmon.estimator"),
     "The frontend reads downwards": ("frontend/media.py", "import frontend.participant.routes"),
-    "The backend reads downwards": ("backend/settings.py", "import backend.service"),
+    "The backend reads downwards": ("backend/plan.py", "import backend.service"),
     "The web process carries no learning code": ("frontend/participant/queries.py", "import torch"),
     "The learning process carries no web code": ("backend/service.py", "import fastapi"),
     "Redis is spoken in two files": ("frontend/participant/queries.py", "import redis"),

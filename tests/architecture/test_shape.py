@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.settings import Settings as BackendSettings
+from backend.__main__ import Settings as BackendSettings
 from frontend.app import create_app
 from frontend.settings import Settings
 from tests.program import REPOSITORY

@@ -24,9 +24,8 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import subprocesses as transfer_subprocesses
 from frontend.transfer.bundle_writer import write
-from frontend.transfer.orders import EXTENSIONS, ExportOrder, check_order
 from frontend.transfer.source import ExportSource
-from frontend.transfer.subprocesses import MOST, BrokenOffError, Subprocesses
+from frontend.transfer.subprocesses import EXTENSIONS, MOST, BrokenOffError, ExportOrder, Subprocesses, check_order
 from salmon.answer_files.answers import read_bytes
 from salmon.errors import StoreError
 from salmon.export import FIRST_COLUMNS

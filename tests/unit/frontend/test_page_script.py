@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frontend.page_script import join_modules, read_script
+from frontend.pages import join_modules, read_script
 from tests.program import REPOSITORY
 
 FOLDER = REPOSITORY / "frontend" / "static" / "participant"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from frontend.transfer.orders import EXTENSIONS
+from frontend.transfer.subprocesses import EXTENSIONS
 from tests.program import REPOSITORY
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frontend.console.targets import target_rows
+from frontend.console.dashboard import target_rows
 from frontend.store.counters import Counts
 from salmon.spec import Manifest, ManifestEntry
 from salmon.spec.manifest import text_target

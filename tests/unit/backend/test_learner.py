@@ -7,7 +7,7 @@ from math import isnan
 import numpy as np
 import pytest
 
-from backend.live_accuracy import RECENT, LiveAccuracy
+from backend.learner import RECENT, LiveAccuracy
 
 LINE = np.array([[0.0, 0], [1.0, 0], [3.0, 0], [-1.0, 0]])
 
