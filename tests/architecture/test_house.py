@@ -106,6 +106,7 @@ def test_every_package_is_on_the_map() -> None:
             assert re.search(rf"\b{name}\b", layers), f"{short(path)} is not on the map of docs/architecture.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", LIMITS)
 def test_a_flow_passes_through_few_files(flow: str, passed: dict[str, set[str]]) -> None:
     files = sorted(passed[flow])

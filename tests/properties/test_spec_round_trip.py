@@ -12,6 +12,8 @@ from salmon.errors import Problem, SpecError
 from salmon.spec import Spec, check, dump_spec, parse_spec, read_stored_spec, targets_of
 from tests.strategies import EXAMPLES, broken, specs, texts
 
+pytestmark = pytest.mark.slow
+
 #: Words of programs that no experimenter should meet.
 _JARGON = (
     "Traceback",

@@ -15,6 +15,8 @@ from benchmarks.efficiency.runs import carry_out_all, task
 from salmon.answer_files.answers import read_answers
 from salmon.simulate import egg_world, stream
 
+pytestmark = pytest.mark.slow
+
 
 def test_adaptive_reaches_80_percent_in_fewer_answers_than_random(tmp_path, capsys):
     path = tmp_path / "runs.jsonl"

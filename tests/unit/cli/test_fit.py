@@ -16,6 +16,8 @@ from salmon.cli.fit import fit
 from salmon.errors import SalmonError
 from salmon.simulate import egg_world, stream
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def answers_csv():

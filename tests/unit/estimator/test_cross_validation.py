@@ -25,6 +25,8 @@ from salmon.estimator.report import FitOptions, analyse
 from salmon.noise import STE, TSTE
 from salmon.simulate import DistanceLogistic, ModelJudgement, bayes_accuracy, egg_world, random_world, stream
 
+pytestmark = pytest.mark.slow
+
 
 def as_csv(triplets, sampler="Random"):
     return "head,winner,loser,sampler\n" + "".join(f"{h},{w},{x},{sampler}\n" for h, w, x in triplets.tolist())

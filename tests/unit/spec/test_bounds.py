@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 _MEMORY_BYTES = 700_000_000
 _CPU_SECONDS = 20
 

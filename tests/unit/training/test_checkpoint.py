@@ -13,6 +13,8 @@ from salmon.training import ADPSGD, CPSGD, QSGD, AdaDamp, Checkpoint, Crossbow, 
 from tests.program import REPOSITORY
 from tests.unit.training.problems import losses, train
 
+pytestmark = pytest.mark.slow
+
 WAYS = [
     {"batch_size": RadaDamp(8, memory=0.9), "monitors": [NoiseScale()], "compression": QSGD(4)},
     {"batch_size": AdaDamp(8, dwell=3)},

@@ -19,6 +19,8 @@ from salmon.training.compression import (
     reshape_to_matrix,
 )
 
+pytestmark = pytest.mark.slow
+
 SHAPES = [(6, 9), (9,), (4, 3, 3, 3)]
 SIZE = 6 * 9 + 9 + 4 * 27
 SCHEMES = [

@@ -29,6 +29,8 @@ from salmon.training.groups import TOPIC
 from tests.program import REPOSITORY
 from tests.unit.training.problems import DieOnce, UntilRejoined, fails, losses, train
 
+pytestmark = pytest.mark.slow
+
 WAYS = [
     {},
     {"compression": QSGD(4)},

@@ -12,6 +12,8 @@ from salmon.errors import SalmonError
 from salmon.training import HyperbandSearch
 from salmon.training.hyperband import hyperband_brackets, new_search, random_search, rule_of_thumb, select_chunk
 
+pytestmark = pytest.mark.slow
+
 
 def table(search):
     """Return a score for every model and number of calls: model k scores k, and slightly more with each call."""

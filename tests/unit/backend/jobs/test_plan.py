@@ -21,6 +21,8 @@ from salmon.records import Answer, Served, Timing
 from salmon.simulate import egg_world
 from salmon.spec import parse_spec
 
+pytestmark = pytest.mark.slow
+
 N = 30
 SPEC = parse_spec(b"targets: 30\nsamplers: {Adaptive: {}}\nseed: 5\n").spec
 
