@@ -33,10 +33,9 @@ from frontend.store.counters import MINUTE_MS, tally
 from frontend.store.experiments import Change
 from frontend.store.importing import PAGE
 from frontend.transfer.import_bundle import Imported, check_free, free_id, pages_of, restore
-from salmon.answer_files.answers import AnswersFileError, bare
 from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
+from salmon.answer_files.rows import AnswersFileError, ContainerError, bare
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
-from salmon.answer_files.tables import ContainerError
 from salmon.errors import Problem
 from salmon.records import Answer, Served, Timing
 from salmon.spec import Manifest, Spec, TargetSpec, parse_spec, targets_of

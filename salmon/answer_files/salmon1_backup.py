@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 import yaml
 
-from salmon.answer_files.tables import ContainerError
+from salmon.answer_files.rows import ContainerError
 from salmon.errors import Problem
 from salmon.spec import Spec
 from salmon.spec.schema import Html

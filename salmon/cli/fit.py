@@ -58,7 +58,8 @@ def fit(
 
     Example: salmon fit responses.csv -o embedding.csv --cv
     """
-    from salmon.answer_files.answers import AnswersFileError, read_bytes
+    from salmon.answer_files.answers import read_bytes
+    from salmon.answer_files.rows import AnswersFileError
     from salmon.estimator.figure import map_figure
     from salmon.estimator.report import RECOMMENDED, FitOptions, analyse
     from salmon.noise import noise_model

@@ -7,7 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from salmon.answer_files.answers import AnswersFileError, read_answers, read_bytes
+from salmon.answer_files.answers import read_answers, read_bytes
+from salmon.answer_files.rows import AnswersFileError
 from salmon.errors import TripletError
 
 MODERN = """head,left,right,winner,sampler,score,puid,response_time,network_latency,time_received,loser,\
@@ -100,7 +101,7 @@ def test_indices_beside_labels_win_and_checks_are_left_out():
     assert table.random.tolist() == [True, False, True]
     assert table.repeatable.all()
     assert table.test.tolist() == [False, False, True]
-    assert "Left out: check trials (1)." in table.notes
+    assert "Left out: catch and practice trials (1)." in table.notes
 
 
 def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
