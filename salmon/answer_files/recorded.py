@@ -101,7 +101,7 @@ def survey(path: Path, *, name: str = "", classes: Mapping[str, str] | None = No
                 if len(problems) > SHOWN_PROBLEMS:
                     break
     except AnswersFileError as error:
-        problems += error.problems
+        raise AnswersFileError(error.problems, name=name) from None
     if problems:
         raise AnswersFileError(problems, name=name)
     return Survey(

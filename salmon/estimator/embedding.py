@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator.coding import codes_of, named_noise, triplets_from
 from salmon.estimator.cross_validation import choose_noise, held_out_split, noise_candidates
-from salmon.estimator.history import History, JudgedHistory
 from salmon.geometry import Coordinates, centre
 from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
+from salmon.learning.objective import objective_of
+from salmon.learning.refit import best_scale, spectral_start
 from salmon.noise import NoiseModel
 from salmon.parallel import Executor, on_executor
 
@@ -22,6 +23,8 @@ from salmon.parallel import Executor, on_executor
 _SCOUTING = 10
 # A ridge of 0 leaves the position of the embedding free: its posterior needs some hold.
 _SMALLEST_RIDGE = 1e-6
+# Answers a step of a fit in batches for which only the averaging or the compression was given.
+_BATCH = 4096
 
 
 class OrdinalEmbedding(BaseEstimator):
@@ -224,7 +227,7 @@ class OrdinalEmbedding(BaseEstimator):
         elif self.early_stopping:
             self._coordinates = self._stopped_fit(rows, n, start, seed)
         else:
-            history = History()
+            history = _History()
             self._coordinates = self._descend(rows, n, start, self.n_restarts, seed, self.max_iter, history.record)
             self.history_ = history.lines
         self._triplets = rows
@@ -250,22 +253,30 @@ class OrdinalEmbedding(BaseEstimator):
             raise SalmonError(
                 "A fit in batches does not stop early.", hint="Leave out early_stopping, or batch_size and averaging."
             )
-        from salmon.estimator.batches import fit_in_batches
+        # Imported here, because torch is needed by fits in batches alone.
+        from salmon.training.embedding import fit_embedding
+        from salmon.training.groups import as_group
 
-        options = {"averaging": self.averaging, "compression": self.compression, "epochs": self.epochs}
-        found = fit_in_batches(
-            rows, n, self.n_components, self.noise_, start=start, ridge=self.ridge, step_size=self.step_size, seed=seed,
-            executor=self.executor, batch_size=self.batch_size, **options,
+        objective = objective_of(rows, n, self.noise_, ridge=self.ridge)
+        if start is None:
+            start = best_scale(objective, spectral_start(rows, n, self.n_components, seed))
+        coordinates, trained = fit_embedding(
+            rows, start, self.noise_, ridge=self.ridge, step_size=self.step_size, group=as_group(self.executor),
+            seed=seed, batch_size=_BATCH if self.batch_size is None else self.batch_size, averaging=self.averaging,
+            compression=self.compression, epochs=self.epochs,
         )  # fmt: skip
-        self.objective_, self.converged_, self.history_ = found.objective, True, found.history
-        return found.coordinates
+        self.objective_, self.converged_ = objective(coordinates)[0], True
+        self.history_ = [
+            {"start": 0, "iteration": row["step"], "objective": row["loss"], **row} for row in trained.history.rows
+        ]
+        return coordinates
 
     def _stopped_fit(self, rows: Triplets, n: int, start: Coordinates | None, seed: int) -> Coordinates:
         """Scout every start for a few iterations, then follow the best one while held-out answers get likelier."""
         held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
         fitted = rows[~held_out]
         scouted = self._descend(fitted, n, start, self.n_restarts, seed, min(_SCOUTING, self.max_iter), None)
-        history = JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
+        history = _JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
         self._descend(fitted, n, scouted, 0, seed, self.max_iter, history.record, history.exhausted)
         self.history_ = history.lines
         return centre(history.best)
@@ -297,3 +308,55 @@ class OrdinalEmbedding(BaseEstimator):
         if not isinstance(state, int | np.integer):
             state = check_random_state(state).randint(2**31)
         return int(np.random.SeedSequence(int(state), spawn_key=(1,)).generate_state(1)[0])
+
+
+class _History:
+    """A line an iteration: which start, which iteration of it, and the objective reached."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, float]] = []
+
+    def record(self, coordinates: Coordinates, objective: float) -> None:
+        """Note one iteration; the coordinates are not kept."""
+        del coordinates
+        self._note(objective)
+
+    def _note(self, objective: float, **judged: float) -> None:
+        last = self.lines[-1] if self.lines else {"start": 0, "iteration": 0, "objective": np.inf}
+        # Within one descent the objective never rises: where it does, the next start has begun.
+        new = objective > last["objective"]
+        self.lines.append(
+            {
+                "start": last["start"] + new,
+                "iteration": 1 if new else last["iteration"] + 1,
+                "objective": objective,
+                **judged,
+            }
+        )
+
+
+class _JudgedHistory(_History):
+    """A history that judges every iteration by held-out answers and remembers the likeliest coordinates."""
+
+    def __init__(self, start: Coordinates, held_out: Triplets, noise: NoiseModel, patience: int) -> None:
+        super().__init__()
+        self.best = start
+        self._best_loss = log_loss(start, held_out, noise=noise)
+        self._held_out = held_out
+        self._noise = noise
+        self._patience = patience
+        self._waited = 0
+
+    def record(self, coordinates: Coordinates, objective: float) -> None:
+        """Note one iteration with its held-out log-loss and accuracy."""
+        loss = log_loss(coordinates, self._held_out, noise=self._noise)
+        share = accuracy(coordinates, self._held_out)
+        self._note(objective, held_out_log_loss=loss, held_out_accuracy=share)
+        if loss < self._best_loss:
+            self.best, self._best_loss, self._waited = coordinates.copy(), loss, 0
+        else:
+            self._waited += 1
+
+    def exhausted(self) -> bool:
+        """Whether the held-out log-loss has not fallen for as many iterations as patience allows."""
+        return self._waited >= self._patience

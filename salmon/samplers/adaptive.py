@@ -22,8 +22,7 @@ from salmon.samplers.state import (
     round_robin,
     start_state,
 )
-from salmon.search.design import Linearised, arrange, design_target, linearise
-from salmon.search.wide_design import arrange_wide
+from salmon.search.design import Linearised, arrange, arrange_wide, design_target, linearise
 
 # Up to this many coordinates a round scores every query with the full covariance (n = 400 in the plane: about a second).
 # Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried

@@ -308,7 +308,10 @@ async def test_what_goes_out_to_tripletTools_comes_back_in(ways: Ways) -> None:
     ("content", "words"),
     [
         (b"a,b\n1,2\n", "the columns are a, b"),
-        (b"head,left,right,winner\n0,1,2,3\n", "2:4: In column 'winner': The winner is '3' but the feet are '1' and '2'"),
+        (
+            b"head,left,right,winner\n0,1,2,3\n",
+            "2:4: In column 'winner': The winner is '3' but the feet are '1' and '2'",
+        ),
         (b"head,winner,loser\n0,1,1\n-1,0,2\nx,1,2\n0,,2\n", "The winner is missing"),
         (b"head,winner,loser\n0,1,2\n0,1\n", "3: The row has 2 cells but the table has 3 columns"),
         (b"head,winner,loser\n0,1,999999999\n", "at most 100,000"),
