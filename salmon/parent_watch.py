@@ -24,7 +24,10 @@ def watch(environment: Mapping[str, str]) -> None:
 
 
 def announce(message: str) -> None:
-    """Tell the supervisor (on standard output, which nothing else uses) that this process is ready."""
+    """Tell the supervisor that this process is ready.
+
+    The line goes to standard output, which nothing else uses: what a process logs goes to standard error.
+    """
     print(f"ready {message}".rstrip(), flush=True)
 
 

@@ -5,14 +5,8 @@ Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    # The web process reads records too: it stays light without numpy.
-    import numpy as np
-    from numpy.typing import NDArray
+from typing import Literal, get_args
 
 #: How a query came to be asked. Only `catch`, `practice` and skipped trials are never triplets.
 TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
@@ -117,15 +111,3 @@ class Answer:
     def winner_side(self) -> Literal["left", "right"]:
         """On which side of the screen the winner stood."""
         return "left" if self.winner == self.served.left else "right"
-
-
-def triplets_of(answers: Iterable[Answer]) -> NDArray[np.int32]:
-    """(m, 3) int32 rows [head, winner, loser] of the answers that may be fitted: no catch and no practice trials."""
-    import numpy as np
-
-    rows = [
-        (answer.served.head, answer.winner, answer.loser)
-        for answer in answers
-        if answer.served.trial_type not in {"catch", "practice"}
-    ]
-    return np.array(rows, dtype=np.int32).reshape(-1, 3)

@@ -115,10 +115,6 @@ class DaskExecutor:
         """The workers that are there, in an order that others joining or leaving does not disturb."""
         return sorted(cast("dict[str, int]", self.client.nthreads()))
 
-    def host_of(self, address: str) -> str:
-        """Where other workers reach the one at this address."""
-        return str(get_address_host(address))
-
     def submit_at(self, address: str, function: Callable[..., Any], *arguments: Any, name: str) -> Task:
         """Hand in work for the worker at an address and for no other; the dashboard shows it under the name."""
         return cast(
