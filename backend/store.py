@@ -30,8 +30,8 @@ from salmon.wire import (
     decode_answer,
     decode_array,
     decode_json,
+    encode_job_status,
     encode_query,
-    encode_standing,
     request,
 )
 
@@ -309,7 +309,7 @@ class Store:
         "cancelled" and "lost" (expired, or taken on by another backend) say that nothing was written and that it is to
         be left alone.
         """
-        pairs = [part for pair in encode_standing(values).items() for part in pair]
+        pairs = [part for pair in encode_job_status(values).items() for part in pair]
         arguments = (backend, now_ms, KEPT_SECONDS, *pairs)
         return self._do(lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), *arguments))
 

@@ -29,13 +29,13 @@ from salmon.samplers.state import random_queries
 __all__ = [
     "EGG_COUNTS",
     "STREAMS",
+    "ChoiceModel",
     "DistanceLogistic",
     "Judge",
-    "Judgement",
-    "ModelJudgement",
-    "Participant",
     "RatioSigmoid",
     "Reaction",
+    "ScaledNoiseModel",
+    "SimulatedParticipant",
     "World",
     "bayes_accuracy",
     "clustered_world",
@@ -76,7 +76,7 @@ _EGGS_ADDED = {90: ((90, 60),), 300: ((90, 60), (180, 90), (300, 120))}
 EGG_COUNTS = (30, 90, 300)
 
 
-class Judgement(Protocol):
+class ChoiceModel(Protocol):
     """How distances become answers."""
 
     def first_wins(self, first: Floats, second: Floats) -> Floats:
@@ -96,7 +96,7 @@ class RatioSigmoid:
     error: float = 0.07074231
 
     def first_wins(self, first: Floats, second: Floats) -> Floats:
-        """See `Judgement`."""
+        """See `ChoiceModel`."""
         total = first + second
         # Both feet on the head itself: equal distances, so the ratio is one half.
         ratio = np.divide(second, total, out=np.full(np.shape(total), 0.5), where=total > 0)
@@ -111,19 +111,19 @@ class DistanceLogistic:
     lapse: float = 0.03
 
     def first_wins(self, first: Floats, second: Floats) -> Floats:
-        """See `Judgement`."""
+        """See `ChoiceModel`."""
         return self.lapse + (1.0 - 2.0 * self.lapse) * expit(self.slope * (second - first))
 
 
 @dataclass(frozen=True)
-class ModelJudgement:
+class ScaledNoiseModel:
     """Any of the noise models that Salmon fits, with its lapse, on positions stretched by `scale`."""
 
     model: NoiseModel
     scale: float = 1.0
 
     def first_wins(self, first: Floats, second: Floats) -> Floats:
-        """See `Judgement`."""
+        """See `ChoiceModel`."""
         stretched = self.scale**2
         return np.asarray(self.model.probability(stretched * first**2, stretched * second**2), dtype=np.float64)
 
@@ -134,7 +134,7 @@ class World:
 
     name: str
     coordinates: Floats
-    judgement: Judgement
+    choices: ChoiceModel
 
     @property
     def n(self) -> int:
@@ -151,7 +151,7 @@ class World:
         heads = self.coordinates[rows[:, 0]]
         first = np.linalg.norm(heads - self.coordinates[rows[:, 1]], axis=1)
         second = np.linalg.norm(heads - self.coordinates[rows[:, 2]], axis=1)
-        return self.judgement.first_wins(first, second)
+        return self.choices.first_wins(first, second)
 
     def answer(self, queries: ArrayLike, rng: np.random.Generator) -> Ints:
         """(q, 3) triplets [head, winner, loser]: one fresh answer to each of (q, 3) queries [head, first, second]."""
@@ -179,7 +179,7 @@ def egg_world(n: int = 30) -> World:
     return World(f"eggs-{n}", np.array(eggs, dtype=np.float64)[:, None], RatioSigmoid())
 
 
-def given_world(coordinates: ArrayLike, judgement: Judgement | None = None, *, name: str = "given") -> World:
+def given_world(coordinates: ArrayLike, choices: ChoiceModel | None = None, *, name: str = "given") -> World:
     """Positions (n, d) that are known, for example an embedding fitted to people's answers."""
     positions = np.atleast_2d(np.array(coordinates, dtype=np.float64))
     if len(positions) < 3 or not np.isfinite(positions).all():
@@ -187,12 +187,12 @@ def given_world(coordinates: ArrayLike, judgement: Judgement | None = None, *, n
             f"A world needs at least three targets at finite positions; these are {positions.shape}.",
             hint="Pass an (n, d) array without NaN.",
         )
-    return World(name, positions, judgement or RatioSigmoid())
+    return World(name, positions, choices or RatioSigmoid())
 
 
-def random_world(n: int, d: int, seed: int, judgement: Judgement | None = None, *, name: str = "random") -> World:
+def random_world(n: int, d: int, seed: int, choices: ChoiceModel | None = None, *, name: str = "random") -> World:
     """Positions N(0, I)."""
-    return given_world(stream(seed, "truth").normal(size=(n, d)), judgement, name=name)
+    return given_world(stream(seed, "truth").normal(size=(n, d)), choices, name=name)
 
 
 def logistic_world(seed: int, n: int = 60) -> World:
@@ -205,16 +205,16 @@ def noisy_world(seed: int, n: int = 60) -> World:
     return random_world(n, 3, seed, _student(), name="noisy")
 
 
-def clustered_world(seed: int, n: int = 60, *, clusters: int = 6, judgement: Judgement | None = None) -> World:
+def clustered_world(seed: int, n: int = 60, *, clusters: int = 6, choices: ChoiceModel | None = None) -> World:
     """Two dimensions, target i near centre i mod `clusters`: centres 1.5·N(0, I), spread .25; t-STE on six times it."""
     rng = stream(seed, "truth")
     centres = 1.5 * rng.normal(size=(clusters, 2))
     positions = centres[np.arange(n) % clusters] + 0.25 * rng.normal(size=(n, 2))
-    return given_world(positions, judgement or _student(), name="clusters")
+    return given_world(positions, choices or _student(), name="clusters")
 
 
-def _student() -> ModelJudgement:
-    return ModelJudgement(TSTE(lapse=0.03), scale=6.0)
+def _student() -> ScaledNoiseModel:
+    return ScaledNoiseModel(TSTE(lapse=0.03), scale=6.0)
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Judge:
         ranks = np.empty((world.n, world.n), dtype=np.int64)
         for head in range(world.n):
             distances = world.distances(head)
-            chances[head] = world.judgement.first_wins(distances[:, None], distances[None, :])
+            chances[head] = world.choices.first_wins(distances[:, None], distances[None, :])
             others = np.delete(distances, head)
             ranks[head] = np.searchsorted(np.sort(others), distances, side="left")
         return cls(chances, ranks)
@@ -269,7 +269,7 @@ def bayes_accuracy(world: World) -> float:
     total = 0.0
     for head in range(world.n):
         distances = np.delete(world.distances(head), head)
-        chance = world.judgement.first_wins(distances[:, None], distances[None, :])
+        chance = world.choices.first_wins(distances[:, None], distances[None, :])
         np.fill_diagonal(chance, 0.0)
         total += float(np.triu(np.maximum(chance, 1.0 - chance), k=1).sum())
     return total / (world.n * (world.n - 1) * (world.n - 2) / 2)
@@ -284,7 +284,7 @@ class Reaction:
 
 
 @dataclass(frozen=True)
-class Participant:
+class SimulatedParticipant:
     """One person in a world. Randomness comes with each call: give every person a stream (seed, "answers", person).
 
     `lapse` is the share of trials answered without looking; `side_bias` says where such answers go (−1 always left,

@@ -16,7 +16,7 @@ from frontend.schemas import Body, Json
 from frontend.transfer.orders import JUDGEMENT, Order
 from frontend.transfer.subprocesses import WithErrands
 from salmon.export.participants import Decision
-from salmon.wire import Judgement
+from salmon.wire import StoredVerdicts
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")
 
@@ -88,15 +88,15 @@ async def decide(
         "keep_ms": str(context.now_ms()),
     }
     await context.store.logbook.decide(experiment.id, participant, decided)
-    judgement = Judgement.decode(await context.store.logbook.read_judgement(experiment.id))
+    judgement = StoredVerdicts.decode(await context.store.logbook.read_judgement(experiment.id))
     verdict = judgement.verdicts.get(participant) if judgement else None
     return _row(participant, {**values, **decided}, Decision.of({**values, **decided}, verdict))
 
 
-async def _judgement(context: Context, experiment: Experiment) -> tuple[Judgement | None, bool]:
+async def _judgement(context: Context, experiment: Experiment) -> tuple[StoredVerdicts | None, bool]:
     """What was found last, and whether nothing has happened since."""
     logbook = context.store.logbook
-    judgement = Judgement.decode(await logbook.read_judgement(experiment.id))
+    judgement = StoredVerdicts.decode(await logbook.read_judgement(experiment.id))
     if judgement is None:
         return None, False
     state = await context.store.experiments.read(experiment.id)

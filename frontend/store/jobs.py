@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from frontend.errors import NotFoundError
 from frontend.store.connection import Connection
-from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, Keys, Request, Standing, request
+from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, JobStatus, Keys, Request, request
 
 _ID_LETTERS = string.ascii_lowercase + string.digits
 #: The stream of requests is cut to about so many entries, and so many of its last ones are looked through for a list.
@@ -31,7 +31,7 @@ class Requests:
         and nobody was told of, and it expires.
         """
         identifier = "".join(secrets.choice(_ID_LETTERS) for _ in range(12))
-        standing = Standing(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
+        standing = JobStatus(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
         key = request(identifier)
         await self._connection.together(
             lambda pipeline: (
@@ -45,10 +45,10 @@ class Requests:
         )
         return identifier
 
-    async def read_request(self, experiment: str, identifier: str) -> Standing:
+    async def read_request(self, experiment: str, identifier: str) -> JobStatus:
         """How far a request about this experiment is, with its result."""
         values = await self._connection.do(lambda client: client.hgetall(request(identifier)))
-        standing = Standing.decode(values)
+        standing = JobStatus.decode(values)
         if standing is None or standing.experiment != experiment:
             raise NotFoundError(
                 f"There is no request {identifier!r} about this experiment.",
@@ -56,24 +56,24 @@ class Requests:
             )
         return standing
 
-    async def list_requests(self, experiment: str, *, count: int) -> tuple[tuple[str, Standing], ...]:
+    async def list_requests(self, experiment: str, *, count: int) -> tuple[tuple[str, JobStatus], ...]:
         """(id, how far it is, without the result) of the last requests about an experiment, the newest first."""
         entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
             lambda client: client.xrevrange(REQUESTS, count=_LOOKED_AT)
         )
         asked = [item for _, entry in entries if (item := Request.decode(entry)) and item.experiment == experiment]
-        names = [name for name in Standing.__dataclass_fields__ if name != "result"]
+        names = [name for name in JobStatus.__dataclass_fields__ if name != "result"]
         rows: list[list[str | None]] = await self._connection.together(
             lambda pipeline: [pipeline.hmget(request(item.request), names) for item in asked[:count]]
         )
-        found: list[tuple[str, Standing]] = []
+        found: list[tuple[str, JobStatus]] = []
         for item, row in zip(asked, rows, strict=False):
-            standing = Standing.decode({name: text for name, text in zip(names, row, strict=True) if text is not None})
+            standing = JobStatus.decode({name: text for name, text in zip(names, row, strict=True) if text is not None})
             if standing is not None:
                 found.append((item.request, standing))
         return tuple(found)
 
-    async def cancel(self, experiment: str, identifier: str) -> Standing:
+    async def cancel(self, experiment: str, identifier: str) -> JobStatus:
         """Wish that a request stops; how far it is. What waits is cancelled at once, what runs soon, what has ended stays.
 
         A backend that begins it in this very moment sees the wish before it writes the next word.

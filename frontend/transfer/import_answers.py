@@ -33,7 +33,7 @@ from frontend.store.counters import MINUTE_MS, tally
 from frontend.store.experiments import Change
 from frontend.store.importing import PAGE
 from frontend.transfer.import_bundle import Imported, check_free, free_id, pages_of, restore
-from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
+from salmon.answer_files.recorded import RecordedAnswer, Survey, answers_of, survey
 from salmon.answer_files.rows import AnswersFileError, ContainerError, bare
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
 from salmon.errors import Problem
@@ -280,7 +280,7 @@ def _assumed(known: Survey) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _placed(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
+def _placed(known: Survey, now_ms: int) -> Iterator[tuple[str, RecordedAnswer]]:
     """(place in the log, answer): the time of receipt, never before that of the answer before it."""
     last_ms, number = 0, 0
     for order, read in enumerate(answers_of(known)):

@@ -16,7 +16,7 @@ from salmon.export.readme import RevisionRecord
 from salmon.export.targets_models import Generation
 from salmon.quality import Evidence, judge
 from salmon.spec import Manifest
-from salmon.wire import Judgement, decode_array, decode_json
+from salmon.wire import StoredVerdicts, decode_array, decode_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +37,7 @@ class Collection:
         self.until = until
         self.logbook = context.store.logbook
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
-        self._judgement: Judgement | None = None
+        self._judgement: StoredVerdicts | None = None
         self._people: People | None = None
         self._revisions: list[RevisionRecord] | None = None
         self._manifest: Manifest | None = None
@@ -129,11 +129,11 @@ class Collection:
         """Participants who are left out of analyses, with the reason."""
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
-    async def judgement(self) -> Judgement:
+    async def judgement(self) -> StoredVerdicts:
         """The verdicts on everybody: as remembered, if nothing has happened since; otherwise found out and remembered."""
         if self._judgement is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
-            known = Judgement.decode(await self.logbook.read_judgement(self.experiment.id))
+            known = StoredVerdicts.decode(await self.logbook.read_judgement(self.experiment.id))
             if known is None or (known.as_of, known.decisions) != (self.until, decisions):
                 known = await self._judge(decisions)
                 await self.logbook.remember_judgement(self.experiment.id, known.encode())
@@ -158,7 +158,7 @@ class Collection:
         entry = await self.logbook.read_model(self.experiment.id, sampler)
         return generation_of(sampler, entry, "reported" if "reported" in entry else "coordinates") if entry else None
 
-    async def _judge(self, decisions: int) -> Judgement:
+    async def _judge(self, decisions: int) -> StoredVerdicts:
         evidence = Evidence(len(self.targets))
         async for page in self.logbook.read_answers(self.experiment.id, until=self.until):
             for _, answer in page:
@@ -174,7 +174,7 @@ class Collection:
         verdicts = judge(
             evidence, asked=asked, excluded=frozenset(excluded), coordinates=await self._map_of_most_answers()
         )
-        return Judgement(self.until, decisions, verdicts)
+        return StoredVerdicts(self.until, decisions, verdicts)
 
     async def _map_of_most_answers(self) -> NDArray[Any] | None:
         """The newest embedding of the sampler whose model has seen most answers."""

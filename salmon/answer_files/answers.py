@@ -13,14 +13,14 @@ from salmon.answer_files.rows import (
     COLUMNS,
     NO_TRIPLETS,
     AnswersFileError,
-    Judgment,
     Naming,
+    Outcome,
     Row,
     bare,
     first_value,
-    judge_row,
     note_texts,
     query_origin,
+    read_outcome,
     read_table,
 )
 from salmon.errors import Problem, TripletError
@@ -89,7 +89,7 @@ def read_bytes(data: bytes, *, name: str = "") -> AnswerTable:
             columns.problems.append(row)
         else:
             columns.add(row, line, naming)
-    if not columns.judgments and not columns.problems:
+    if not columns.outcomes and not columns.problems:
         columns.problems.append(Problem("No answer is left: all are catch, practice or excluded trials."))
     if columns.problems:
         raise AnswersFileError(columns.problems, name=name)
@@ -100,7 +100,7 @@ def read_bytes(data: bytes, *, name: str = "") -> AnswerTable:
 class _Columns:
     """The columns of a table while its rows are read."""
 
-    judgments: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    outcomes: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     trial_types: list[TrialType] = field(default_factory=list[TrialType])
     samplers: list[str] = field(default_factory=list[str])
     participants: list[str] = field(default_factory=list[str])
@@ -120,17 +120,17 @@ class _Columns:
         if row.get("excluded", "").lower() in _YES:
             self.excluded += 1
             return
-        judgment = judge_row(row, line, naming)
-        if not isinstance(judgment, Judgment):
-            self.problems += judgment
+        outcome = read_outcome(row, line, naming)
+        if not isinstance(outcome, Outcome):
+            self.problems += outcome
             return
-        self.judgments.append(judgment.targets)
+        self.outcomes.append(outcome.targets)
         self.trial_types.append(trial_type)
         self.samplers.append(sampler)
         self.participants.append(first_value(row, COLUMNS["participant"]))
         self.test.append(row.get("sampleset") == "test" or sampler.lower() == "test")
         self.unexplained += not (sampler or row.get("trial_type"))
-        note_texts(self.texts, row, judgment, naming)
+        note_texts(self.texts, row, outcome, naming)
 
     def table(self, naming: Naming) -> AnswerTable:
         """Return the table of all rows. Targets without an answer get no place: the others are numbered without gaps."""
@@ -143,7 +143,7 @@ class _Columns:
             labels = [_readable(name, *self.texts[name]) for name in names]
             html = [self.texts[name][0] or label for name, label in zip(names, labels, strict=True)]
         return AnswerTable(
-            triplets=np.array([[place[name] for name in row] for row in self.judgments], dtype=np.int32),
+            triplets=np.array([[place[name] for name in row] for row in self.outcomes], dtype=np.int32),
             ids=tuple(ids),
             labels=tuple(labels),
             html=tuple(html),

@@ -18,13 +18,13 @@ from salmon.answer_files.rows import (
     NO_TRIPLETS,
     SHOWN_PROBLEMS,
     AnswersFileError,
-    Judgment,
     Naming,
+    Outcome,
     Row,
     first_value,
-    judge_row,
     note_texts,
     query_origin,
+    read_outcome,
     read_table,
 )
 from salmon.errors import Problem, shown
@@ -45,7 +45,7 @@ _MOST_PARTICIPANTS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Recorded(Judgment):
+class RecordedAnswer(Outcome):
     """The answer of one row: targets as the file names them, the side of the winner, and what else the row says.
 
     `received_ms` is Unix time; -1 where the row has none, as for `rt_ms` and `network_latency_ms`.
@@ -93,7 +93,7 @@ def survey(path: Path, *, name: str = "", classes: Mapping[str, str] | None = No
                     problems.append(row)
                 else:
                     answer = _read_answer(row, line, naming, known)
-                    if isinstance(answer, Recorded):
+                    if isinstance(answer, RecordedAnswer):
                         counts.add(row, answer, naming)
                     else:
                         problems += answer
@@ -117,13 +117,13 @@ def survey(path: Path, *, name: str = "", classes: Mapping[str, str] | None = No
     )
 
 
-def answers_of(known: Survey) -> Iterator[Recorded]:
+def answers_of(known: Survey) -> Iterator[RecordedAnswer]:
     """Yield the answers of a file that was surveyed, in its order."""
     with known.path.open("rb") as file:
         for line, row in read_table(file, prefer_labels=True)[1]:
             if not isinstance(row, Problem):
                 answer = _read_answer(row, line, known.naming, known.classes)
-                if isinstance(answer, Recorded):
+                if isinstance(answer, RecordedAnswer):
                     yield answer
 
 
@@ -139,7 +139,7 @@ class _Counts:
     untimed: int = 0
     sideless: int = 0
 
-    def add(self, row: Row, answer: Recorded, naming: Naming) -> None:
+    def add(self, row: Row, answer: RecordedAnswer, naming: Naming) -> None:
         """Count an answer and note what its row names."""
         self.answers += 1
         self.samplers.setdefault(answer.sampler)
@@ -162,11 +162,11 @@ class _Counts:
         ]
 
 
-def _read_answer(row: Row, line: int, naming: Naming, classes: Mapping[str, str]) -> Recorded | list[Problem]:
+def _read_answer(row: Row, line: int, naming: Naming, classes: Mapping[str, str]) -> RecordedAnswer | list[Problem]:
     trial_type, sampler = query_origin(row, classes)
-    judgment = judge_row(row, line, naming, may_repeat=trial_type in NO_TRIPLETS)
-    if not isinstance(judgment, Judgment):
-        return judgment
+    outcome = read_outcome(row, line, naming, may_repeat=trial_type in NO_TRIPLETS)
+    if not isinstance(outcome, Outcome):
+        return outcome
     received_ms = _received_ms(row)
     if received_ms is None:
         written = first_value(row, (_RECEIVED_SECONDS, _RECEIVED_DATE))
@@ -175,9 +175,9 @@ def _read_answer(row: Row, line: int, naming: Naming, classes: Mapping[str, str]
     if len(puid) > _LONGEST_ID or not puid.isprintable():
         message = f"The participant {shown(puid)} is no id."
         return [Problem(message, line, hint=f"Ids have at most {_LONGEST_ID} characters, all of them printable.")]
-    return Recorded(
-        *judgment.targets,
-        judgment.won_left,
+    return RecordedAnswer(
+        *outcome.targets,
+        outcome.won_left,
         sampler=sampler,
         score=_number(row, ("score",), NO_SCORE),
         trial_type=trial_type,

@@ -2,7 +2,7 @@
 
 The table may be CSV (separated by commas, semicolons, tabs or blanks), a JSON array of objects, or one JSON object a
 line; plain, gzip-compressed, or in a ZIP. Only one row is held in memory at a time, so that a file may be longer than
-memory. `read_table` finds out how the table names its targets and yields its rows; `judge_row`, `query_origin` and
+memory. `read_table` finds out how the table names its targets and yields its rows; `read_outcome`, `query_origin` and
 `note_texts` read the parts of a row that every kind of import and fit needs.
 """
 
@@ -110,7 +110,7 @@ class Naming:
 
 
 @dataclass(frozen=True)
-class Judgment:
+class Outcome:
     """The targets of one row as the file names them, and the side of the winner (None where the row has no sides)."""
 
     head: str
@@ -169,7 +169,7 @@ def read_rows(file: BinaryIO) -> NumberedRows:
             yield problem.line, problem
 
 
-def judge_row(row: Row, line: int, naming: Naming, *, may_repeat: bool = False) -> Judgment | list[Problem]:
+def read_outcome(row: Row, line: int, naming: Naming, *, may_repeat: bool = False) -> Outcome | list[Problem]:
     """Return who won over whom in a row, or everything that is wrong with that.
 
     The winner may be named as a foot, by "left" or "right", or without the folder and extension that its foot has; the
@@ -188,8 +188,8 @@ def judge_row(row: Row, line: int, naming: Naming, *, may_repeat: bool = False) 
             message = f"The loser is {shown(loser)} but the foot that did not win is {shown(other)}."
             return [_problem(row, line, naming, "loser", message)]
         loser = other
-    judgment = Judgment(head, winner, loser, won_left)
-    return list(_target_problems(row, line, naming, judgment, may_repeat=may_repeat)) or judgment
+    outcome = Outcome(head, winner, loser, won_left)
+    return list(_target_problems(row, line, naming, outcome, may_repeat=may_repeat)) or outcome
 
 
 def query_origin(row: Row, classes: Mapping[str, str] | None = None) -> tuple[TrialType, str]:
@@ -214,9 +214,9 @@ def query_origin(row: Row, classes: Mapping[str, str] | None = None) -> tuple[Tr
     return ("fallback" if _index(row.get("score", "")) == NO_SCORE else "active"), sampler
 
 
-def note_texts(texts: dict[str, tuple[str, str]], row: Row, judgment: Judgment, naming: Naming) -> None:
+def note_texts(texts: dict[str, tuple[str, str]], row: Row, outcome: Outcome, naming: Naming) -> None:
     """Note in `texts`, target → (the page's text, file name), what a row adds to them; empty texts are unknown."""
-    for role, target in zip(_TARGETS, judgment.targets, strict=True):
+    for role, target in zip(_TARGETS, outcome.targets, strict=True):
         html, file = texts.get(target, ("", ""))
         if not (html and file):
             html = html or first_value(row, (column.format(role) for column in _HTML))
@@ -281,8 +281,8 @@ def _target(cell: str, naming: Naming) -> str:
     return cell if index is None else str(index)
 
 
-def _target_problems(row: Row, line: int, naming: Naming, judgment: Judgment, *, may_repeat: bool) -> Iterator[Problem]:
-    for role, target in zip(_TARGETS, judgment.targets, strict=True):
+def _target_problems(row: Row, line: int, naming: Naming, outcome: Outcome, *, may_repeat: bool) -> Iterator[Problem]:
+    for role, target in zip(_TARGETS, outcome.targets, strict=True):
         index = None if naming.labels else _index(target)
         if not target:
             yield _problem(row, line, naming, role, f"The {role} is missing.")
@@ -295,7 +295,7 @@ def _target_problems(row: Row, line: int, naming: Naming, judgment: Judgment, *,
             yield _problem(row, line, naming, role, f"The {role} is {target}, below 0.", "Targets count from 0.")
         elif index >= 2**31:
             yield _problem(row, line, naming, role, f"The {role} is {target}, too large for the index of a target.")
-    head, winner, loser = judgment.targets
+    head, winner, loser = outcome.targets
     if winner and winner == loser:
         message = f"The winner and the loser are both {shown(winner)}."
         yield _problem(row, line, naming, "loser", message, "Remove the row.")

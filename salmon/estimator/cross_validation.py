@@ -245,7 +245,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Choice(Generic[Candidate]):
+class Selection(Generic[Candidate]):
     """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence."""
 
     chosen: Candidate
@@ -254,22 +254,22 @@ class Choice(Generic[Candidate]):
     reason: str
 
 
-def choose_dimension(results: Mapping[int, HeldOut]) -> Choice[int]:
+def choose_dimension(results: Mapping[int, HeldOut]) -> Selection[int]:
     """The smallest d whose held-out accuracy no larger d beats significantly."""
     dimensions = sorted(results)
     chosen = next(d for d in dimensions if not _beaten(results[d], [results[e] for e in dimensions if e > d]))
     larger = "no more were tried" if chosen == dimensions[-1] else "more are not significantly better"
-    return Choice(chosen, *_figures(results), f"d = {chosen} is enough: {larger}.")
+    return Selection(chosen, *_figures(results), f"d = {chosen} is enough: {larger}.")
 
 
-def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Choice[str]:
+def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Selection[str]:
     """Among the noise models that none beats significantly in accuracy, the one with the smallest held-out log-loss."""
     equals = [
         name for name in results if not _beaten(results[name], [results[other] for other in results if other != name])
     ]
     chosen = min(equals, key=lambda name: results[name].log_loss)
     reason = f"{chosen} has the smallest log-loss of the {len(equals)} that none beats significantly in accuracy."
-    return Choice(chosen, *_figures(results), reason)
+    return Selection(chosen, *_figures(results), reason)
 
 
 def corrected_t_test(difference: Floats, fitted: float, judged: float) -> float:

@@ -14,9 +14,9 @@ from salmon.answer_files.answers import AnswerTable
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, triple_groups
 from salmon.estimator.cross_validation import (
-    Choice,
     HeldOut,
     Interval,
+    Selection,
     choose_dimension,
     choose_noise_by_accuracy,
     cross_validate,
@@ -71,8 +71,8 @@ class FitReport:
     held_out_log_loss: float | None
     test_accuracy: Interval | None
     ceiling: NoiseCeiling | None
-    dimension_choice: Choice[int] | None
-    noise_choice: Choice[str] | None
+    dimension_choice: Selection[int] | None
+    noise_choice: Selection[str] | None
     lapse_losses: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
 
@@ -138,12 +138,12 @@ def _plain(interval: Interval) -> dict[str, float]:
     return {"accuracy": interval.value, "low": interval.low, "high": interval.high}
 
 
-def _choice(choice: Choice[Any]) -> dict[str, Any]:
+def _choice(choice: Selection[Any]) -> dict[str, Any]:
     figures = {str(key): {**_plain(choice.accuracy[key]), "log_loss": choice.log_loss[key]} for key in choice.accuracy}
     return {"chosen": choice.chosen, "reason": choice.reason, "candidates": figures}
 
 
-def _choice_lines(title: str, choice: Choice[Any] | None) -> list[str]:
+def _choice_lines(title: str, choice: Selection[Any] | None) -> list[str]:
     if choice is None:
         return []
     rows = [

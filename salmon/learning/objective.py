@@ -58,7 +58,7 @@ class Arithmetic(Protocol):
         ...
 
 
-class Arrays:
+class NumpyArithmetic:
     """With numpy: nothing to load, and the least to pay a call."""
 
     def of(self, array: NDArray[Any]) -> Any:
@@ -86,7 +86,7 @@ class Arrays:
         return np.zeros(size)
 
 
-class Tensors:
+class TorchArithmetic:
     """With torch, on the processor and without autograd: the gradient is written down, not traced."""
 
     def __init__(self, torch: Any) -> None:
@@ -122,7 +122,7 @@ def arithmetic_for(triplets: int) -> Generator[Arithmetic]:
     """The quicker arithmetic for blocks of so many triplets, on one thread: a caller with more cores has an executor."""
     found = _tensors() if triplets >= TENSORS_FROM else None
     if found is None:
-        yield Arrays()
+        yield NumpyArithmetic()
         return
     tensors, torch = found
     threads = torch.get_num_threads()
@@ -137,7 +137,7 @@ def arithmetic_for(triplets: int) -> Generator[Arithmetic]:
 
 
 @cache
-def _tensors() -> tuple[Tensors, Any] | None:
+def _tensors() -> tuple[TorchArithmetic, Any] | None:
     # Loaded with the first large block: importing torch takes longer than many a fit.
     try:
         import torch
@@ -148,7 +148,7 @@ def _tensors() -> tuple[Tensors, Any] | None:
             stacklevel=2,
         )
         return None
-    return Tensors(torch), torch
+    return TorchArithmetic(torch), torch
 
 
 # A block's arrays stay in a core's cache.

@@ -41,7 +41,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """A key and its value."""
 
     key: Scalar
@@ -54,7 +54,7 @@ class MappingNode:
 
     line: int
     column: int
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: dict[str, MappingEntry] = field(default_factory=dict[str, MappingEntry])
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ class _Builder:
     def _enter(self, mapping: MappingNode, key: Scalar, node: Node) -> None:
         first = mapping.entries.get(key.text)
         if first is None:
-            mapping.entries[key.text] = Entry(key, node)
+            mapping.entries[key.text] = MappingEntry(key, node)
             return
         self._problems.append(
             Problem(

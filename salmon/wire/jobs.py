@@ -46,7 +46,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Standing:
+class JobStatus:
     """How far a request is: the hash of its own key.
 
     `progress` goes from 0 to 1 and `note` says what is being done; `result` is there when it is done, `error` is a
@@ -77,18 +77,18 @@ class Standing:
 
     def encode(self) -> dict[str, str]:
         """The fields of the hash."""
-        return encode_standing({item.name: getattr(self, item.name) for item in fields(self)})
+        return encode_job_status({item.name: getattr(self, item.name) for item in fields(self)})
 
     @staticmethod
-    def decode(values: Mapping[str, str]) -> Standing | None:
+    def decode(values: Mapping[str, str]) -> JobStatus | None:
         """The standing of a hash; None where there is no such request (any more), fields of newer versions passed over."""
         if "kind" not in values:
             return None
-        known = {item.name for item in fields(Standing)}
-        return Standing(**{name: _value(name, text) for name, text in values.items() if name in known})
+        known = {item.name for item in fields(JobStatus)}
+        return JobStatus(**{name: _value(name, text) for name, text in values.items() if name in known})
 
 
-def encode_standing(values: Mapping[str, Any]) -> dict[str, str]:
+def encode_job_status(values: Mapping[str, Any]) -> dict[str, str]:
     """Some fields of the hash."""
     return {name: _text(name, value) for name, value in values.items()}
 

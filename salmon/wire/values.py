@@ -76,7 +76,7 @@ RULES = 1
 
 
 @dataclass(frozen=True)
-class Judgement:
+class StoredVerdicts:
     """Verdicts by participant, as of the last answer that was seen and of so many decisions of the experimenter."""
 
     as_of: str
@@ -95,13 +95,13 @@ class Judgement:
         return encode_json({"rules": RULES, "as_of": self.as_of, "decisions": self.decisions, "verdicts": found})
 
     @staticmethod
-    def decode(text: str | None) -> Judgement | None:
+    def decode(text: str | None) -> StoredVerdicts | None:
         """From that JSON; None where there is none or it follows other rules."""
         content = decode_json(text) if text else {}
         if content.get("rules") != RULES:
             return None
         names = {field.name for field in fields(Figures)}
-        return Judgement(
+        return StoredVerdicts(
             content["as_of"],
             content["decisions"],
             {participant: _verdict(found, names) for participant, found in content["verdicts"].items()},
