@@ -153,8 +153,8 @@ def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, NDA
     for index in (*order, *order):
         others = placed.copy()
         others[index] = False
-        covered = _covered(corners[index], sizes[index], chosen[others], sizes[others])
-        covered += _POINT_WEIGHT * _covered(corners[index], sizes[index], points - gap / 2, np.full((n, 2), gap))
+        covered = _covered_share(corners[index], sizes[index], chosen[others], sizes[others])
+        covered += _POINT_WEIGHT * _covered_share(corners[index], sizes[index], points - gap / 2, np.full((n, 2), gap))
         # Among equally free places the earlier direction wins, and the nearer ring.
         best = int(np.argmin(covered + 1e-3 * np.arange(len(covered))))
         chosen[index], placed[index] = corners[index, best], covered[best] < _ILLEGIBLE
@@ -169,7 +169,7 @@ def _candidates(points: Floats, sizes: Floats, gap: float) -> Floats:
     return points[:, None] + shifts[None] + anchors[None] * sizes[:, None]
 
 
-def _covered(corners: Floats, size: Floats, others: Floats, other_sizes: Floats) -> Floats:
+def _covered_share(corners: Floats, size: Floats, others: Floats, other_sizes: Floats) -> Floats:
     """(places,) share of a name's area, at each place, that boxes (m, 2) of sizes (m, 2) cover."""
     if not len(others):
         return np.zeros(len(corners))

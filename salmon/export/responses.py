@@ -212,9 +212,9 @@ class Responses:
             served.trial_type,
             "left" if won_left else "right",
             timing.input,
-            _known(timing.rt_ms),
-            _known(timing.query_wait_ms),
-            _known(timing.onset_client_ms),
+            _known_or_none(timing.rt_ms),
+            _known_or_none(timing.query_wait_ms),
+            _known_or_none(timing.onset_client_ms),
             timing.sent_attempts,
             received_ms - served.served_ms > LATE_MS,
             served.generation,
@@ -227,7 +227,7 @@ class Responses:
             answer.signed,
             served.revision,
             "practice" if served.trial_type == "practice" else "main",
-            self._repeated(stream_id, answer),
+            self._find_repeated(stream_id, answer),
             revision.seed if revision else None,
             revision.config_hash if revision else None,
             revision.app_version if revision else None,
@@ -235,7 +235,7 @@ class Responses:
             reason or "",
         ]
 
-    def _repeated(self, stream_id: str, answer: Answer) -> str:
+    def _find_repeated(self, stream_id: str, answer: Answer) -> str:
         """The earlier answer that this one repeats on purpose; every answer is remembered for later ones."""
         served, n = answer.served, len(self.targets)
         low, high = (served.left, served.right) if served.left < served.right else (served.right, served.left)
@@ -269,5 +269,5 @@ def _seconds(milliseconds: float) -> float:
     return round(milliseconds / 1000, 6) if milliseconds >= 0 else -1.0
 
 
-def _known(milliseconds: float) -> float | None:
+def _known_or_none(milliseconds: float) -> float | None:
     return milliseconds if milliseconds >= 0 else None

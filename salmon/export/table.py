@@ -179,20 +179,20 @@ class ParquetFile:
 
     def begin(self) -> bytes:
         """The magic number."""
-        return self._pipe.taken()
+        return self._pipe.take()
 
     def rows(self, rows: Sequence[Row]) -> bytes:
         """A row group, as soon as there are rows for one."""
         self._waiting.extend(rows)
         if len(self._waiting) >= self.ROWS_A_GROUP:
             self._write()
-        return self._pipe.taken()
+        return self._pipe.take()
 
     def end(self) -> bytes:
         """The last row group and the directory."""
         self._write()
         self._writer.close()
-        return self._pipe.taken()
+        return self._pipe.take()
 
     def _write(self) -> None:
         if self._waiting:
@@ -246,7 +246,7 @@ class _Pipe(io.RawIOBase):
         self._written += len(content)
         return len(content)
 
-    def taken(self) -> bytes:
+    def take(self) -> bytes:
         """What was written since it was last asked for."""
         content = b"".join(self._pieces)
         self._pieces.clear()

@@ -230,7 +230,7 @@ def blocks_of(triplets: Triplets, n: int, size: int = _BLOCK) -> Iterator[Block]
     """The triplets cut into blocks of `size` rows, in their order."""
     for start in range(0, len(triplets), size):
         block = block_of(triplets[start : start + size])
-        yield block if n * (n - 1) // 2 > len(block) else _merged(block, n)
+        yield block if n * (n - 1) // 2 > len(block) else _merge_pairs(block, n)
 
 
 def block_of(triplets: Triplets) -> Block:
@@ -239,7 +239,7 @@ def block_of(triplets: Triplets) -> Block:
     return Block(np.ascontiguousarray(rows[:, 0]), rows[:, 1:].T.ravel())
 
 
-def _merged(block: Block, n: int) -> Block:
+def _merge_pairs(block: Block, n: int) -> Block:
     """The same block with every distance computed once."""
     heads = np.tile(block.first, 2)
     keys = np.minimum(heads, block.second) * n + np.maximum(heads, block.second)

@@ -129,7 +129,7 @@ class DaskExecutor:
         with suppress(TimeoutError, FuturesCancelledError):
             wait(tasks, timeout=timeout_s, return_when="FIRST_COMPLETED")
 
-    def collected(self, task: Task) -> Any:
+    def collect(self, task: Task) -> Any:
         """The value of a task that is done, None where it was lost with its worker; what the work raised is raised."""
         try:
             return task.result()

@@ -26,7 +26,7 @@ class Random:
 
     def query(self, n: int, *, participant: str, turn: int, seed: int, attempt: int = 0) -> Query:
         """One of the (n-1)(n-2)n/2 queries, each as likely as any other."""
-        allowed = _allowed(n, self.targets)
+        allowed = _allowed_targets(n, self.targets)
         head, low, high = _stream("random", seed, participant, turn, attempt).sample(allowed, 3)
         return Query(head=head, feet=(low, high), probability=1.0 / count_queries(len(allowed)))
 
@@ -41,7 +41,7 @@ class RoundRobin:
 
     def query(self, n: int, *, participant: str, turn: int, seed: int, attempt: int = 0) -> Query:
         """The score is the larger distance between the head's index and a foot's, as the old program has it."""
-        allowed = _allowed(n, self.targets)
+        allowed = _allowed_targets(n, self.targets)
         lap, place = divmod(turn, len(allowed))
         order = list(allowed)
         _stream("heads", seed, participant, lap).shuffle(order)
@@ -114,7 +114,7 @@ def count_queries(n: int) -> int:
     return n * (n - 1) * (n - 2) // 2
 
 
-def _allowed(n: int, targets: Sequence[int] | None) -> Sequence[int]:
+def _allowed_targets(n: int, targets: Sequence[int] | None) -> Sequence[int]:
     return range(n) if targets is None else targets
 
 

@@ -34,10 +34,10 @@ def head_posterior(
     The places are the n targets' coordinates, or those whose indices are given; before any answer all are as likely.
     Tamuz et al. (2011), section 4.
     """
-    return normalised(log_head_posterior(triplets, coordinates, model, places))
+    return normalise(log_head_posterior(triplets, coordinates, model, places))
 
 
-def normalised(log_posterior: Coordinates) -> Coordinates:
+def normalise(log_posterior: Coordinates) -> Coordinates:
     """Chances (n, x) from their logarithms, which may all be off by a number a row.
 
     Less the largest of its row, no sum of logarithms underflows, however many answers a head has.

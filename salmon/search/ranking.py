@@ -21,7 +21,7 @@ from salmon.search.information import (
     binary_entropy,
     gains_of_pairs,
     head_posterior,
-    normalised,
+    normalise,
     remoteness_table,
 )
 
@@ -112,7 +112,7 @@ def _prepare(
         posterior = head_posterior(rows, placed, model, places)
     else:
         known = np.asarray(log_posterior, dtype=np.float64)
-        posterior = normalised(known if places is None else known[:, places])
+        posterior = normalise(known if places is None else known[:, places])
     tables = HeadTables(
         felt=remoteness_table(placed, model, places).astype(np.float32),
         posterior=posterior.astype(np.float32),

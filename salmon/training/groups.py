@@ -168,7 +168,7 @@ class TorchGroup:
             present = self._executor.addresses()
             for rank, task in list(pending.items()):
                 if task.done():
-                    outcome = self._executor.collected(task)
+                    outcome = self._executor.collect(task)
                     if outcome is not None:
                         outcomes[rank] = outcome
                     del pending[rank]

@@ -96,12 +96,12 @@ def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
     served: dict[str, Any] = {name: read(entry[key]) for key, name, read in _SERVED_FIELDS if key in entry}
     timing: dict[str, Any] = {name: read(entry[name]) for name, read in _TIMING_FIELDS if name in entry}
     served["experiment"] = experiment
-    return _made(
+    return _build_record(
         Answer,
         {
-            "served": _made(Served, served),
+            "served": _build_record(Served, served),
             "winner": int(entry["winner"]),
-            "timing": _made(Timing, timing),
+            "timing": _build_record(Timing, timing),
             "received_ms": int(entry["received_ms"]),
             "signed": entry.get("signed", "1") == "1",
         },
@@ -145,7 +145,7 @@ class AnswerReader:
         self._parts = tuple(itemgetter(*(place[name] for name in part)) for part in parts)
 
 
-def _made(kind: type[Record], values: dict[str, Any]) -> Record:
+def _build_record(kind: type[Record], values: dict[str, Any]) -> Record:
     """A record of these values. A frozen dataclass sets each field by a call, which is most of the time that reading a
     million answers takes: where every field is there, they are set at once.
     """
