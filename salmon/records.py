@@ -1,4 +1,4 @@
-"""What travels through the whole system: a query, a served query, an answer, and the triplets made of answers.
+"""Define what travels through the whole system: a query, a served query, and an answer.
 
 Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this order. A target is an index 0..n-1.
 """
@@ -40,7 +40,7 @@ class Query:
 
     @property
     def key(self) -> str:
-        """The same for the same question, whichever way round its feet are."""
+        """Return a text that is the same for the same query, in whichever order its feet are."""
         low, high = sorted(self.feet)
         return f"{self.head},{low},{high}"
 
@@ -72,14 +72,14 @@ class Served:
 
     @property
     def key(self) -> str:
-        """The key of the query that was served."""
+        """Return the key of the query that was served."""
         low, high = sorted((self.left, self.right))
         return f"{self.head},{low},{high}"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What the page measured, in milliseconds of its monotonic clock; -1 where it could not say."""
+    """What the page measured, in milliseconds of its monotonic clock; -1 if it could not."""
 
     rt_ms: float = -1.0
     query_wait_ms: float = -1.0
@@ -94,7 +94,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Answer:
-    """A served query, the foot judged nearer, and when: one line of the log. `received_ms` is the server's clock."""
+    """One line of the log: a served query, the foot judged nearer, and when.
+
+    `received_ms` is the server's clock.
+    """
 
     served: Served
     winner: int
@@ -104,10 +107,10 @@ class Answer:
 
     @property
     def loser(self) -> int:
-        """The foot that was not chosen."""
+        """Return the foot that was not chosen."""
         return self.served.right if self.winner == self.served.left else self.served.left
 
     @property
     def winner_side(self) -> Literal["left", "right"]:
-        """On which side of the screen the winner stood."""
+        """Return on which side of the screen the winner stood."""
         return "left" if self.winner == self.served.left else "right"
