@@ -47,7 +47,7 @@ class Executor(Protocol):
         ...
 
     def scatter(self, value: Any) -> Any:
-        """Move a value to the workers once; the handle that is returned can be an argument of later work in its place."""
+        """Move a value to the workers once; return a handle that can be an argument of later work in its place."""
         ...
 
     def scale(self, workers: int) -> None:

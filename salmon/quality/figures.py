@@ -131,12 +131,12 @@ class Evidence:
             kept.append(self.pack(served.head, served.left, served.right, winner))
 
     def pack(self, head: int, left: int, right: int, winner: int) -> int:
-        """((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
+        """Return ((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
         low, high = (left, right) if left < right else (right, left)
         return ((head * self.n + low) * self.n + high) * 4 + 2 * (winner == low) + (left == low)
 
     def unpack(self, packed: Sequence[int]) -> NDArray[Any]:
-        """(m, 3) int64 rows [head, winner, loser] of packed answers."""
+        """Return (m, 3) int64 rows [head, winner, loser] of packed answers."""
         import numpy as np
 
         numbers = np.asarray(packed, dtype=np.uint64).astype(np.int64)
@@ -145,7 +145,7 @@ class Evidence:
         return np.stack([heads, np.where(low_won, low, high), np.where(low_won, high, low)], axis=1)
 
     def shared_counts(self, without: frozenset[str]) -> Mapping[int, tuple[int, int]]:
-        """Shared query → (answers for its low foot, answers), of everybody but those left out."""
+        """Return shared query → (answers for its low foot, answers), of everybody but those left out."""
         counts: dict[int, tuple[int, int]] = {}
         for participant, trace in self.traces.items():
             if participant not in without:
@@ -168,7 +168,7 @@ class Evidence:
 
     @staticmethod
     def _note_catch(trace: Trace, answer: Answer) -> None:
-        """A catch trial shows its head as one of the feet; nothing is nearer to the head than itself."""
+        """Count a catch trial, which shows its head as one of the feet; nothing is nearer to the head than itself."""
         served = answer.served
         if served.head in {served.left, served.right}:
             trace.catch_trials += 1
@@ -342,7 +342,7 @@ def _circles(evidence: Evidence, trace: Trace) -> dict[str, Any]:
 
 
 def _fit(evidence: Evidence, trace: Trace, coordinates: NDArray[Any] | None) -> dict[str, Any]:
-    """Return the share of this person's triplets in which the group's embedding has the winner nearer than the loser."""
+    """Return the share of this person's triplets whose winner lies nearer than the loser in the group's embedding."""
     packed = trace.packed()
     if coordinates is None or not packed:
         return {}

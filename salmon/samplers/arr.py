@@ -28,7 +28,7 @@ Priority = Literal["random", "scores", "approx"]
 
 @dataclass(frozen=True)
 class SearchTask:
-    """What a round is chosen from: the answers `rows` (m, 3) and the pending queries `waiting` (p, 3), and its size."""
+    """The input of one round: the answers `rows` (m, 3), the pending queries `waiting` (p, 3), and how many to find."""
 
     state: State
     rows: Triplets
@@ -44,13 +44,13 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class RankingSampler(ABC):
-    """What the ranking samplers share: the embedding that they search with.
+    """The base of the ranking samplers: the embedding that they search with.
 
     `R`: random queries only until R·n answers are in. `scorer`: information gain about the head's place, or the
-    uncertainty of the answer. `ridge` is the precision of a prior on every coordinate; with 0 the embedding takes the
-    few epochs of Adadelta that the published sampler took instead of converging. `fresh_posterior`: where a head may
-    sit is judged anew from all of its answers after each refit; otherwise each answer is judged once, under the
-    embedding of its time.
+    uncertainty of the answer. `ridge` is the precision of a prior on every coordinate; with 0 the embedding is fitted
+    by a few epochs of Adadelta, as the published sampler did, and does not converge. `fresh_posterior`: the posterior
+    of each head's place is computed from all of its answers after each refit; otherwise each answer is used once,
+    under the embedding of its time.
     """
 
     noise: str | NoiseModel = "TSTE"
@@ -67,11 +67,11 @@ class RankingSampler(ABC):
 
     @property
     def model(self) -> NoiseModel:
-        """The noise model of refit and search."""
+        """Return the noise model of refit and search."""
         return noise_model(self.noise, lapse=self.lapse)
 
     def start(self, n: int, seed: int) -> State:
-        """Before any answer."""
+        """Return the state before any answer."""
         state = start_state(n, self.d, seed)
         # Adadelta's published start is a thousandth of ours.
         return replace(state, coordinates=1e-3 * state.coordinates) if self.ridge == 0 else state
@@ -83,7 +83,7 @@ class RankingSampler(ABC):
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> State:
-        """The state after these answers, all there are; warm from the last embedding."""
+        """Return the state after these answers, which are all there are; the last embedding is the start of the fit."""
         rows = check_triplets(triplets, state.n)
         coordinates, loss, converged = self._embedding(state, rows, executor, stop)
         log_posterior = None
@@ -111,7 +111,7 @@ class RankingSampler(ABC):
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Round:
-        """`count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
+        """Return `count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
         rows, waiting = check_triplets(triplets, state.n), check_triplets(pending, state.n)
         if len(rows) < self.R * state.n:
             return random_round(state, count, len(rows), len(waiting))
@@ -123,11 +123,11 @@ class RankingSampler(ABC):
 
     @property
     def shown_model(self) -> NoiseModel:
-        """The noise model of the embedding that is shown: that of the search."""
+        """Return the noise model of the embedding that is shown: that of the search."""
         return self.model
 
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """The embedding to be shown and judged, (n, d): that of the search itself."""
+        """Return the embedding to be shown and judged, (n, d): that of the search itself."""
         del triplets, executor  # the search's embedding has seen them already
         return state.coordinates
 
@@ -139,7 +139,7 @@ class RankingSampler(ABC):
         executor: Executor | None,
         stop: Callable[[], bool] | None,
     ) -> Ranked:
-        """The best queries of every head by this sampler's score."""
+        """Return the best queries of every head by this sampler's score."""
         if self.scorer == "uncertainty":
             return uncertain_search(state.coordinates, self.model, keep)
         return exact_search(
@@ -179,9 +179,9 @@ class RankingSampler(ABC):
 class ARR(RankingSampler):
     """Asynchronous round robin: every head in turn, each with one of its `n_top` best queries.
 
-    The published sampler (Sievert, Nowak and Rogers 2023) with its arguments. As published it has no
-    prior and judges each answer once; `ridge=1, fresh_posterior=True` repairs both and needs far fewer answers. `priority`: the order of a round is random, by score, or by score with Gaussian
-    noise of a tenth of the scores' range.
+    The published sampler (Sievert, Nowak and Rogers 2023) with its arguments. As published it has no prior and uses
+    each answer once; `ridge=1, fresh_posterior=True` changes both and needs far fewer answers. `priority` orders a
+    round at random, by score, or by score with Gaussian noise of a tenth of the scores' range.
     """
 
     ridge: float = 0.0
@@ -202,7 +202,7 @@ class ARR(RankingSampler):
 
 @dataclass(frozen=True)
 class Uncertainty(RankingSampler):
-    """Every head in turn, each with the query whose answer the embedding finds hardest to foretell."""
+    """Every head in turn, each with the query whose answer the model predicts least confidently."""
 
     scorer: Scorer = "uncertainty"
 
@@ -280,7 +280,7 @@ def _choose_by_head(sampler: RankingSampler, task: SearchTask, n_top: int, prior
 
 
 def _is_among(queries: NDArray[np.int32], others: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which queries (k,) are among the others, whichever way round the feet are."""
+    """Return which queries (k,) are among the others, whichever way round the feet are."""
     if not len(others) or not len(queries):
         return np.zeros(len(queries), dtype=np.bool_)
     n = int(max(queries.max(), others.max())) + 1
@@ -293,12 +293,12 @@ def _keys(queries: NDArray[np.int32], n: int) -> NDArray[np.int64]:
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is none of the choices, in a sentence."""
+    """Raise a SalmonError for a value that is none of the choices."""
     if value not in choices:
         raise SalmonError(f"{name} is {value!r}.", hint=f"Use one of {', '.join(choices)}.", where=name)
 
 
 def _epochs(m: int, n: int, d: int) -> int:
-    """Epochs of a published refit: 200, 120 or 50 as the answers are at most 1, at most 3 or more times n·d·ln n."""
+    """Return the epochs of a published refit: 200, 120 or 50 as m is at most 1, at most 3 or more times n·d·ln n."""
     ratio = m / (n * d * log(n))
     return 200 if ratio <= 1 else 120 if ratio <= 3 else 50

@@ -1,8 +1,8 @@
-"""What lies in Redis: the name of every key, the bytes of every value, and who may write which.
+"""Define what is stored in Redis: the name of every key, the bytes of every value, and who may write which.
 
-The law of these formats: a stored value is never reinterpreted. A new field goes to the end and has a default when it is
-absent, a field is never renamed, and a key whose meaning changes gets a new name. The files in tests/golden were
-written by earlier versions and must decode for ever.
+Stored values are never reinterpreted. A new field goes to the end and has a default when it is absent, a field is
+never renamed, and a key whose meaning changes gets a new name. The files in tests/golden were written by earlier
+versions and must decode for ever.
 """
 
 from salmon.wire.answers import (

@@ -1,7 +1,4 @@
-"""The name of every key.
-
-Who may write what: the access list of the server.
-"""
+"""Name every key in Redis, and generate the server's access list: which process may write what."""
 
 from __future__ import annotations
 
@@ -157,10 +154,10 @@ _ANSWER_SCRIPTS = (
 
 
 def access_list(frontend_password: str, backend_password: str) -> tuple[str, ...]:
-    """The `user` lines for the server's configuration.
+    """Return the `user` lines for the server's configuration.
 
-    `default` is off but keeps every permission on purpose: before the fix of its issue 14541, Redis replays
-    MULTI/EXEC and scripts from the append-only file as `default` and drops, without a word, what that user may not do.
+    `default` is off but keeps every permission on purpose: before the fix of its issue 14541, Redis replays MULTI/EXEC
+    and scripts from the append-only file as `default` and drops, without an error, what that user may not do.
     """
     return (
         "user default off resetpass ~* &* +@all",
