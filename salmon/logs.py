@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 #: Fields that say who somebody is: shown at DEBUG only.
 PERSONAL = frozenset({"participant", "puid", "session", "arrival", "address"})
-#: Fields that open doors: never shown.
+#: Fields that grant access: never shown.
 SECRET = frozenset({"password", "token", "key", "secret", "invitation", "authorization", "cookie"})
 
 

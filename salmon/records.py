@@ -12,7 +12,7 @@ from typing import Literal, get_args
 TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
 TRIAL_TYPES: tuple[TrialType, ...] = get_args(TrialType)
 
-#: Queries drawn without a look at any answer: accuracy on them is unbiased.
+#: Queries drawn without looking at any answer: accuracy on them is unbiased.
 DRAWN_BLINDLY: frozenset[TrialType] = frozenset({"random", "fallback"})
 #: Queries that come again by chance or on purpose, but not because people disagreed about them: how often their answers
 #: agree says how well any embedding could predict.

@@ -33,7 +33,7 @@ from frontend.store.counters import MINUTE_MS, tally
 from frontend.store.experiments import Change
 from frontend.store.importing import PAGE
 from frontend.transfer.import_bundle import Imported, check_free, free_id, pages_of, restore
-from salmon.answer_files.recorded import RecordedAnswer, Survey, answers_of, survey
+from salmon.answer_files.recorded import RecordedAnswer, Survey, read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError, ContainerError, bare
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
 from salmon.errors import Problem
@@ -283,7 +283,7 @@ def _assumed(known: Survey) -> tuple[str, ...]:
 def _placed(known: Survey, now_ms: int) -> Iterator[tuple[str, RecordedAnswer]]:
     """(place in the log, answer): the time of receipt, never before that of the answer before it."""
     last_ms, number = 0, 0
-    for order, read in enumerate(answers_of(known)):
+    for order, read in enumerate(read_recorded(known)):
         answer = replace(read, received_ms=now_ms - known.answers + order) if read.received_ms < 0 else read
         milliseconds = max(answer.received_ms, last_ms, 1)
         number = number + 1 if milliseconds == last_ms else 0

@@ -164,7 +164,7 @@ class _Columns:
             (unanswered, f"Left out: targets without any answer ({unanswered:,} of {n:,})."),
             (
                 self.unexplained,
-                f"How their queries were chosen is not said for {self.unexplained:,} answers; they are taken to be random.",
+                f"No column says how the queries of {self.unexplained:,} answers were chosen; they are taken to be random.",
             ),
             (test, f"Only judged, not fitted: answers of a test set ({test:,})."),
         )

@@ -1,7 +1,7 @@
 """Read recorded answers for an import: every answer with its sides, times, sampler and participant.
 
 `survey` looks through a file once and returns what it names, how many answers it has, or all that is wrong with it;
-`answers_of` then yields its answers. No answer is kept in memory, so that a file may be longer than memory. What a row
+`read_recorded` then yields its answers. No answer is kept in memory, so that a file may be longer than memory. What a row
 does not say stays unknown: -1 for times, "" for texts, None for sides.
 """
 
@@ -117,7 +117,7 @@ def survey(path: Path, *, name: str = "", classes: Mapping[str, str] | None = No
     )
 
 
-def answers_of(known: Survey) -> Iterator[RecordedAnswer]:
+def read_recorded(known: Survey) -> Iterator[RecordedAnswer]:
     """Yield the answers of a file that was surveyed, in its order."""
     with known.path.open("rb") as file:
         for line, row in read_table(file, prefer_labels=True)[1]:
@@ -173,7 +173,7 @@ def _read_answer(row: Row, line: int, naming: Naming, classes: Mapping[str, str]
         return [Problem(f"The time {shown(written)} cannot be read.", line)]
     puid = first_value(row, COLUMNS["participant"])
     if len(puid) > _LONGEST_ID or not puid.isprintable():
-        message = f"The participant {shown(puid)} is no id."
+        message = f"{shown(puid)} is not the id of a participant."
         return [Problem(message, line, hint=f"Ids have at most {_LONGEST_ID} characters, all of them printable.")]
     return RecordedAnswer(
         *outcome.targets,

@@ -139,7 +139,7 @@ class DumpReader:
             raise DumpError(f"There is an unknown kind of text before byte {self._at:,}.")
         packed, unpacked = self.length(), self.length()
         self._check_size(max(packed, unpacked), most)
-        return lzf_unpacked(self.take(packed), unpacked)
+        return unpack_lzf(self.take(packed), unpacked)
 
     def _check_size(self, size: int, most: int) -> None:
         if size > most:
@@ -227,7 +227,7 @@ class DumpReader:
         raise DumpError(f"A JSON value ends too early, before byte {self._at:,}.")
 
 
-def lzf_unpacked(packed: bytes, size: int) -> bytes:
+def unpack_lzf(packed: bytes, size: int) -> bytes:
     """Unpack LZF: literal runs, and copies of what came at most 8 kB before.
 
     DumpError if the bytes are something else.
@@ -424,7 +424,7 @@ def modern_config(text: bytes | str) -> tuple[str, tuple[str, ...]]:
     try:
         tree = yaml.safe_load(written)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return written, ()  # whoever parses it tells what is wrong, with its place
+        return written, ()  # the parser reports what is wrong, with its place
     if not isinstance(tree, dict):
         return written, ()
     return modern_tree(cast("dict[str, Any]", tree), otherwise=written)

@@ -1,4 +1,4 @@
-"""The estimator: `OrdinalEmbedding().fit(triplets).embedding_`."""
+"""Fit an embedding behind scikit-learn's interface: `OrdinalEmbedding().fit(triplets).embedding_`."""
 
 from typing import Any, Self, cast
 
@@ -120,14 +120,16 @@ class OrdinalEmbedding(BaseEstimator):
         self.executor = executor
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier fit."""
+        """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier
+        fit.
+        """
         self._see(X, reset=True)
         rows = triplets_from(X, y, self.n_targets)
         self.classes_ = codes_of(y)
         return self._fit(rows, self.n_targets or int(rows.max(initial=0)) + 1, start=None)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Add answers to all that were seen and go on from the embedding so far; new targets start at its centre."""
+        """Add answers to all that were seen and continue from the embedding so far; new targets start at its centre."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y)
         self._see(X, reset=False)
@@ -138,7 +140,7 @@ class OrdinalEmbedding(BaseEstimator):
         return self._fit(rows, n, start=np.concatenate([known, added]))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
+        """Return (m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
 
         Without y: 1 where the second column's target is nearer, 0 where the third column's is.
         """
@@ -146,7 +148,9 @@ class OrdinalEmbedding(BaseEstimator):
         return self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(int)]
 
     def predict_proba(self, X: ArrayLike) -> Coordinates:
-        """(m, 2) chances that right and that left wins, in the order of `classes_`, for rows [head, left, right]."""
+        """Return (m, 2) probabilities that right and that left wins, in the order of `classes_`, for rows [head, left,
+        right].
+        """
         check_is_fitted(self)
         self._see(X, reset=False)
         rows = self._known(check_triplets(X))
@@ -155,33 +159,34 @@ class OrdinalEmbedding(BaseEstimator):
         return np.column_stack([1 - chance, chance]).astype(np.float64)
 
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """The accuracy: the share of answers whose winner lies nearer the head. From 0 to 1, **larger is better**.
+        """Return the accuracy: the share of answers whose winner lies nearer the head.
 
-        It is not a loss: keep the fit whose score is largest. A tie counts one half.
+        It goes from 0 to 1, and **larger is better**: it is not a loss, so keep the fit whose score is largest. A tie
+        counts one half.
         """
         check_is_fitted(self)
         self._see(X, reset=False)
         return accuracy(self._coordinates, self._known(triplets_from(X, y)))
 
     def log_loss(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Mean −log of the chance given to the answers that came, in nats: smaller is better, log 2 is guessing."""
+        """Return the mean −log probability of the answers, in nats: smaller is better, log 2 is guessing."""
         check_is_fitted(self)
         self._see(X, reset=False)
         return log_loss(self._coordinates, self._known(triplets_from(X, y)), noise=self.noise_)
 
     @property
     def embedding_(self) -> Coordinates:
-        """(n, d) coordinates, centred; a copy, so that nothing done with it changes the estimator."""
+        """Return (n, d) coordinates, centred; a copy, so that changing it does not change the estimator."""
         check_is_fitted(self)
         return self._coordinates.copy()
 
     @property
     def uncertainty_(self) -> Coordinates:
-        """(n, d, d) covariance of each target's position under the Laplace posterior.
+        """Return the (n, d, d) covariance of each target's position under the Laplace posterior.
 
-        The rigid motions of the whole embedding are projected out: answers cannot tell them, and with them every
-        ellipse would only show how freely the map turns. Heavy-tailed noise models (t-STE, CKL) hardly tell the size of
-        the whole map: the ridge decides it, and the ellipses do not show that.
+        The rigid motions of the whole embedding are projected out: answers cannot determine them, and with them every
+        ellipse would only show how freely the map turns. Under heavy-tailed noise models (t-STE, CKL) answers hardly
+        determine the size of the whole map: the ridge decides it, and the ellipses do not show that.
         """
         check_is_fitted(self)
         if self._uncertainty is None:
@@ -193,7 +198,7 @@ class OrdinalEmbedding(BaseEstimator):
         return hasattr(self, "_coordinates")
 
     def __sklearn_clone__(self) -> Self:
-        """A copy of the parameters. The executor is shared: a cluster cannot be copied, and need not be."""
+        """Return a copy of the parameters. The executor is shared: a cluster cannot be copied, and need not be."""
         parameters = self.get_params(deep=False)
         executor = parameters.pop("executor")
         copies: dict[str, Any] = {name: clone(value, safe=False) for name, value in parameters.items()}
@@ -272,7 +277,7 @@ class OrdinalEmbedding(BaseEstimator):
         return coordinates
 
     def _stopped_fit(self, rows: Triplets, n: int, start: Coordinates | None, seed: int) -> Coordinates:
-        """Scout every start for a few iterations, then follow the best one while held-out answers get likelier."""
+        """Fit every start for a few iterations, then follow the best one while the held-out log-loss falls."""
         held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
         fitted = rows[~held_out]
         scouted = self._descend(fitted, n, start, self.n_restarts, seed, min(_SCOUTING, self.max_iter), None)
@@ -292,7 +297,7 @@ class OrdinalEmbedding(BaseEstimator):
         return rows
 
     def _see(self, X: ArrayLike, *, reset: bool) -> None:
-        """Let scikit-learn note (or compare) the number and names of the columns; `check_triplets` does the rest."""
+        """Let scikit-learn note (or compare) the number and names of the columns; `check_triplets` checks the rest."""
         if issparse(X):
             raise TripletError(
                 "Sparse input is not supported.", hint="Give a dense (m, 3) array: triplets hold no gaps."
@@ -303,7 +308,9 @@ class OrdinalEmbedding(BaseEstimator):
             validate_data(self, cast("Any", X), reset=reset, skip_check_array=True)
 
     def _seed(self) -> int:
-        """A seed of its own: `default_rng(random_state)` may have drawn the truth that is to be found."""
+        """Return a seed that `default_rng(random_state)` does not use: the true embedding may have been drawn from
+        that.
+        """
         state = self.random_state
         if not isinstance(state, int | np.integer):
             state = check_random_state(state).randint(2**31)

@@ -25,7 +25,7 @@ from salmon.noise import NoiseModel
 from salmon.parallel import Executor, SerialExecutor
 
 # From this many triplets in a block torch adds up by index so much sooner (27 µs for 65,536 numbers, numpy 65) that it
-# outweighs the dearer calls. Below 10,000 numpy wins; `benchmarks/refit.py` prints both on either side of this line.
+# outweighs the more expensive calls. Below 10,000 numpy wins; `benchmarks/refit.py` prints both on either side of this line.
 TENSORS_FROM = 1 << 14
 
 

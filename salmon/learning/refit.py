@@ -128,9 +128,9 @@ def _check_shape(n: int, d: int, ridge: float) -> None:
     if n < 3:
         raise SalmonError(f"{n} targets cannot be embedded.", hint="A head and two feet need three targets.", where="n")
     if d < 1:
-        raise SalmonError(f"{d} dimensions hold no embedding.", hint="Give d = 1 or more.", where="d")
+        raise SalmonError(f"An embedding cannot have {d} dimensions.", hint="Give d = 1 or more.", where="d")
     if not (np.isfinite(ridge) and ridge >= 0):
-        raise SalmonError(f"A ridge of {ridge} keeps nothing in place.", hint="Give 0 or more.", where="ridge")
+        raise SalmonError(f"ridge is {ridge}.", hint="Give 0 or more.", where="ridge")
 
 
 def _check_start(start: ArrayLike, n: int, d: int) -> Coordinates:

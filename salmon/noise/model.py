@@ -32,7 +32,7 @@ class NoiseModel(ABC):
     def __post_init__(self) -> None:
         if not 0 <= self.lapse < 0.5:
             raise SalmonError(
-                f"A lapse of {self.lapse} is no lapse rate.", hint="Give a number from 0 up to, not including, 0.5."
+                f"A lapse of {self.lapse} is not a lapse rate.", hint="Give a number from 0 up to, not including, 0.5."
             )
 
     @abstractmethod

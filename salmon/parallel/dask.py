@@ -55,7 +55,7 @@ def executor_on(client: Any) -> "DaskExecutor":
     """Return an executor on the caller's own client, which the caller closes."""
     if not isinstance(client, Client):
         raise SalmonError(
-            f"Work cannot be handed to {type(client).__name__}.",
+            f"A {type(client).__name__} cannot run work.",
             hint="Give a Dask client, or an executor on a cluster.",
         )
     return DaskExecutor(client)
@@ -169,7 +169,7 @@ class DaskExecutor:
         if workers < 1:
             raise SalmonError(f"{workers} workers cannot do any work.", hint="Ask for at least 1.")
         if self.client.cluster is None:
-            raise SalmonError("This cluster is only joined, not owned.", hint="Scale it where it was started.")
+            raise SalmonError("This cluster was started elsewhere.", hint="Scale it where it was started.")
         self.client.cluster.scale(workers)
         self.client.wait_for_workers(workers)
 

@@ -57,12 +57,16 @@ class Adaptive:
         noise_model(self.noise, lapse=self.lapse)
         if not 0 <= self.random_share <= 1:
             raise SalmonError(
-                f"A random share of {self.random_share} is no share.",
+                f"random_share is {self.random_share}.",
                 hint="Give a number from 0 to 1.",
                 where="random_share",
             )
         if self.ridge <= 0:
-            raise SalmonError(f"A ridge of {self.ridge} is no prior.", hint="Give a number above 0.", where="ridge")
+            raise SalmonError(
+                f"ridge is {self.ridge}, which is not the precision of a prior.",
+                hint="Give a number above 0.",
+                where="ridge",
+            )
 
     @property
     def model(self) -> NoiseModel:

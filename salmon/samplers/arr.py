@@ -131,7 +131,7 @@ class RankingSampler(ABC):
         del triplets, executor  # the search's embedding has seen them already
         return state.coordinates
 
-    def ranked(
+    def rank(
         self,
         state: State,
         rows: Triplets,
@@ -217,7 +217,7 @@ class Greedy(RankingSampler):
 
     def choose(self, task: SearchTask) -> Round:
         """Return the queries, best first, none of them waiting."""
-        best = self.ranked(task.state, task.rows, task.count + len(task.waiting), task.executor, task.stop)
+        best = self.rank(task.state, task.rows, task.count + len(task.waiting), task.executor, task.stop)
         chosen = np.flatnonzero(~_is_among(best.queries, task.waiting))[: task.count]
         return chosen_round(
             task.state, best.queries[chosen], best.scores[chosen], exact=best.exact, complete=best.complete
@@ -260,7 +260,7 @@ def _choose_by_head(sampler: RankingSampler, task: SearchTask, n_top: int, prior
     heads = round_robin(state.n, task.count, generator)
     crowded = int(np.bincount(waiting[:, 0], minlength=state.n).max(initial=0))
     keep = -(-task.count // state.n) + n_top - 1 + crowded
-    best = sampler.ranked(state, task.rows, keep, task.executor, task.stop)
+    best = sampler.rank(state, task.rows, keep, task.executor, task.stop)
     free = np.flatnonzero(~_is_among(best.queries, waiting))
     of_head = [free[best.queries[free, 0] == head].tolist() for head in range(state.n)]
     chosen: list[int] = []

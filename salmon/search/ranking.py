@@ -69,7 +69,7 @@ def exact_search(
     """
     placed = np.array(coordinates, dtype=np.float64)
     if keep < 1:
-        raise SalmonError(f"{keep} queries a head are none.", hint="Keep 1 or more.", where="keep")
+        raise SalmonError(f"keep is {keep}, which returns no queries.", hint="Give 1 or more.", where="keep")
     rows = check_triplets(triplets, len(placed))
     model = noise_model(noise, lapse=lapse)
     tables, first, second, exact = _prepare(placed, rows, model, seed, log_posterior)
@@ -205,7 +205,7 @@ def uncertain_search(
     placed = np.array(coordinates, dtype=np.float64)
     n = len(placed)
     if keep < 1:
-        raise SalmonError(f"{keep} queries a head are none.", hint="Keep 1 or more.", where="keep")
+        raise SalmonError(f"keep is {keep}, which returns no queries.", hint="Give 1 or more.", where="keep")
     model = noise_model(noise, lapse=lapse)
     felt = remoteness_table(placed, model).T.copy()
     np.fill_diagonal(felt, -np.inf)

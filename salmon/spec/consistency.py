@@ -101,7 +101,7 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
     try:
         number = whole(0)(written) if isinstance(written, Scalar) else 0
     except Misfit:
-        return  # said where it stands
+        return  # reported where it is written
     if names and number > len(names):
         message = (
             f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}."
@@ -145,7 +145,7 @@ def _checks(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     try:
         total = sum(share(part) for part in parts if part is not None)
     except Misfit:
-        return  # said where it stands
+        return  # reported where it is written
     if total > 1:
         message = f"checks.catch and checks.repeat are {total:.0%} of the trials together."
         yield problem_at(root, ("checks",), message, hint="Together they can be at most 100%.")
@@ -194,9 +194,7 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     redirect = written.get("redirect")
     if isinstance(redirect, Scalar) and "app.prolific.co/" in redirect.text:
         hint = "Write app.prolific.com."
-        yield problem_at(
-            root, (*path, "redirect"), "Links to app.prolific.co do not work any more.", hint=hint, warning=True
-        )
+        yield problem_at(root, (*path, "redirect"), "Links to app.prolific.co no longer work.", hint=hint, warning=True)
 
 
 def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:

@@ -261,7 +261,7 @@ def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec
     )
 
 
-#: What the recruitment platforms trust us with; never shown before completion, never in what is handed on.
+#: Secrets of recruitment platforms: never shown before completion, and left out of what is shared.
 SECRETS = (("recruitment", "completion_code"), ("recruitment", "redirect"), ("recruitment", "sona"))
 
 #: Keys without effect, left out of what is written unless they were set: a new file may not have them. `/config` of the

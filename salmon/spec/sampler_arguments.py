@@ -132,7 +132,7 @@ _MODELS_WITH: Mapping[str, tuple[NoiseModel, ...]] = MappingProxyType(
     {"alpha": ("TSTE",), "mu": ("CKL",), "k": ("TSTE", "PowerTSTE")}
 )
 _TARGETED: Mapping[str, str] = MappingProxyType({"Random": "targets", "RoundRobin": "targets", "Validation": "queries"})
-#: The noise model has one name today and another in older files; each sampler keeps the one it was born with.
+#: The noise model has one name today and another in older files; each sampler keeps its original one.
 _SYNONYMS = MappingProxyType({"module": "noise", "noise": "module"})
 
 

@@ -346,7 +346,7 @@ class _Builder:
 
 
 MAX_BYTES = 5_000_000  # a spec is text; pictures and long lists belong into the ZIP
-_MAX_TABS = 20  # lines mended before we give up and let the experimenter mend the rest
+_MAX_TABS = 20  # lines corrected before the rest is left to the experimenter
 
 #: First bytes of files that are often uploaded by mistake.
 _OTHER_FILES = (
@@ -422,7 +422,7 @@ def _read_replacing_tabs(text: str, problems: list[Problem]) -> Node | None:
                 text = "\n".join(lines)
                 continue
             problems.extend(tabs)
-            # After mending, a new complaint may be about our guess and not about the file.
+            # After a correction, a new error may be about our guess and not about the file.
             raise UnreadableError(tabs[-1] if tabs else _syntax(error, text)) from None
         except yaml.YAMLError as error:
             raise UnreadableError(
@@ -479,7 +479,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
         return Problem(f"Text cannot begin with {shown(rest[:1])}.", *place, hint="Put quotes around it.")
     if "block" in complaint or "expected key" in complaint or "simple key" in complaint:
         return Problem(
-            "This line does not fit to those above it.",
+            "This line does not fit those above it.",
             *place,
             hint="Check its indentation, its quotes and the colon after its key.",
         )

@@ -14,7 +14,7 @@ REQUEST_STATES: tuple[RequestState, ...] = get_args(RequestState)
 #: The kind of those entries of the stream that only announce an experiment.
 ANNOUNCED = "experiment"
 
-#: How long a request is kept: while it waits, and after the last word about it.
+#: How long a request is kept while it waits, and after it has ended.
 WAITS_SECONDS = 7 * 24 * 3600
 KEPT_SECONDS = 24 * 3600
 
@@ -81,7 +81,9 @@ class JobStatus:
 
     @staticmethod
     def decode(values: Mapping[str, str]) -> JobStatus | None:
-        """Return the status in a hash, ignoring fields of newer versions; None if there is no such request (any more)."""
+        """Return the status in a hash, or None if there is no such request (any more); fields of newer versions are
+        ignored.
+        """
         if "kind" not in values:
             return None
         known = {item.name for item in fields(JobStatus)}

@@ -145,7 +145,7 @@ _BACKEND_COMMANDS = (
     "get set incrby expire hget hset hdel hgetall hmget del rpush rename llen lrange xadd xread xrange xrevrange xlen"
     " exists multi exec eval evalsha script|load"
 )
-#: The frontend's two holes in its fence: appending to the answers, and the scripts that do so.
+#: The two exceptions to the frontend's limits: appending to the answers, and the scripts that do so.
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"

@@ -67,7 +67,7 @@ class Heartbeat:
         return Heartbeat(**content)
 
 
-#: Changes with what is measured and with the rules: what an earlier version found is found again.
+#: Version of the figures and rules; verdicts of another version are computed again.
 RULES = 1
 
 

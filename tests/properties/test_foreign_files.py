@@ -18,9 +18,9 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from salmon.answer_files.recorded import answers_of, survey
+from salmon.answer_files.recorded import read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError, ContainerError, read_rows
-from salmon.answer_files.salmon1_backup import DumpError, lzf_unpacked, modern_config, read_backup
+from salmon.answer_files.salmon1_backup import DumpError, modern_config, read_backup, unpack_lzf
 from salmon.cli.redis_server import READY
 from tests.old_scripts import OLD_COLUMNS, Dump, length, old_answers, old_backup, old_rows, text
 from tests.program import poll
@@ -39,7 +39,7 @@ def read(content: bytes) -> int:
         file.write(content)
         file.flush()
         known = survey(Path(file.name))
-        assert sum(1 for _ in answers_of(known)) == known.answers
+        assert sum(1 for _ in read_recorded(known)) == known.answers
         return known.answers
 
 
@@ -94,7 +94,7 @@ def test_a_damaged_backup_ends_in_answers_or_sentences(content: bytes) -> None:
 @settings(deadline=None)
 def test_damaged_packed_text_ends_in_text_of_the_right_length_or_a_sentence(packed: bytes, size: int) -> None:
     with suppress(DumpError):
-        assert len(lzf_unpacked(packed, size)) == size
+        assert len(unpack_lzf(packed, size)) == size
 
 
 @given(st.text(max_size=60))

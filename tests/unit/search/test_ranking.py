@@ -112,7 +112,7 @@ def test_heads_whose_places_are_given_are_not_judged_again(world):
     ],
 )
 def test_keeping_nothing_is_refused(search):
-    with pytest.raises(SalmonError, match="0 queries"):
+    with pytest.raises(SalmonError, match="keep is 0"):
         search(0)
 
 
