@@ -422,10 +422,12 @@ def _table(first: str, text: _Text) -> NumberedRows:
         if not any(values):
             continue
         if not header and not all(_is_number(value) for value in values):
-            header = [value.lower() or _UNNAMED for value in values]
-            if len(header) > MOST_COLUMNS:
-                message = f"The table has {len(header):,} columns."
+            if len(values) > MOST_COLUMNS:
+                message = f"The table has {len(values):,} columns."
                 raise _refused(message, line=line, hint="Is this a table of answers?")
+            names = [value.lower() or _UNNAMED for value in values]
+            # Of columns with the same name the first counts.
+            header = [name if name not in names[:k] else f"{name} ({k + 1})" for k, name in enumerate(names)]
             continue
         # A list of numbers without a header can only be rows of head, winner, loser.
         header = header or list(_TARGETS)
