@@ -179,7 +179,7 @@ def read_outcome(row: Row, line: int, naming: Naming, *, may_repeat: bool = Fals
     head, winner, loser, left, right = (_target(row.get(naming.columns[role], ""), naming) for role in roles)
     won_left: bool | None = None
     if left and right:
-        won_left = winner.lower() == "left" or same_label(winner, left)
+        won_left = winner == left or winner.lower() == "left" or (winner != right and same_label(winner, left))
         if not (won_left or winner.lower() == "right" or same_label(winner, right)):
             message = f"The winner is {shown(winner)} but the feet are {shown(left)} and {shown(right)}."
             return [_problem(row, line, naming, "winner", message)]
