@@ -42,21 +42,6 @@ __all__ = [
     "stream",
 ]
 
-
-#: The purposes, in an order that may only grow: a stream's place in this tuple is part of every recorded result.
-STREAMS: tuple[str, ...] = ("truth", "queries", "answers", "start", "sampler", "folds", "judge", "sides")
-
-
-def stream(seed: int, name: str, *which: int) -> np.random.Generator:
-    """Return the generator of one purpose. Equal arguments give equal numbers; any others are independent of them.
-
-    `which` divides a purpose further: ("answers", 7) is the seventh participant.
-    """
-    if name not in STREAMS:
-        raise KeyError(f"There is no stream named {name!r}; the streams are {', '.join(STREAMS)}.")
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAMS.index(name), *which)))
-
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
@@ -69,6 +54,18 @@ _EGGS_30 = (
 _EGGS_ADDED = {90: ((90, 60),), 300: ((90, 60), (180, 90), (300, 120))}
 #: The sizes of the egg world.
 EGG_COUNTS = (30, 90, 300)
+#: The purposes, in an order that may only grow: a stream's place in this tuple is part of every recorded result.
+STREAMS: tuple[str, ...] = ("truth", "queries", "answers", "start", "sampler", "folds", "judge", "sides")
+
+
+def stream(seed: int, name: str, *which: int) -> np.random.Generator:
+    """Return the generator of one purpose. Equal arguments give equal numbers; any others are independent of them.
+
+    `which` divides a purpose further: ("answers", 7) is the seventh participant.
+    """
+    if name not in STREAMS:
+        raise KeyError(f"There is no stream named {name!r}; the streams are {', '.join(STREAMS)}.")
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAMS.index(name), *which)))
 
 
 class ChoiceModel(Protocol):
