@@ -72,8 +72,9 @@ class ChoiceModel(Protocol):
     """How distances become answers."""
 
     def first_wins(self, first: Floats, second: Floats) -> Floats:
-        """Return the probability (any shape) that the first foot is judged nearer, from both feet's true distances to
-        the head.
+        """Return the probability that the first foot is judged nearer.
+
+        Both arguments, of any shape, are true distances from the head.
         """
         ...
 
@@ -258,8 +259,9 @@ class Judge:
         return total / (n * (n - 1) * (n - 2))
 
     def neighbour_rank_error(self, coordinates: Floats) -> float:
-        """Return how many targets are truly nearer than the embedding's nearest neighbour, in the mean over heads; 0
-        is perfect.
+        """Return how many targets are truly nearer than the embedding's nearest neighbour, averaged over heads.
+
+        0 is perfect.
         """
         d2 = np.sum((coordinates[:, None, :] - coordinates[None, :, :]) ** 2, axis=2)
         np.fill_diagonal(d2, np.inf)

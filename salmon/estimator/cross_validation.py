@@ -45,9 +45,7 @@ def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
 
 
 def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return (m,) True for about `share` of the answers: whole groups, drawn at random, at least one and never all of
-    them.
-    """
+    """Return (m,) True for about `share` of the answers: whole groups, at random, at least one and never all of them."""
     groups = triple_groups(triplets)
     count = int(groups.max(initial=-1)) + 1
     if count < 2:
@@ -221,8 +219,7 @@ def cross_validate(
 
 
 def grouped_interval(hits: Floats, groups: NDArray[np.int64], confidence: float = 0.95) -> Interval:
-    """Return a share of hits (m,) in [0, 1] with an interval that allows for the resemblance of answers of one group
-    (m,).
+    """Return a share of hits (m,) in [0, 1] with an interval that allows for dependence within each group (m,).
 
     Standard error over groups, √(Σ_g (Σ_{i∈g} (hit_i − share))²) / m (Liang and Zeger 1986); the interval is Wilson's
     (1927) with as many answers as would have this standard error, so that it stays within 0 and 1.

@@ -308,7 +308,7 @@ class OrdinalEmbedding(BaseEstimator):
             validate_data(self, cast("Any", X), reset=reset, skip_check_array=True)
 
     def _seed(self) -> int:
-        """Return a seed that `default_rng(random_state)` does not use: the true embedding may have been drawn from
+        """Return a seed that `default_rng(random_state)` does not use, because the truth may have been drawn from
         that.
         """
         state = self.random_state

@@ -152,8 +152,7 @@ class _Earlier:
 
 @dataclass
 class Responses:
-    """Turns answers, in the order of the stream, into rows. It counts answers on the way, so each is used for one
-    pass.
+    """Turns answers, in the order of the stream, into rows. It counts answers on the way, so each is used for one pass.
 
     `puids` gives the id that is written for a participant; `excluded` why a participant is left out of analyses.
     """

@@ -104,8 +104,9 @@ class TorchArithmetic:
         return self._torch.index_select(values, 0, places)
 
     def add_at(self, total: Any, places: Any, values: Any) -> None:
-        """Add in place; twice as fast as index_add_, and as fast as a product with a sparse matrix without building
-        one.
+        """Add in place; twice as fast as index_add_.
+
+        It is as fast as a product with a sparse matrix, without building one.
         """
         total.scatter_add_(0, places, values)
 

@@ -16,8 +16,7 @@ Reals = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class NoiseModel(ABC):
-    """The probability that a foot is judged nearer, for feet at squared distances d2_winner and d2_loser from the
-    head.
+    """The probability that a foot is judged nearer, for feet at squared distances d2_winner and d2_loser from the head.
 
         p = lapse + (1 − 2·lapse)·σ(f),   f = remoteness(d2_loser) − remoteness(d2_winner)
 

@@ -181,9 +181,7 @@ _MOST_TRIADS = 100_000
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one participant; None if there is nothing to compute one from: no such trials, no times, no
-    model.
-    """
+    """The figures of one participant; None where there are no such trials, no times or no model."""
 
     answers: int
     asked: int | None = None

@@ -154,9 +154,7 @@ class Adaptive:
         return PowerTSTE(k=_REPORT_K, lapse=_REPORT_LAPSE) if searched else noise_model(self.model, lapse=_REPORT_LAPSE)
 
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """Return the embedding to be shown and judged, (n, d): not the one that is searched with, but a fit of its
-        own.
-        """
+        """Return the embedding to be shown and judged, (n, d), which is fitted separately from the one searched with."""
         return fit(
             triplets,
             state.n,

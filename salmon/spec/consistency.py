@@ -230,9 +230,7 @@ def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    """Yield problems with replaced texts of the page: names that the page does not have, and fields that a text does
-    not have.
-    """
+    """Yield problems with replaced texts of the page: unknown names, and fields that a text does not have."""
     for name, text in _items(_part(tree, "page", "strings")):
         path = ("page", "strings", name)
         if name not in PAGE_TEXTS:

@@ -170,8 +170,9 @@ def text_target(index: int, row: str) -> TargetSpec:
 
 
 def text_kind(row: str) -> TargetKind:
-    """Return "html" if the text holds a tag or a character reference, which a browser would not show as written; else
-    "text".
+    """Return "html" if the text holds a tag or a character reference, else "text".
+
+    A browser would not show such HTML as it is written.
     """
     return "html" if html.unescape(row) != row or "<" in row else "text"
 
