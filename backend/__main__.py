@@ -39,7 +39,7 @@ def main() -> int:
             print(f"salmon backend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
     logs.configure("backend", level=settings.log_level, style=settings.log_format)
-    parent_watch.hold(os.environ)
+    parent_watch.watch(os.environ)
     os.nice(NICENESS)
     service = Service(Store(settings.redis_url), executor_opener(settings.scheduler))
     pulse = HeartbeatThread(Store(settings.redis_url), service.report)

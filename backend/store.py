@@ -30,8 +30,8 @@ from salmon.wire import (
     decode_answer,
     decode_array,
     decode_json,
+    encode_job_status,
     encode_query,
-    encode_standing,
     request,
 )
 
@@ -308,7 +308,7 @@ class Store:
         "cancelled" and "lost" (expired, or claimed by another backend) mean that nothing was written and that the job must
         be left alone.
         """
-        pairs = [part for pair in encode_standing(values).items() for part in pair]
+        pairs = [part for pair in encode_job_status(values).items() for part in pair]
         arguments = (backend, now_ms, KEPT_SECONDS, *pairs)
         return self._do(lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), *arguments))
 

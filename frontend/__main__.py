@@ -26,7 +26,7 @@ def main() -> int:
             print(f"salmon frontend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
     logs.configure("frontend", level=settings.log_level, style=settings.log_format)
-    parent_watch.hold(os.environ)
+    parent_watch.watch(os.environ)
     try:
         listener = _listen(settings)
     except OSError as error:

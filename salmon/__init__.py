@@ -1,7 +1,7 @@
-"""Salmon: which question to ask next, and the map that the answers draw.
+"""Salmon: active ordinal embedding, which finds out what to ask next and fits a map to the answers.
 
-The public names are resolved when they are first used: `import salmon.wire` stays light, and
-`from salmon import OrdinalEmbedding` loads what it needs.
+Public names are imported on first use: `import salmon.wire` stays light, and `from salmon import OrdinalEmbedding`
+loads what it needs.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""`python -m salmon` is the same as `salmon`."""
+"""Run the command line: `python -m salmon` is the same as `salmon`."""
 
 from salmon.cli.main import main
 

@@ -1,6 +1,6 @@
-"""Every error a user of Salmon can meet, each a sentence that says what, where and what to do.
+"""Define the errors that a user of Salmon can meet: each is a sentence that says what, where and what to do.
 
-The nearest thing that would have been right, for "did you mean …?".
+The functions at the end write parts of such sentences: suggestions, lists and quoted values.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Problem:
     warning: bool = False
 
     def sentence(self, name: str = "") -> str:
-        """`name:line:column: message (hint)`, the form that editors and terminals understand."""
+        """Return `name:line:column: message (hint)`, the form that editors and terminals understand."""
         place = ":".join(str(part) for part in (name, self.line or "", self.column or "") if part)
         kind = "warning: " if self.warning else ""
         text = f"{kind}{self.message}" + (f" {self.hint}" if self.hint else "")
@@ -32,7 +32,7 @@ class Problem:
 
 
 class SalmonError(Exception):
-    """Something a user can act on. `hint` says what to do, `where` what it is about."""
+    """An error that a user can act on. `hint` says what to do, `where` what it is about."""
 
     code = "error"
 
@@ -47,7 +47,10 @@ class SalmonError(Exception):
 
 
 class SpecError(SalmonError):
-    """An experiment's file cannot be used; `problems` lists everything wrong with it, in the order of the file."""
+    """Raised for an experiment's file that cannot be used.
+
+    `problems` lists everything wrong with it, in the order of the file.
+    """
 
     code = "bad_spec"
 
@@ -58,25 +61,25 @@ class SpecError(SalmonError):
 
 
 class MediaError(SpecError):
-    """A ZIP of targets cannot be used; `problems` names each member and what is wrong with it."""
+    """Raised for a ZIP of targets that cannot be used; `problems` names each member and what is wrong with it."""
 
     code = "bad_media"
 
 
 class TripletError(SalmonError, ValueError):
-    """Answers that cannot be fitted: the sentence names the row and the value."""
+    """Raised for answers that cannot be fitted; the message names the row and the value."""
 
     code = "bad_triplets"
 
 
 class StoreError(SalmonError):
-    """The store refuses or cannot be reached; nothing was half-written."""
+    """Raised when the store refuses or cannot be reached; nothing was half-written."""
 
     code = "store"
 
 
 class StartError(SalmonError):
-    """The program cannot start here."""
+    """Raised when the program cannot start on this machine."""
 
     code = "start"
 
@@ -85,7 +88,7 @@ _LONGEST_WORD = 60  # a longer text is no misspelt word, and comparing it would 
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean samplers?`, or nothing when no known word is near."""
+    """Return `Did you mean samplers?`, or nothing when no known word is near."""
     if len(word) > _LONGEST_WORD:
         return ""
     folded = {name.casefold().replace("-", "_"): name for name in known}
@@ -94,11 +97,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:
-    """`a, b or c`: a list as it stands in a sentence."""
+    """Return words as they are listed in a sentence: `a, b or c`."""
     *rest, final = list(words) or [""]
     return f"{', '.join(rest)} {last} {final}" if rest else final
 
 
 def shown(text: str, longest: int = 60) -> str:
-    """A value as it can stand in a sentence: quoted, on one line, cut where it is long."""
+    """Return a value as it can stand in a sentence: quoted, on one line, cut where it is long."""
     return repr(text if len(text) <= longest else text[: longest - 1] + "…")

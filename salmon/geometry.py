@@ -1,4 +1,4 @@
-"""Distances, centring, principal axes and alignment of embeddings: rigid motions change no answer."""
+"""Compute distances, centre, turn and align embeddings. Rigid motions change no answer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,9 @@ Coordinates = NDArray[np.float64]
 
 
 def squared_distances(coordinates: Reals) -> Reals:
-    """(n, n) squared distances |x_i − x_j|² of (n, d) coordinates, in their precision.
+    """Return the (n, n) squared distances |x_i − x_j|² of (n, d) coordinates, in their precision.
 
-    Summed from differences, axis by axis: |x|² + |y|² − 2x·y would cancel where targets lie close together.
+    They are summed from differences, axis by axis: |x|² + |y|² − 2x·y would cancel where targets lie close together.
     """
     n = len(coordinates)
     total = np.zeros((n, n), dtype=coordinates.dtype)
@@ -28,14 +28,14 @@ def squared_distances(coordinates: Reals) -> Reals:
 
 
 def centre(coordinates: Reals) -> Coordinates:
-    """(n, d) coordinates moved so that their mean is the origin."""
+    """Return (n, d) coordinates moved so that their mean is the origin."""
     moved = np.array(coordinates, dtype=np.float64)
     moved -= moved.mean(axis=0)
     return moved
 
 
 def principal_axes(coordinates: Reals, d: int | None = None) -> Coordinates:
-    """Centred coordinates turned to their principal axes, widest first; the first `d` of them if `d` is given.
+    """Return centred coordinates turned to their principal axes, widest first; the first `d` of them if `d` is given.
 
     Each axis points so that its entry of largest magnitude is positive: the same embedding always looks the same.
     """
@@ -63,7 +63,7 @@ class Alignment:
 
     @property
     def distance(self) -> float:
-        """1 − √(1 − residual), from 0 (the same shape) to 1 (nothing in common)."""
+        """Return 1 − √(1 − residual), from 0 (the same shape) to 1 (nothing in common)."""
         return 1 - float(np.sqrt(max(0.0, 1 - self.residual)))
 
 
@@ -91,7 +91,7 @@ def align(coordinates: Reals, reference: Reals, *, scale: bool = False) -> Align
 
 
 def rigid_motions(coordinates: Reals) -> Coordinates:
-    """An orthonormal basis (n·d, r) of the infinitesimal translations and rotations at (n, d) coordinates.
+    """Return an orthonormal basis (n·d, r) of the infinitesimal translations and rotations at (n, d) coordinates.
 
     r = d(d+1)/2, or fewer where the targets lie in a subspace that a rotation leaves alone. Rows run over targets
     first, then axes, like coordinates.ravel().

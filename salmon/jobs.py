@@ -1,6 +1,6 @@
-"""What an experimenter may ask of the learning process, and with which arguments.
+"""Define the jobs that an experimenter may request of the learning process, and their arguments.
 
-There are four kinds of job: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
+There are four kinds: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
 comparison of dimensions and noise models (`cross_validation`), and the whole experiment with simulated participants
 (`rehearsal`).
 """
@@ -46,13 +46,13 @@ _FROZEN = ConfigDict(extra="forbid")
 
 
 class RequestError(SpecError):
-    """A job that cannot be carried out as it was asked for; `problems` lists everything wrong with it."""
+    """Raised for a job that cannot be carried out as requested; `problems` lists everything wrong with it."""
 
     code = "bad_request"
 
 
 def _as_list(value: Any) -> list[Any]:
-    """Several values, or one alone, which needs no list."""
+    """Return several values as a list; one value alone needs no list."""
     items: list[Any] = list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownArgumentType]
     if len(items) > MOST_LISTED:
         raise Misfit(sentence=f"{{label}} has {len(items):,} entries; at most {MOST_LISTED:,} are read.")
@@ -70,7 +70,9 @@ def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _active_sampler(value: Any, info: ValidationInfo) -> str:
-    """A name exactly as it is written in the experiment's file; empty where the experiment has no active sampler."""
+    """Read a sampler's name exactly as the experiment's file has it; it is empty if the experiment has no active
+    sampler.
+    """
     names: list[str] | None = (info.context or {}).get("active")
     if names is not None and not names and value != "":
         raise Misfit(sentence="This experiment has no active sampler.", hint="Leave sampler out.")
@@ -160,7 +162,10 @@ class CrossValidation:
 
 @dataclass(frozen=True, config=_FROZEN)
 class Rehearsal:
-    """The experiment with simulated participants in random worlds of d dimensions; `lapse` of the answers are guesses."""
+    """The experiment with simulated participants in random worlds of d dimensions.
+
+    `lapse` is the share of answers that are guesses.
+    """
 
     sampler: Sampler
     answers: Annotated[int, BeforeValidator(_answers_of_a_rehearsal)]
@@ -205,7 +210,7 @@ def plain_arguments(job: Job) -> dict[str, Any]:
 
 
 def _defaults(kind: str, spec: Spec, n: int, sampler: str) -> dict[str, Any]:
-    """What an argument is when it is not given, for a job about one active sampler of the experiment."""
+    """Return the value of each argument that is not given, for a job about one active sampler of the experiment."""
     own = spec.samplers[sampler] if sampler else None
     d = min(MOST_DIMENSIONS, int(own.arguments.get("d", 2))) if own else 2  # pyright: ignore[reportArgumentType]
     chosen = noise_of(own.sampler_class, own.arguments) if own else "TSTE"
@@ -219,7 +224,7 @@ def _defaults(kind: str, spec: Spec, n: int, sampler: str) -> dict[str, Any]:
 
 
 def _problems(kind: str, refused: Any, given: Mapping[str, Any], known: Mapping[str, Any]) -> list[Problem]:
-    """What pydantic refused, as sentences of the program."""
+    """Return what Pydantic refused, in sentences of the program."""
     name, *places = [str(part) for part in refused["loc"]] or [""]
     if refused["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         hint = did_you_mean(name, known) or f"It takes {listed(tuple(known), 'and')}."

@@ -1,8 +1,8 @@
-"""Structured logs: one line an event, readable by people and by programs.
+"""Write structured logs: one event a line, readable by people and by programs.
 
 `2026-11-18T09:30:00.123Z info frontend answer recorded experiment=ab12 latency_ms=0.4`, or JSON with
-`SALMON_LOG_FORMAT=json`. Who a participant is never leaves the process above DEBUG, and secrets never at all: the
-formatter enforces both, whatever the caller passes.
+`SALMON_LOG_FORMAT=json`. What identifies a participant is logged at DEBUG only, and secrets never: the formatter
+enforces both, whatever the caller passes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 #: Fields that say who somebody is: shown at DEBUG only.
 PERSONAL = frozenset({"participant", "puid", "session", "arrival", "address"})
-#: Fields that open doors: never shown.
+#: Fields that grant access: never shown.
 SECRET = frozenset({"password", "token", "key", "secret", "invitation", "authorization", "cookie"})
 
 
@@ -24,12 +24,12 @@ Style = Literal["text", "json"]
 
 
 def fields(**values: Any) -> dict[str, Any]:
-    """The `extra=` of a log call: the values of one event."""
+    """Return the `extra=` of a log call: the values of one event."""
     return {"fields": values}
 
 
 class EventFormatter(logging.Formatter):
-    """Writes one event on one line."""
+    """Formats one event as one line."""
 
     def __init__(self, process: str, style: Style = "text") -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class EventFormatter(logging.Formatter):
         self._json = style == "json"
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one event, without what may not be shown at its level."""
+        """Return the line of one event, without what may not be shown at its level."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         level = record.levelname.lower()
         shown = _shown(getattr(record, "fields", {}), record.levelno)

@@ -1,7 +1,8 @@
-"""Ends a supervised process when its supervisor is gone, however the supervisor went.
+"""Stop a supervised process when its supervisor has ended, for whatever reason.
 
 The supervisor holds the other end of the process's standard input and never writes to it. When the supervisor dies, even
-by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop.
+by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop. Processes that
+were not started by a supervisor are not watched, and keep their standard input.
 """
 
 import os
@@ -16,21 +17,25 @@ SUPERVISED = "SALMON_SUPERVISED"
 GRACE_SECONDS = 8.0
 
 
-def hold(environment: Mapping[str, str]) -> None:
-    """Watch standard input if a supervisor started this process; otherwise do nothing."""
+def watch(environment: Mapping[str, str]) -> None:
+    """Watch standard input in a thread if a supervisor started this process; otherwise do nothing."""
     if environment.get(SUPERVISED) == "1":
-        threading.Thread(target=_watch, name="leash", daemon=True).start()
+        threading.Thread(target=_wait_for_end, name="parent-watch", daemon=True).start()
 
 
-def _watch() -> None:
+def announce(message: str) -> None:
+    """Tell the supervisor that this process is ready.
+
+    The line goes to standard output, which nothing else uses: what a process logs goes to standard error.
+    """
+    print(f"ready {message}".rstrip(), flush=True)
+
+
+def _wait_for_end() -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
+    # The process handles SIGTERM as an orderly stop. If that hangs, the timer ends it.
     overdue = threading.Timer(GRACE_SECONDS, os._exit, args=(1,))
     overdue.daemon = True
     overdue.start()
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def announce(message: str) -> None:
-    """Tell the supervisor (on standard output, which nothing else uses) that this process is ready."""
-    print(f"ready {message}".rstrip(), flush=True)

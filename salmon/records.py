@@ -1,24 +1,18 @@
-"""What travels through the whole system: a query, a served query, an answer, and the triplets made of answers.
+"""Define what travels through the whole system: a query, a served query, and an answer.
 
 Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this order. A target is an index 0..n-1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    # The web process reads records too: it stays light without numpy.
-    import numpy as np
-    from numpy.typing import NDArray
+from typing import Literal, get_args
 
 #: How a query came to be asked. Only `catch`, `practice` and skipped trials are never triplets.
 TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
 TRIAL_TYPES: tuple[TrialType, ...] = get_args(TrialType)
 
-#: Queries drawn without a look at any answer: accuracy on them is unbiased.
+#: Queries drawn without looking at any answer: accuracy on them is unbiased.
 DRAWN_BLINDLY: frozenset[TrialType] = frozenset({"random", "fallback"})
 #: Queries that come again by chance or on purpose, but not because people disagreed about them: how often their answers
 #: agree says how well any embedding could predict.
@@ -46,7 +40,7 @@ class Query:
 
     @property
     def key(self) -> str:
-        """The same for the same question, whichever way round its feet are."""
+        """Return a text that is the same for the same query, in whichever order its feet are."""
         low, high = sorted(self.feet)
         return f"{self.head},{low},{high}"
 
@@ -78,14 +72,14 @@ class Served:
 
     @property
     def key(self) -> str:
-        """The key of the query that was served."""
+        """Return the key of the query that was served."""
         low, high = sorted((self.left, self.right))
         return f"{self.head},{low},{high}"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What the page measured, in milliseconds of its monotonic clock; -1 where it could not say."""
+    """What the page measured, in milliseconds of its monotonic clock; -1 if it could not."""
 
     rt_ms: float = -1.0
     query_wait_ms: float = -1.0
@@ -100,7 +94,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Answer:
-    """A served query, the foot judged nearer, and when: one line of the log. `received_ms` is the server's clock."""
+    """One line of the log: a served query, the foot judged nearer, and when.
+
+    `received_ms` is the server's clock.
+    """
 
     served: Served
     winner: int
@@ -110,22 +107,10 @@ class Answer:
 
     @property
     def loser(self) -> int:
-        """The foot that was not chosen."""
+        """Return the foot that was not chosen."""
         return self.served.right if self.winner == self.served.left else self.served.left
 
     @property
     def winner_side(self) -> Literal["left", "right"]:
-        """On which side of the screen the winner stood."""
+        """Return on which side of the screen the winner stood."""
         return "left" if self.winner == self.served.left else "right"
-
-
-def triplets_of(answers: Iterable[Answer]) -> NDArray[np.int32]:
-    """(m, 3) int32 rows [head, winner, loser] of the answers that may be fitted: no catch and no practice trials."""
-    import numpy as np
-
-    rows = [
-        (answer.served.head, answer.winner, answer.loser)
-        for answer in answers
-        if answer.served.trial_type not in {"catch", "practice"}
-    ]
-    return np.array(rows, dtype=np.int32).reshape(-1, 3)

@@ -8,20 +8,20 @@ from typing import Any
 
 from backend.service import Service
 from backend.store import Store as BackendStore
-from salmon.wire import Standing, request
+from salmon.wire import JobStatus, request
 from tests.living import Crowd, absorbed, run_until
 from tests.program import poll
 
 OWNER = ("owner", "a good password")
 
 
-def read_status(probe: BackendStore, identifier: str) -> Standing:
-    found = Standing.decode(probe._client.hgetall(request(identifier)))
+def read_status(probe: BackendStore, identifier: str) -> JobStatus:
+    found = JobStatus.decode(probe._client.hgetall(request(identifier)))
     assert found is not None
     return found
 
 
-def run_to_the_end(service: Service, probe: BackendStore, identifier: str) -> Standing:
+def run_to_the_end(service: Service, probe: BackendStore, identifier: str) -> JobStatus:
     run_until(service, lambda: read_status(probe, identifier).ended)
     return read_status(probe, identifier)
 

@@ -23,7 +23,7 @@ from salmon.jobs import Rehearsal
 from salmon.learning import fit
 from salmon.samplers.registry import active_sampler
 from salmon.samplers.state import State
-from salmon.simulate import Participant, random_world, stream
+from salmon.simulate import SimulatedParticipant, random_world, stream
 from salmon.spec import SamplerSpec, Spec
 
 #: The name of the curve of random queries in the result; no sampler can have this name.
@@ -61,7 +61,7 @@ def plan_rehearsal(job: Rehearsal, spec: Spec, n: int) -> JobPlan:
     steps: list[JobStep] = []
     for run in range(job.runs):
         seed = int(np.random.SeedSequence([spec.seed, run]).generate_state(1)[0])
-        person = Participant(random_world(n, job.d, seed), lapse=job.lapse)
+        person = SimulatedParticipant(random_world(n, job.d, seed), lapse=job.lapse)
         for name, sampler in samplers.items():
             for place, answers in enumerate(points):
                 arguments = (sampler, shown, person, seed, answers)
@@ -93,7 +93,12 @@ def measured_at(n: int, answers: int) -> list[int]:
 
 
 def advance(
-    sampler: SamplerSpec | None, d: int, person: Participant, seed: int, answers: int, stage: Stage | None = None
+    sampler: SamplerSpec | None,
+    d: int,
+    person: SimulatedParticipant,
+    seed: int,
+    answers: int,
+    stage: Stage | None = None,
 ) -> Stage:
     """Continue a run to so many answers, a round of n queries at a time, and judge its embedding in d dimensions."""
     n = person.world.n
@@ -108,7 +113,7 @@ def advance(
     return replace(stage, coordinates=found.coordinates, curve=(*stage.curve, accuracy), best_possible=best)
 
 
-def _ask(stage: Stage, sampler: SamplerSpec | None, person: Participant, count: int, seed: int) -> Stage:
+def _ask(stage: Stage, sampler: SamplerSpec | None, person: SimulatedParticipant, count: int, seed: int) -> Stage:
     """Add one round: queries by the sampler from all answers so far, or random ones, and the answers to them."""
     done = len(stage.triplets)
     state = stage.state
@@ -123,7 +128,7 @@ def _ask(stage: Stage, sampler: SamplerSpec | None, person: Participant, count: 
     return replace(stage, triplets=np.concatenate([stage.triplets, answers]), state=state)
 
 
-def judge(person: Participant, coordinates: Floats, seed: int) -> tuple[float, float]:
+def judge(person: SimulatedParticipant, coordinates: Floats, seed: int) -> tuple[float, float]:
     """Return (expected accuracy of an embedding on new answers to random queries, the same for the true embedding)."""
     queries = person.world.random_queries(_JUDGED, stream(seed, "judge"))
     chance = person.left_wins(queries)

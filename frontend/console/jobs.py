@@ -14,7 +14,7 @@ from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from salmon.errors import Problem
 from salmon.jobs import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_job
-from salmon.wire import Standing
+from salmon.wire import JobStatus
 
 #: Requests shown in a list.
 _LISTED = 20
@@ -85,7 +85,7 @@ async def _unknown_participants(context: Context, experiment: ServedExperiment, 
     )
 
 
-async def _json(context: Context, identifier: str, standing: Standing) -> Json:
+async def _json(context: Context, identifier: str, standing: JobStatus) -> Json:
     """Return a request as JSON; `warning` is a sentence where nobody is there to carry it out."""
     content = {name: value for name, value in asdict(standing).items() if name != "backend"}
     warning = ""

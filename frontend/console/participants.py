@@ -17,7 +17,7 @@ from frontend.store.participants import Keep, Participant
 from frontend.transfer.subprocesses import VERDICTS, ExportOrder, WithSubprocesses
 from salmon.export.participants import Decision
 from salmon.quality import Verdict
-from salmon.wire import Judgement
+from salmon.wire import StoredVerdicts
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")
 
@@ -89,7 +89,7 @@ async def decide(
     return _row(decided, quality.verdicts.get(participant) if quality else None)
 
 
-async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Judgement | None, bool]:
+async def _quality(context: Context, experiment: ServedExperiment) -> tuple[StoredVerdicts | None, bool]:
     """Return the verdicts found last, and whether nothing has happened since."""
     quality = await context.store.participants.read_verdicts(experiment.id)
     if quality is None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from frontend.errors import NotFoundError
 from frontend.store.connection import Connection
 from frontend.store.ids import draw_participant_id
-from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, Keys, Request, Standing, request
+from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, JobStatus, Keys, Request, request
 
 #: The stream of requests is trimmed to about this length; a list looks through so many of its last entries.
 _KEPT = 10_000
@@ -29,7 +29,7 @@ class JobRequests:
         was told of, and it expires.
         """
         identifier = draw_participant_id()
-        standing = Standing(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
+        standing = JobStatus(kind, experiment, arguments, asked_ms=now_ms, asked_by=asked_by)
         key = request(identifier)
         await self._connection.together(
             lambda pipeline: (
@@ -43,10 +43,10 @@ class JobRequests:
         )
         return identifier
 
-    async def read_request(self, experiment: str, identifier: str) -> Standing:
+    async def read_request(self, experiment: str, identifier: str) -> JobStatus:
         """Return the status of a request about this experiment, with its result."""
         values = await self._connection.do(lambda client: client.hgetall(request(identifier)))
-        standing = Standing.decode(values)
+        standing = JobStatus.decode(values)
         if standing is None or standing.experiment != experiment:
             raise NotFoundError(
                 f"There is no request {identifier!r} about this experiment.",
@@ -54,24 +54,24 @@ class JobRequests:
             )
         return standing
 
-    async def list_requests(self, experiment: str, *, count: int) -> tuple[tuple[str, Standing], ...]:
+    async def list_requests(self, experiment: str, *, count: int) -> tuple[tuple[str, JobStatus], ...]:
         """Return (id, status without the result) of the last requests about an experiment, the newest first."""
         entries: list[tuple[str, dict[str, str]]] = await self._connection.do(
             lambda client: client.xrevrange(REQUESTS, count=_LOOKED_AT)
         )
         asked = [item for _, entry in entries if (item := Request.decode(entry)) and item.experiment == experiment]
-        names = [name for name in Standing.__dataclass_fields__ if name != "result"]
+        names = [name for name in JobStatus.__dataclass_fields__ if name != "result"]
         rows: list[list[str | None]] = await self._connection.together(
             lambda pipeline: [pipeline.hmget(request(item.request), names) for item in asked[:count]]
         )
-        found: list[tuple[str, Standing]] = []
+        found: list[tuple[str, JobStatus]] = []
         for item, row in zip(asked, rows, strict=False):
-            standing = Standing.decode({name: text for name, text in zip(names, row, strict=True) if text is not None})
+            standing = JobStatus.decode({name: text for name, text in zip(names, row, strict=True) if text is not None})
             if standing is not None:
                 found.append((item.request, standing))
         return tuple(found)
 
-    async def cancel(self, experiment: str, identifier: str) -> Standing:
+    async def cancel(self, experiment: str, identifier: str) -> JobStatus:
         """Ask a job to stop and return its status.
 
         A waiting job is cancelled at once, a running one soon, and one that has ended stays as it is. A backend that

@@ -21,7 +21,7 @@ from frontend.store.counters import MINUTE_MS
 from frontend.store.ids import draw_participant_id
 from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
 from salmon.records import Query
-from salmon.wire import EVENTS_KEPT, Judgement, Keys, decode_json, decode_query, encode_json
+from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, decode_query, encode_json
 
 #: What is known of somebody who tries an experiment out is forgotten after this time.
 KEPT_SECONDS = 6 * 3600
@@ -368,11 +368,11 @@ class Participants:
         )
         return Participant.parse(participant, fields)
 
-    async def read_verdicts(self, experiment: str) -> Judgement | None:
+    async def read_verdicts(self, experiment: str) -> StoredVerdicts | None:
         """Return the verdicts on the quality of participants as they were remembered; None where there are none."""
-        return Judgement.decode(await self._connection.do(lambda client: client.get(Keys(experiment).quality)))
+        return StoredVerdicts.decode(await self._connection.do(lambda client: client.get(Keys(experiment).quality)))
 
-    async def remember_verdicts(self, experiment: str, verdicts: Judgement) -> None:
+    async def remember_verdicts(self, experiment: str, verdicts: StoredVerdicts) -> None:
         """Keep the verdicts on the quality of participants, for the next who asks."""
         await self._connection.do(lambda client: client.set(Keys(experiment).quality, verdicts.encode()))
 

@@ -31,10 +31,9 @@ from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
 from frontend.store.participants import Participant, Status, identity_of
 from frontend.transfer.import_bundle import Imported, batches_of, check_free, free_id, import_bundle
-from salmon.answer_files.answers import AnswersFileError, bare
-from salmon.answer_files.recorded import Recorded, Survey, answers_of, survey
+from salmon.answer_files.recorded import RecordedAnswer, Survey, read_recorded, survey
+from salmon.answer_files.rows import AnswersFileError, ContainerError, bare
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
-from salmon.answer_files.tables import ContainerError
 from salmon.errors import Problem
 from salmon.records import Answer, Served, Timing
 from salmon.spec import Manifest, Spec, TargetSpec, parse_spec, targets_of
@@ -381,10 +380,10 @@ def _list_assumptions(known: Survey) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, Recorded]]:
+def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, RecordedAnswer]]:
     """Yield (place in the log, answer): the time of receipt, never before that of the answer before it."""
     last_ms, number = 0, 0
-    for order, read in enumerate(answers_of(known)):
+    for order, read in enumerate(read_recorded(known)):
         answer = replace(read, received_ms=now_ms - known.answers + order) if read.received_ms < 0 else read
         milliseconds = max(answer.received_ms, last_ms, 1)
         number = number + 1 if milliseconds == last_ms else 0

@@ -17,7 +17,7 @@ from salmon.export.participants import Conduct, Decision
 from salmon.export.readme import RevisionRecord
 from salmon.export.targets_models import Generation
 from salmon.quality import Evidence, judge
-from salmon.wire import Judgement, decode_array
+from salmon.wire import StoredVerdicts, decode_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class ExportSource:
         self.until = until
         self.export_reader = context.store.export_reader
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
-        self._quality: Judgement | None = None
+        self._quality: StoredVerdicts | None = None
         self._people: People | None = None
         self._revisions: list[RevisionRecord] | None = None
 
@@ -122,7 +122,7 @@ class ExportSource:
         """Return participants who are left out of analyses, with the reason."""
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
-    async def quality(self) -> Judgement:
+    async def quality(self) -> StoredVerdicts:
         """Return the verdicts on everybody: as remembered, or found and remembered where something has happened since."""
         if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
@@ -153,7 +153,7 @@ class ExportSource:
             return None
         return _decode_generation(sampler, model, "reported" if "reported" in model.arrays else "coordinates")
 
-    async def _judge(self, decisions: int) -> Judgement:
+    async def _judge(self, decisions: int) -> StoredVerdicts:
         evidence = Evidence(len(self.targets))
         async for page in self.export_reader.read_answers(self.experiment.id, until=self.until):
             for _, answer in page:
@@ -169,7 +169,7 @@ class ExportSource:
         verdicts = judge(
             evidence, asked=asked, excluded=frozenset(excluded), coordinates=await self._map_of_most_answers()
         )
-        return Judgement(self.until, decisions, verdicts)
+        return StoredVerdicts(self.until, decisions, verdicts)
 
     async def _map_of_most_answers(self) -> NDArray[Any] | None:
         """Return the newest embedding of the sampler whose model has seen most answers."""

@@ -1,13 +1,13 @@
-"""Files of answers: every form in which Salmon's users keep them.
+"""Read files of answers in every form in which Salmon's users keep them.
 
-`read_answers` takes a table into memory as the columns that a fit needs. `rows_of` and `recorded` read one of any
-length row by row, with everything it says, for an experiment to be made of it; `read_backup` does so with a backup of
-the first Salmon. Known forms are our own and the old program's responses (CSV, JSON or JSON lines, with all its
-historical column names), rows of head, winner, loser with or without a header, and the tables of R scripts that name
-stimuli by labels (Center, Left, Right, Answer), plain or compressed. Whatever cannot be read ends in sentences.
+Readable are Salmon's own responses and those of the first Salmon (CSV, JSON or JSON lines, with all the column names
+that it has used), rows of head, winner and loser with or without a header, and tables of R scripts that name stimuli by
+labels (Center, Left, Right, Answer), plain or compressed. `rows` reads and checks the rows of any of them; `answers`
+makes columns in memory of them for a fit, and `recorded` reads files of any length for an import. `salmon1_backup`
+reads backups of the first Salmon.
 """
 
-from salmon.answer_files.answers import AnswersFileError, AnswerTable, read_answers, read_bytes
-from salmon.answer_files.tables import ContainerError
+from salmon.answer_files.answers import AnswerTable, read_answers, read_bytes
+from salmon.answer_files.rows import AnswersFileError, ContainerError
 
 __all__ = ["AnswerTable", "AnswersFileError", "ContainerError", "read_answers", "read_bytes"]

@@ -1,16 +1,13 @@
-"""A Redis dump, read part by part: what is not asked for is stepped over, and nothing in it is ever carried out.
+"""Read backups of the first Salmon (`exp-…-salmon-….rdb`), and descriptions of experiments in older forms.
 
-The dump may come from anywhere. Every length in it is held against what is left of the file and against a bound before
-a byte is taken. The format is that of Redis 5 to 7 (dump versions 1 to 12).
+A backup is a Redis dump, which may come from anywhere. It is read part by part: only JSON values under the keys that
+are asked for are decoded, pickles and all other values are skipped unread, and nothing in it is executed. Every length
+in it is checked against the rest of the file and against a bound before bytes are read. The format is that of Redis 5
+to 7 (dump versions 1 to 12). The JSON module writes a value as a tree of nodes (version 1) or as its text (version 2);
+a long array is passed on one element at a time.
 
-The JSON values in a Redis dump, and nothing else of it: pickles and all other values are stepped over unread.
-
-The JSON module writes a value as a tree of nodes (version 1) or as its text (version 2). A long array is handed on an
-element at a time.
-
-A backup of the first Salmon (`exp-…-salmon-….rdb`): its description and its answers, and no more of it.
-
-Descriptions of experiments as earlier Salmons wrote them, in today's form: `/config`, backups, and files before 0.5.
+`modern_config` and `modern_tree` bring descriptions that earlier versions wrote (`/config`, backups, files before 0.5)
+into today's form.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from typing import Any, BinaryIO, TextIO, cast
 
 import yaml
 
-from salmon.answer_files.tables import ContainerError
+from salmon.answer_files.rows import ContainerError
 from salmon.errors import Problem
 from salmon.spec import Spec
 from salmon.spec.schema import Html
@@ -36,7 +33,7 @@ _LATEST_VERSION = 12
 
 
 class DumpError(ValueError):
-    """The bytes are no dump that can be read; the message says where."""
+    """Raised for bytes that are not a readable dump; the message says where."""
 
 
 _STRING, _LIST, _SET, _SORTED, _HASH, _SORTED_2, MODULE_VALUE = 0, 1, 2, 3, 4, 5, 7
@@ -53,7 +50,7 @@ _MODULE_END, _SIGNED, _UNSIGNED, _FLOAT, _DOUBLE, TEXT = 0, 1, 2, 3, 4, 5
 
 
 class DumpReader:
-    """Takes the parts of a dump from its file, never more than the file still has."""
+    """Reads the parts of a dump from its file, never more than the file still has."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -62,7 +59,7 @@ class DumpReader:
         self._at = 0
 
     def header(self) -> None:
-        """The magic word and the version."""
+        """Read the magic word and the version."""
         magic = self.take(9) if self._left >= 9 else b""
         if magic[:5] != b"REDIS" or not magic[5:].isdigit():
             raise DumpError("The file does not begin as a Redis dump does.")
@@ -70,7 +67,9 @@ class DumpReader:
             raise DumpError(f"This is a Redis dump of version {int(magic[5:])}; up to {_LATEST_VERSION} can be read.")
 
     def next_key(self) -> tuple[str, int] | None:
-        """(key, kind of its value) of the next value; None at the end. What stands between values is stepped over."""
+        """Return (key, kind of its value) of the next value, or None at the end; whatever is between values is
+        skipped.
+        """
         while True:
             kind = self.take(1)[0]
             if kind == _END:
@@ -92,7 +91,7 @@ class DumpReader:
                 return self.text(most=_LONGEST_KEY).decode(errors="replace"), kind
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Return this many bytes."""
         if count > self._left:
             raise DumpError(f"The dump breaks off at byte {self._at:,}.")
         taken = self._file.read(count)
@@ -101,7 +100,7 @@ class DumpReader:
         return taken
 
     def pass_over(self, count: int) -> None:
-        """Step over so many bytes."""
+        """Skip this many bytes."""
         if count > self._left:
             raise DumpError(f"The dump breaks off at byte {self._at:,}.")
         self._file.seek(count, 1)
@@ -109,7 +108,7 @@ class DumpReader:
         self._at += count
 
     def length(self) -> int:
-        """A length or plain number."""
+        """Read a length or plain number."""
         number, encoding = self._length()
         if encoding:
             raise DumpError(f"There is a text where a length should be, before byte {self._at:,}.")
@@ -129,7 +128,7 @@ class DumpReader:
         raise DumpError(f"Byte {self._at - 1:,} of the dump begins no length.")
 
     def text(self, *, most: int = MOST_TEXT_BYTES) -> bytes:
-        """A text: plain, a number, or packed."""
+        """Read a text: plain, a number, or packed."""
         size, encoded = self._length()
         if not encoded:
             self._check_size(size, most)
@@ -140,14 +139,14 @@ class DumpReader:
             raise DumpError(f"There is an unknown kind of text before byte {self._at:,}.")
         packed, unpacked = self.length(), self.length()
         self._check_size(max(packed, unpacked), most)
-        return lzf_unpacked(self.take(packed), unpacked)
+        return unpack_lzf(self.take(packed), unpacked)
 
     def _check_size(self, size: int, most: int) -> None:
         if size > most:
             raise DumpError(f"A text before byte {self._at:,} has {size:,} bytes; at most {most:,} are read.")
 
     def skip_text(self) -> None:
-        """Step over a text without unpacking it."""
+        """Skip a text without unpacking it."""
         size, encoded = self._length()
         if not encoded:
             self.pass_over(size)
@@ -161,7 +160,7 @@ class DumpReader:
             raise DumpError(f"There is an unknown kind of text before byte {self._at:,}.")
 
     def skip(self, kind: int) -> None:
-        """Step over the value of a key."""
+        """Skip the value of a key."""
         if kind == _STRING or kind in _PACKED:
             self.skip_text()
         elif kind in {_LIST, _SET, _QUICKLIST}:
@@ -204,7 +203,7 @@ class DumpReader:
                 self.pass_over(16 * self.length())
 
     def skip_module(self) -> None:
-        """Step over what a module wrote, which says of each part what it is."""
+        """Skip what a module wrote, each part of which states its kind."""
         while (kind := self.length()) != _MODULE_END:
             if kind in {_SIGNED, _UNSIGNED}:
                 self.length()
@@ -216,7 +215,7 @@ class DumpReader:
                 raise DumpError(f"A module wrote something unknown before byte {self._at:,}.")
 
     def part(self) -> tuple[int, Any]:
-        """(kind, value) of one part of what a module wrote."""
+        """Return (kind, value) of one part of what a module wrote."""
         kind = self.length()
         if kind in {_SIGNED, _UNSIGNED}:
             number = self.length()
@@ -228,8 +227,11 @@ class DumpReader:
         raise DumpError(f"A JSON value ends too early, before byte {self._at:,}.")
 
 
-def lzf_unpacked(packed: bytes, size: int) -> bytes:
-    """What was packed by LZF: literal runs, and copies of what came at most 8 kB before. DumpError where it is not that."""
+def unpack_lzf(packed: bytes, size: int) -> bytes:
+    """Unpack LZF: literal runs, and copies of what came at most 8 kB before.
+
+    DumpError if the bytes are something else.
+    """
     found = bytearray()
     at, end = 0, len(packed)
     try:
@@ -272,9 +274,9 @@ Sink = Callable[[Any], None]
 
 
 def json_values(file: BinaryIO, wanted: Mapping[str, Sink | None]) -> Iterator[tuple[str, Any]]:
-    """(key, value) of the JSON values of these keys, as they come.
+    """Yield (key, value) of the JSON values of these keys, as they come.
 
-    Where a key has a sink, its value is an array whose elements go there one by one, and what is yielded is None.
+    If a key has a sink, its value is an array whose elements are passed to the sink one by one, and None is yielded.
     """
     reader = DumpReader(file)
     reader.header()
@@ -295,7 +297,7 @@ def _module_name(identifier: int) -> str:
 
 
 def _json_value(reader: DumpReader, sink: Sink | None) -> Any:
-    """A value of the JSON module: a tree of nodes (version 1), or its text (version 2)."""
+    """Read a value of the JSON module: a tree of nodes (version 1), or its text (version 2)."""
     kind, first = reader.part()
     if kind == TEXT:
         try:
@@ -320,14 +322,14 @@ _NULL, _STRING_NODE, _NUMBER, _INTEGER, _TRUTH, _DICT, _ARRAY, _PAIR = (1 << pla
 
 
 class _Tree:
-    """Builds one JSON value from its nodes, and gives up on one that is larger or deeper than any that is meant."""
+    """Builds one JSON value from its nodes, and refuses one that is larger or deeper than any that Salmon wrote."""
 
     def __init__(self, reader: DumpReader) -> None:
         self._reader = reader
         self._nodes = 0
 
     def value(self, kind: Any, depth: int = 0) -> Any:
-        """The value that begins with a node of this kind."""
+        """Return the value that begins with a node of this kind."""
         self._nodes += 1
         if self._nodes > _MOST_NODES or depth > _DEEPEST:
             raise DumpError("A JSON value in the dump is larger or deeper than any of Salmon's.")
@@ -362,7 +364,9 @@ _CONFIG, _ANSWERS, _START = "exp_config", "all-responses", "start_time"
 
 @dataclass(frozen=True)
 class Backup:
-    """What a backup holds: the description as the old program stored it, when it began, and how many answers there are."""
+    """The content of a backup: the description as the first Salmon stored it, when it began, and the number of
+    answers.
+    """
 
     config: Mapping[str, Any]
     started_ms: int
@@ -376,7 +380,7 @@ def is_backup(path: Path) -> bool:
 
 
 def read_backup(path: Path, answers: TextIO) -> Backup:
-    """The description; the answers are written to `answers` as JSON, one a line. ContainerError says what is wrong."""
+    """Return the description, and write the answers to `answers` as JSON lines. ContainerError says what is wrong."""
     count = 0
 
     def keep(answer: Any) -> None:
@@ -412,22 +416,22 @@ _ADDED = frozenset({"n"})
 
 
 def modern_config(text: bytes | str) -> tuple[str, tuple[str, ...]]:
-    """(the YAML or JSON of a description in today's form, sentences about what was moved or left out).
+    """Return the YAML or JSON of a description in today's form, and sentences about what was moved or left out.
 
-    A text that is in today's form already is given back as it is, so that mistakes are told at their own lines.
+    A text that is in today's form already is returned unchanged, so that mistakes are reported at their own lines.
     """
     written = text.decode("utf-8-sig", errors="replace") if isinstance(text, bytes) else text
     try:
         tree = yaml.safe_load(written)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return written, ()  # whoever parses it tells what is wrong, with its place
+        return written, ()  # the parser reports what is wrong, with its place
     if not isinstance(tree, dict):
         return written, ()
     return modern_tree(cast("dict[str, Any]", tree), otherwise=written)
 
 
 def modern_tree(tree: Mapping[str, Any], *, otherwise: str = "") -> tuple[str, tuple[str, ...]]:
-    """The same for a description that is read already; `otherwise` is given back where nothing has to change."""
+    """Do the same for a description that is parsed already; `otherwise` is returned if nothing has to change."""
     old = {
         key for key in tree if key in _WERE_AT_THE_TOP and not (key == "instructions" and isinstance(tree[key], list))
     }

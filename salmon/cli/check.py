@@ -1,4 +1,4 @@
-"""`salmon check`: everything wrong with an experiment's files, before anybody uploads them."""
+"""Implement `salmon check`, which reports everything wrong with an experiment's files before anybody uploads them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check(
 
 
 def _is_trusted(text: bytes) -> bool:
-    """Whether the spec lets targets hold anything; what else is wrong with it is said later."""
+    """Whether the spec lets targets hold anything; what else is wrong with it is reported later."""
     try:
         return parse_spec(text, zip_follows=True).spec.page.trusted
     except SpecError:
@@ -61,7 +61,7 @@ def _is_trusted(text: bytes) -> bool:
 
 
 def _without_targets(text: bytes) -> tuple[Problem, ...]:
-    """What is wrong with a spec whose ZIP cannot be read: everything but the numbers of its targets."""
+    """Return what is wrong with a spec whose ZIP cannot be read: everything but the numbers of its targets."""
     try:
         return parse_spec(text, zip_follows=True).warnings
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""The data directory: what lies where, who uses it now, and the secrets that live there.
+"""Manage the data directory: the places inside it, the process that uses it now, and its secrets.
 
 Everything worth a backup is below this directory: the store's append-only files, the media, the secrets.
 """
@@ -38,22 +38,22 @@ class DataDirectory:
 
     @property
     def redis(self) -> Path:
-        """The embedded server's working directory: append-only files, configuration."""
+        """Return the embedded server's working directory: append-only files, configuration."""
         return self.root / "redis"
 
     @property
     def media(self) -> Path:
-        """Target files under content-hash names."""
+        """Return the folder of target files, which are named by the hash of their content."""
         return self.root / "media"
 
     @property
     def running(self) -> Path:
-        """Process ids of what was started here last."""
+        """Return the file with the ids of the processes started last."""
         return self.root / "running"
 
     @property
     def socket(self) -> Path:
-        """The embedded server's unix socket; in the temporary directory where the path would be too long."""
+        """Return the embedded server's unix socket; it is in the temporary directory if the path would be too long."""
         path = self.redis / "server.sock"
         if len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT:
             return path
@@ -61,7 +61,7 @@ class DataDirectory:
         return Path(tempfile.gettempdir()) / f"salmon-{name}.sock"
 
     def redis_url(self, user: str, password: str) -> str:
-        """The address of the embedded server for one of its users."""
+        """Return the address of the embedded server for one of its users."""
         return f"unix://{user}:{password}@{self.socket}?db=0"
 
     def prepare(self) -> None:
@@ -79,7 +79,7 @@ class DataDirectory:
             ) from error
 
     def credentials(self) -> Credentials:
-        """The secrets of this directory, made on first use."""
+        """Return the secrets of this directory, which are made on first use."""
         path = self.root / "credentials.json"
         if not path.exists():
             made = Credentials(*(secrets.token_urlsafe(32) for _ in range(3)))
@@ -99,7 +99,7 @@ class DataDirectory:
             ) from error
 
     def lock(self) -> IO[str]:
-        """Take the directory for this process; the lock is gone with the process, however it ends."""
+        """Lock the directory for this process; the lock ends with the process, however it ends."""
         file = (self.root / "lock").open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

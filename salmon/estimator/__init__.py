@@ -1,4 +1,4 @@
-"""`OrdinalEmbedding`: an embedding from triplets behind scikit-learn's interface."""
+"""Fit embeddings behind scikit-learn's interface: `OrdinalEmbedding`, and cross-validation of its options."""
 
 from salmon.estimator.coding import RECOMMENDED_NOISE
 from salmon.estimator.cross_validation import (

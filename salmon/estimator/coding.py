@@ -1,9 +1,7 @@
-"""Two ways to write answers down, and the way from one to the other.
+"""Convert between the two ways to write answers, and name the noise model of an estimator.
 
 Either each row of X is [head, winner, loser] and there is no y, or each row is [head, left, right] and y says which
 foot won: 1 (or True, or "left") for left, and 0, −1, False or "right" for right.
-
-Which noise model an estimator means by its name and its lapse.
 """
 
 from typing import Any
@@ -22,7 +20,7 @@ _NAMED_ROWS = 3
 
 
 def triplets_from(X: ArrayLike, y: ArrayLike | None, n: int | None = None) -> Triplets:
-    """(m, 3) int32 rows [head, winner, loser] from either form, checked."""
+    """Return (m, 3) int32 rows [head, winner, loser] from either form, checked."""
     rows = check_triplets(X, n)
     if y is None:
         return rows
@@ -31,7 +29,7 @@ def triplets_from(X: ArrayLike, y: ArrayLike | None, n: int | None = None) -> Tr
 
 
 def codes_of(y: ArrayLike | None) -> NDArray[Any]:
-    """(2,) how y writes "right won" and "left won", in this order; 0 and 1 without y."""
+    """Return (2,) how y writes "right won" and "left won", in this order; 0 and 1 without y."""
     if y is None:
         return np.array(CODES[0])
     answers = np.asarray(y).ravel()
@@ -42,7 +40,7 @@ def codes_of(y: ArrayLike | None) -> NDArray[Any]:
 
 
 def left_won(y: ArrayLike, m: int) -> NDArray[np.bool_]:
-    """(m,) whether left won, or a TripletError that names the rows of y that cannot be read."""
+    """Return (m,) whether left won; raise a TripletError that names the rows of y that cannot be read."""
     answers: NDArray[Any] = np.asarray(y)
     if answers.ndim == 2 and answers.shape[1] == 1:
         answers = answers[:, 0]
@@ -70,7 +68,7 @@ DEFAULT_LAPSE = 0.05
 
 
 def named_noise(noise: str | NoiseModel | None, lapse: float | str | None) -> NoiseModel:
-    """The noise model with its lapse; where "held-out" answers are to choose that, the model they begin with."""
+    """Return the noise model with its lapse; with lapse "held-out", the model with which the choice begins."""
     if isinstance(lapse, str) and lapse != "held-out":
         raise SalmonError(f"There is no lapse {lapse!r}.", hint='Give a number from 0 to .5, "held-out" or None.')
     share = None if isinstance(lapse, str) else lapse

@@ -1,13 +1,9 @@
-"""Answers kept back to judge a fit, and what may be chosen by them.
+"""Judge fits by held-out answers, and choose noise models and dimensions by them.
 
 Answers about the same three targets always stay together: a query asked twice, once fitted and once judged, would be
-judged by its own answer.
-
-Accuracy on answers that were not fitted: from random queries only, whole groups of the same three targets at a time.
-
-An active sampler asks what its model finds hard, so accuracy on its answers says nothing about other queries.
-
-How many dimensions, and which noise model: all candidates are judged on the same folds.
+judged by its own answer. Accuracy is estimated on answers to random queries only: an active sampler asks what its
+model is least sure of, so accuracy on its answers says nothing about other queries. All candidates are judged on the
+same folds.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -38,7 +34,7 @@ FOLDS = 5
 
 
 def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
-    """(m,) a number for each unordered set of three targets: equal where head, winner and loser are the same targets."""
+    """Return (m,) a number for each unordered set of three targets, equal for answers about the same three."""
     if not len(triplets):
         return np.zeros(0, dtype=np.int64)
     low, middle, high = np.sort(triplets, axis=1).astype(np.int64).T
@@ -49,7 +45,7 @@ def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
 
 
 def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """(m,) True for about `share` of the answers: whole groups, drawn at random, at least one and never all of them."""
+    """Return (m,) True for about `share` of the answers: whole groups, at random, at least one and never all of them."""
     groups = triple_groups(triplets)
     count = int(groups.max(initial=-1)) + 1
     if count < 2:
@@ -61,9 +57,9 @@ def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -
 
 
 def grouped_folds(triplets: Triplets, folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """(m,) the fold 0 … folds − 1 in which each answer is held out; a group is never divided.
+    """Return (m,) the fold 0 … folds − 1 in which each answer is held out; a group is never divided.
 
-    There are fewer folds where there are fewer groups.
+    There are fewer folds if there are fewer groups.
     """
     groups = triple_groups(triplets)
     count = int(groups.max(initial=-1)) + 1
@@ -71,7 +67,9 @@ def grouped_folds(triplets: Triplets, folds: int, rng: np.random.Generator) -> N
 
 
 def noise_candidates(model: NoiseModel) -> tuple[NoiseModel, ...]:
-    """The models among which held-out answers choose, the given one first: (k, lapse) of power t-STE, else the lapse."""
+    """Return the models to choose from, the given one first: values of (k, lapse) for power t-STE, of the lapse for
+    others.
+    """
     if isinstance(model, PowerTSTE):
         others: tuple[NoiseModel, ...] = tuple(PowerTSTE(k=k, lapse=lapse) for k, lapse in POWER_CANDIDATES)
     else:
@@ -90,11 +88,11 @@ def choose_noise(
     max_iter: int = 500,
     executor: Executor | None = None,
 ) -> tuple[NoiseModel, dict[NoiseModel, float]]:
-    """The candidate under which held-out answers are likeliest, and the log-loss (nats) of every candidate.
+    """Return the candidate under which held-out answers are likeliest, and the log-loss (nats) of every candidate.
 
     Each answer is held out once. The first candidate is kept unless the best one beats it by more than the standard
-    error of their difference: few answers cannot tell models apart, and guessing between them only adds noise. Each
-    fit starts from the one before it, for the candidates differ little and so do their embeddings.
+    error of their difference: few answers cannot tell models apart, and choosing between them only adds noise. Each
+    fit starts from the one before it, because the candidates differ little and so do their embeddings.
     """
     folds = grouped_folds(triplets, FOLDS, np.random.default_rng(seed))
     losses = {model: np.zeros(len(triplets)) for model in candidates}
@@ -114,7 +112,7 @@ def choose_noise(
 
 
 def answer_losses(coordinates: Coordinates, triplets: Triplets, model: NoiseModel) -> Coordinates:
-    """(m,) −log of the chance that the model gives to each answer, in nats, with chances of at least 1e-12."""
+    """Return (m,) −log of the probability that the model gives to each answer, in nats, at least 1e-12 each."""
     chance = model.probability(*compared_distances(coordinates, triplets))
     return -np.log(np.maximum(chance, 1e-12))
 
@@ -137,9 +135,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What cross-validation found, answer by answer.
+    """The result of cross-validation, answer by answer.
 
-    `hits` and `losses` (repeats, m): whether each judged answer agreed (a tie ½) and −log of the chance it was given, in
+    `hits` and `losses` (repeats, m): whether each judged answer agreed (a tie ½) and −log of its probability, in
     nats; `folds` (repeats, m) where it was held out; `groups` (m,) which answers are about the same three targets.
     `fitted` is the mean number of answers that a fold's fit had.
     """
@@ -152,16 +150,16 @@ class HeldOut:
 
     @property
     def accuracy(self) -> Interval:
-        """The accuracy over all judged answers and repeats."""
+        """Return the accuracy over all judged answers and repeats."""
         return grouped_interval(self.hits.mean(axis=0), self.groups)
 
     @property
     def log_loss(self) -> float:
-        """Mean −log chance in nats; log 2 = .693 is guessing."""
+        """Return the mean −log probability in nats; log 2 = .693 is guessing."""
         return float(self.losses.mean())
 
     def by_fold(self, values: Floats) -> Floats:
-        """(repeats · folds,) means of (repeats, m) values over each fold."""
+        """Return (repeats · folds,) means of (repeats, m) values over each fold."""
         means = [
             np.bincount(where, each) / np.maximum(np.bincount(where), 1)
             for where, each in zip(self.folds, values, strict=True)
@@ -186,8 +184,8 @@ def cross_validate(
 ) -> HeldOut | None:
     """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
 
-    The other answers are always fitted, unless they are about three targets that are held out. None where fewer than
-    two groups were asked at random: nothing can be held out then.
+    The other answers are always fitted, unless they are about three targets that are held out. Returns None if fewer
+    than two groups were asked at random, because nothing can be held out then.
     """
     judged = np.flatnonzero(random)
     groups = triple_groups(triplets)
@@ -221,7 +219,7 @@ def cross_validate(
 
 
 def grouped_interval(hits: Floats, groups: NDArray[np.int64], confidence: float = 0.95) -> Interval:
-    """A share of hits (m,) in [0, 1] with an interval that knows that answers of one group (m,) resemble each other.
+    """Return a share of hits (m,) in [0, 1] with an interval that allows for dependence within each group (m,).
 
     Standard error over groups, √(Σ_g (Σ_{i∈g} (hit_i − share))²) / m (Liang and Zeger 1986); the interval is Wilson's
     (1927) with as many answers as would have this standard error, so that it stays within 0 and 1.
@@ -245,7 +243,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Choice(Generic[Candidate]):
+class Selection(Generic[Candidate]):
     """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence."""
 
     chosen: Candidate
@@ -254,29 +252,31 @@ class Choice(Generic[Candidate]):
     reason: str
 
 
-def choose_dimension(results: Mapping[int, HeldOut]) -> Choice[int]:
-    """The smallest d whose held-out accuracy no larger d beats significantly."""
+def choose_dimension(results: Mapping[int, HeldOut]) -> Selection[int]:
+    """Return the smallest d whose held-out accuracy no larger d beats significantly."""
     dimensions = sorted(results)
     chosen = next(d for d in dimensions if not _beaten(results[d], [results[e] for e in dimensions if e > d]))
     larger = "no more were tried" if chosen == dimensions[-1] else "more are not significantly better"
-    return Choice(chosen, *_figures(results), f"d = {chosen} is enough: {larger}.")
+    return Selection(chosen, *_figures(results), f"d = {chosen} is enough: {larger}.")
 
 
-def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Choice[str]:
-    """Among the noise models that none beats significantly in accuracy, the one with the smallest held-out log-loss."""
+def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Selection[str]:
+    """Return the noise model with the smallest held-out log-loss, among those that none beats significantly in
+    accuracy.
+    """
     equals = [
         name for name in results if not _beaten(results[name], [results[other] for other in results if other != name])
     ]
     chosen = min(equals, key=lambda name: results[name].log_loss)
     reason = f"{chosen} has the smallest log-loss of the {len(equals)} that none beats significantly in accuracy."
-    return Choice(chosen, *_figures(results), reason)
+    return Selection(chosen, *_figures(results), reason)
 
 
 def corrected_t_test(difference: Floats, fitted: float, judged: float) -> float:
-    """One-sided p-value that a difference over folds (j,) has a mean above 0.
+    """Return the one-sided p-value that a difference over folds (j,) has a mean above 0.
 
     t = mean / √((1/j + judged/fitted) · variance) with j − 1 degrees of freedom: the folds' fits share most of their
-    answers, which the plain test forgets (Nadeau and Bengio 2003). 1 where nothing differs.
+    answers, which the plain test ignores (Nadeau and Bengio 2003). 1 where nothing differs.
     """
     variance = float(difference.var(ddof=1)) if len(difference) > 1 else 0.0
     if variance == 0:
@@ -286,7 +286,9 @@ def corrected_t_test(difference: Floats, fitted: float, judged: float) -> float:
 
 
 def holm(p_values: list[float], level: float = LEVEL) -> list[bool]:
-    """Which of several p-values are significant together (Holm 1979): the k-th smallest against level / (m − k + 1)."""
+    """Return which of several p-values are significant together (Holm 1979): the k-th smallest against level / (m − k
+    + 1).
+    """
     significant = [False] * len(p_values)
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         if p_values[place] > level / (len(p_values) - rank):

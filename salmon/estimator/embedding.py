@@ -1,4 +1,4 @@
-"""The estimator: `OrdinalEmbedding().fit(triplets).embedding_`."""
+"""Fit an embedding behind scikit-learn's interface: `OrdinalEmbedding().fit(triplets).embedding_`."""
 
 from typing import Any, Self, cast
 
@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator.coding import codes_of, named_noise, triplets_from
 from salmon.estimator.cross_validation import choose_noise, held_out_split, noise_candidates
-from salmon.estimator.history import History, JudgedHistory
 from salmon.geometry import Coordinates, centre
 from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
+from salmon.learning.objective import objective_of
+from salmon.learning.refit import best_scale, spectral_start
 from salmon.noise import NoiseModel
 from salmon.parallel import Executor, on_executor
 
@@ -22,6 +23,8 @@ from salmon.parallel import Executor, on_executor
 _SCOUTING = 10
 # A ridge of 0 leaves the position of the embedding free: its posterior needs some hold.
 _SMALLEST_RIDGE = 1e-6
+# Answers a step of a fit in batches for which only the averaging or the compression was given.
+_BATCH = 4096
 
 
 class OrdinalEmbedding(BaseEstimator):
@@ -117,14 +120,16 @@ class OrdinalEmbedding(BaseEstimator):
         self.executor = executor
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier fit."""
+        """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier
+        fit.
+        """
         self._see(X, reset=True)
         rows = triplets_from(X, y, self.n_targets)
         self.classes_ = codes_of(y)
         return self._fit(rows, self.n_targets or int(rows.max(initial=0)) + 1, start=None)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Add answers to all that were seen and go on from the embedding so far; new targets start at its centre."""
+        """Add answers to all that were seen and continue from the embedding so far; new targets start at its centre."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y)
         self._see(X, reset=False)
@@ -135,7 +140,7 @@ class OrdinalEmbedding(BaseEstimator):
         return self._fit(rows, n, start=np.concatenate([known, added]))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
+        """Return (m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
 
         Without y: 1 where the second column's target is nearer, 0 where the third column's is.
         """
@@ -143,7 +148,9 @@ class OrdinalEmbedding(BaseEstimator):
         return self.classes_[(self.predict_proba(X)[:, 1] > 0.5).astype(int)]
 
     def predict_proba(self, X: ArrayLike) -> Coordinates:
-        """(m, 2) chances that right and that left wins, in the order of `classes_`, for rows [head, left, right]."""
+        """Return (m, 2) probabilities that right and that left wins, in the order of `classes_`, for rows [head, left,
+        right].
+        """
         check_is_fitted(self)
         self._see(X, reset=False)
         rows = self._known(check_triplets(X))
@@ -152,33 +159,34 @@ class OrdinalEmbedding(BaseEstimator):
         return np.column_stack([1 - chance, chance]).astype(np.float64)
 
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """The accuracy: the share of answers whose winner lies nearer the head. From 0 to 1, **larger is better**.
+        """Return the accuracy: the share of answers whose winner lies nearer the head.
 
-        It is not a loss: keep the fit whose score is largest. A tie counts one half.
+        It goes from 0 to 1, and **larger is better**: it is not a loss, so keep the fit whose score is largest. A tie
+        counts one half.
         """
         check_is_fitted(self)
         self._see(X, reset=False)
         return accuracy(self._coordinates, self._known(triplets_from(X, y)))
 
     def log_loss(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Mean −log of the chance given to the answers that came, in nats: smaller is better, log 2 is guessing."""
+        """Return the mean −log probability of the answers, in nats: smaller is better, log 2 is guessing."""
         check_is_fitted(self)
         self._see(X, reset=False)
         return log_loss(self._coordinates, self._known(triplets_from(X, y)), noise=self.noise_)
 
     @property
     def embedding_(self) -> Coordinates:
-        """(n, d) coordinates, centred; a copy, so that nothing done with it changes the estimator."""
+        """Return (n, d) coordinates, centred; a copy, so that changing it does not change the estimator."""
         check_is_fitted(self)
         return self._coordinates.copy()
 
     @property
     def uncertainty_(self) -> Coordinates:
-        """(n, d, d) covariance of each target's position under the Laplace posterior.
+        """Return the (n, d, d) covariance of each target's position under the Laplace posterior.
 
-        The rigid motions of the whole embedding are projected out: answers cannot tell them, and with them every
-        ellipse would only show how freely the map turns. Heavy-tailed noise models (t-STE, CKL) hardly tell the size of
-        the whole map: the ridge decides it, and the ellipses do not show that.
+        The rigid motions of the whole embedding are projected out: answers cannot determine them, and with them every
+        ellipse would only show how freely the map turns. Under heavy-tailed noise models (t-STE, CKL) answers hardly
+        determine the size of the whole map: the ridge decides it, and the ellipses do not show that.
         """
         check_is_fitted(self)
         if self._uncertainty is None:
@@ -190,7 +198,7 @@ class OrdinalEmbedding(BaseEstimator):
         return hasattr(self, "_coordinates")
 
     def __sklearn_clone__(self) -> Self:
-        """A copy of the parameters. The executor is shared: a cluster cannot be copied, and need not be."""
+        """Return a copy of the parameters. The executor is shared: a cluster cannot be copied, and need not be."""
         parameters = self.get_params(deep=False)
         executor = parameters.pop("executor")
         copies: dict[str, Any] = {name: clone(value, safe=False) for name, value in parameters.items()}
@@ -224,7 +232,7 @@ class OrdinalEmbedding(BaseEstimator):
         elif self.early_stopping:
             self._coordinates = self._stopped_fit(rows, n, start, seed)
         else:
-            history = History()
+            history = _History()
             self._coordinates = self._descend(rows, n, start, self.n_restarts, seed, self.max_iter, history.record)
             self.history_ = history.lines
         self._triplets = rows
@@ -250,22 +258,30 @@ class OrdinalEmbedding(BaseEstimator):
             raise SalmonError(
                 "A fit in batches does not stop early.", hint="Leave out early_stopping, or batch_size and averaging."
             )
-        from salmon.estimator.batches import fit_in_batches
+        # Imported here, because torch is needed by fits in batches alone.
+        from salmon.training.embedding import fit_embedding
+        from salmon.training.groups import as_group
 
-        options = {"averaging": self.averaging, "compression": self.compression, "epochs": self.epochs}
-        found = fit_in_batches(
-            rows, n, self.n_components, self.noise_, start=start, ridge=self.ridge, step_size=self.step_size, seed=seed,
-            executor=self.executor, batch_size=self.batch_size, **options,
+        objective = objective_of(rows, n, self.noise_, ridge=self.ridge)
+        if start is None:
+            start = best_scale(objective, spectral_start(rows, n, self.n_components, seed))
+        coordinates, trained = fit_embedding(
+            rows, start, self.noise_, ridge=self.ridge, step_size=self.step_size, group=as_group(self.executor),
+            seed=seed, batch_size=_BATCH if self.batch_size is None else self.batch_size, averaging=self.averaging,
+            compression=self.compression, epochs=self.epochs,
         )  # fmt: skip
-        self.objective_, self.converged_, self.history_ = found.objective, True, found.history
-        return found.coordinates
+        self.objective_, self.converged_ = objective(coordinates)[0], True
+        self.history_ = [
+            {"start": 0, "iteration": row["step"], "objective": row["loss"], **row} for row in trained.history.rows
+        ]
+        return coordinates
 
     def _stopped_fit(self, rows: Triplets, n: int, start: Coordinates | None, seed: int) -> Coordinates:
-        """Scout every start for a few iterations, then follow the best one while held-out answers get likelier."""
+        """Fit every start for a few iterations, then follow the best one while the held-out log-loss falls."""
         held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
         fitted = rows[~held_out]
         scouted = self._descend(fitted, n, start, self.n_restarts, seed, min(_SCOUTING, self.max_iter), None)
-        history = JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
+        history = _JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
         self._descend(fitted, n, scouted, 0, seed, self.max_iter, history.record, history.exhausted)
         self.history_ = history.lines
         return centre(history.best)
@@ -281,7 +297,7 @@ class OrdinalEmbedding(BaseEstimator):
         return rows
 
     def _see(self, X: ArrayLike, *, reset: bool) -> None:
-        """Let scikit-learn note (or compare) the number and names of the columns; `check_triplets` does the rest."""
+        """Let scikit-learn note (or compare) the number and names of the columns; `check_triplets` checks the rest."""
         if issparse(X):
             raise TripletError(
                 "Sparse input is not supported.", hint="Give a dense (m, 3) array: triplets hold no gaps."
@@ -292,8 +308,62 @@ class OrdinalEmbedding(BaseEstimator):
             validate_data(self, cast("Any", X), reset=reset, skip_check_array=True)
 
     def _seed(self) -> int:
-        """A seed of its own: `default_rng(random_state)` may have drawn the truth that is to be found."""
+        """Return a seed that `default_rng(random_state)` does not use, because the truth may have been drawn from
+        that.
+        """
         state = self.random_state
         if not isinstance(state, int | np.integer):
             state = check_random_state(state).randint(2**31)
         return int(np.random.SeedSequence(int(state), spawn_key=(1,)).generate_state(1)[0])
+
+
+class _History:
+    """A line an iteration: which start, which iteration of it, and the objective reached."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, float]] = []
+
+    def record(self, coordinates: Coordinates, objective: float) -> None:
+        """Note one iteration; the coordinates are not kept."""
+        del coordinates
+        self._note(objective)
+
+    def _note(self, objective: float, **judged: float) -> None:
+        last = self.lines[-1] if self.lines else {"start": 0, "iteration": 0, "objective": np.inf}
+        # Within one descent the objective never rises: where it does, the next start has begun.
+        new = objective > last["objective"]
+        self.lines.append(
+            {
+                "start": last["start"] + new,
+                "iteration": 1 if new else last["iteration"] + 1,
+                "objective": objective,
+                **judged,
+            }
+        )
+
+
+class _JudgedHistory(_History):
+    """A history that judges every iteration by held-out answers and remembers the likeliest coordinates."""
+
+    def __init__(self, start: Coordinates, held_out: Triplets, noise: NoiseModel, patience: int) -> None:
+        super().__init__()
+        self.best = start
+        self._best_loss = log_loss(start, held_out, noise=noise)
+        self._held_out = held_out
+        self._noise = noise
+        self._patience = patience
+        self._waited = 0
+
+    def record(self, coordinates: Coordinates, objective: float) -> None:
+        """Note one iteration with its held-out log-loss and accuracy."""
+        loss = log_loss(coordinates, self._held_out, noise=self._noise)
+        share = accuracy(coordinates, self._held_out)
+        self._note(objective, held_out_log_loss=loss, held_out_accuracy=share)
+        if loss < self._best_loss:
+            self.best, self._best_loss, self._waited = coordinates.copy(), loss, 0
+        else:
+            self._waited += 1
+
+    def exhausted(self) -> bool:
+        """Whether the held-out log-loss has not fallen for as many iterations as patience allows."""
+        return self._waited >= self._patience

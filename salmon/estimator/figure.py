@@ -1,9 +1,8 @@
-"""The map as a figure for a paper: equal axes, names that keep out of each other's way, ellipses of uncertainty.
+"""Draw the map for publication: equal axes, labels that do not overlap, ellipses of uncertainty.
 
-matplotlib is loaded when a figure is drawn and never through its global state: nothing opens a window, and other figures
-of the same program are left alone.
-
-Where to write the names of targets so that they cover neither each other nor the points.
+matplotlib is loaded when a figure is drawn and never used through its global state: nothing opens a window, and other
+figures of the same program are not changed. `place_labels` decides where the names of targets stand so that they cover
+neither each other nor the points.
 """
 
 from io import BytesIO
@@ -29,9 +28,10 @@ _FLATTEST, _TALLEST = 0.45, 1.15
 def map_figure(
     coordinates: Floats, labels: tuple[str, ...], covariance: Floats | None = None, *, title: str = ""
 ) -> dict[str, bytes]:
-    """The map of (n, d) coordinates as "png" (300 dpi) and "svg" bytes; d > 2 as one panel a pair of axes.
+    """Return the map of (n, d) coordinates as "png" (300 dpi) and "svg" bytes; d > 2 as one panel a pair of axes.
 
-    With `covariance` (n, d, d), ellipses that hold each position with 68 %. The same input gives the same bytes.
+    With `covariance` (n, d, d) ellipses are drawn that hold each position with 68 %. The same input gives the same
+    bytes.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -61,7 +61,7 @@ def map_figure(
 
 
 def _shape(coordinates: Floats, panels: int) -> float:
-    """Height by width of a panel: that of the map where there is one panel, square where axes are paired off."""
+    """Return height by width of a panel: that of the map if there is one panel, square if axes are paired off."""
     extent = np.ptp(coordinates, axis=0)
     return 1.0 if panels > 1 or extent[0] == 0 else float(np.clip(extent[1] / extent[0], _FLATTEST, _TALLEST))
 
@@ -83,7 +83,7 @@ def _draw_points(panel: Any, coordinates: Floats, covariance: Floats | None, acr
     panel.scatter(coordinates[:, across], coordinates[:, up], s=9, color=_MARK, linewidth=0, zorder=3)
     if covariance is not None:
         _draw_ellipses(panel, coordinates, covariance, across, up)
-    # Distances are what the map is about: a unit is as long upwards as across.
+    # Distances carry the meaning of the map, so both axes have the same scale.
     panel.set_aspect("equal", adjustable="datalim")
     panel.margins(0.1)
 
@@ -139,10 +139,11 @@ _ILLEGIBLE = 0.25
 
 
 def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Lower-left corners (n, 2) of names with `sizes` (n, 2) beside `points` (n, 2), all in pixels, and which are shown.
+    """Return lower-left corners (n, 2) of names with `sizes` (n, 2) beside `points` (n, 2), in pixels, and which are
+    shown.
 
     Greedy: the most crowded names choose first, each the place where least of it is covered by names and points placed
-    so far, then everybody chooses once more knowing all others. A name that is covered wherever it stands is left out.
+    so far, then each chooses once more knowing all others. A name that is covered wherever it stands is left out.
     """
     n = len(points)
     corners = _candidates(points, sizes, gap)
@@ -153,8 +154,8 @@ def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, NDA
     for index in (*order, *order):
         others = placed.copy()
         others[index] = False
-        covered = _covered(corners[index], sizes[index], chosen[others], sizes[others])
-        covered += _POINT_WEIGHT * _covered(corners[index], sizes[index], points - gap / 2, np.full((n, 2), gap))
+        covered = _covered_share(corners[index], sizes[index], chosen[others], sizes[others])
+        covered += _POINT_WEIGHT * _covered_share(corners[index], sizes[index], points - gap / 2, np.full((n, 2), gap))
         # Among equally free places the earlier direction wins, and the nearer ring.
         best = int(np.argmin(covered + 1e-3 * np.arange(len(covered))))
         chosen[index], placed[index] = corners[index, best], covered[best] < _ILLEGIBLE
@@ -162,15 +163,15 @@ def place_labels(points: Floats, sizes: Floats, gap: float) -> tuple[Floats, NDA
 
 
 def _candidates(points: Floats, sizes: Floats, gap: float) -> Floats:
-    """(n, places, 2) lower-left corners of every place that each name may take."""
+    """Return (n, places, 2) lower-left corners of every place that each name may take."""
     shifts = np.concatenate([ring * gap * _DIRECTIONS for ring in _RINGS])
     directions = np.tile(_DIRECTIONS, (len(_RINGS), 1))
     anchors = (directions - 1) / 2
     return points[:, None] + shifts[None] + anchors[None] * sizes[:, None]
 
 
-def _covered(corners: Floats, size: Floats, others: Floats, other_sizes: Floats) -> Floats:
-    """(places,) share of a name's area, at each place, that boxes (m, 2) of sizes (m, 2) cover."""
+def _covered_share(corners: Floats, size: Floats, others: Floats, other_sizes: Floats) -> Floats:
+    """Return (places,) share of a name's area, at each place, that boxes (m, 2) of sizes (m, 2) cover."""
     if not len(others):
         return np.zeros(len(corners))
     low = np.maximum(corners[:, None], others[None])

@@ -1,4 +1,4 @@
-"""How well any embedding could predict: people who get the same query again do not always agree."""
+"""Estimate how well any embedding could predict: people who get the same query again do not always agree."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from salmon.learning import Triplets
 
 @dataclass(frozen=True)
 class NoiseCeiling:
-    """From `queries` that were answered more than once, `answers` in all.
+    """The noise ceiling from `queries` that were answered more than once, `answers` in all.
 
-    `agreement` is the chance that two answers to one query agree; no embedding predicts better than `ceiling`.
+    `agreement` is the probability that two answers to one query agree; no embedding predicts better than `ceiling`.
     """
 
     agreement: Interval
@@ -23,11 +23,11 @@ class NoiseCeiling:
 
 
 def noise_ceiling(triplets: Triplets) -> NoiseCeiling | None:
-    """The ceiling from repeated queries among these answers; None where there are fewer than two repeated queries.
+    """Return the ceiling from repeated queries among these answers; None if there are fewer than two repeated queries.
 
-    If a query's likelier answer has the chance p, two answers agree with the chance a = p² + (1 − p)², so that
-    p = (1 + √(2a − 1)) / 2. That is concave in a: with the mean of a in its place the result is an upper bound of the
-    mean of p, never a promise. Each query's a is estimated without bias from the pairs of its answers.
+    If a query's likelier answer has the probability p, two answers agree with the probability a = p² + (1 − p)², so
+    that p = (1 + √(2a − 1)) / 2. That is concave in a: with the mean of a in its place the result is an upper bound of
+    the mean of p, and may not be reached. Each query's a is estimated without bias from the pairs of its answers.
     """
     if not len(triplets):
         return None
@@ -56,7 +56,7 @@ def _likelier(agreement: float) -> float:
 
 
 def _answers_by_query(triplets: Triplets) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For each query (q,): how many answers it has, and how often its foot of smaller index won."""
+    """Return for each query (q,) how many answers it has, and how often its foot of smaller index won."""
     heads, winners, losers = triplets.astype(np.int64).T
     low, high = np.minimum(winners, losers), np.maximum(winners, losers)
     n = int(triplets.max()) + 1

@@ -1,7 +1,4 @@
-"""What a fit has to say about itself, for a reader and for a program.
-
-From a table of answers to an embedding: what is to be chosen is chosen on held-out answers, then all are fitted.
-"""
+"""Fit a table of answers and report on it: choose what is to be chosen on held-out answers, then fit all of them."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, field
@@ -14,9 +11,9 @@ from salmon.answer_files.answers import AnswerTable
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, triple_groups
 from salmon.estimator.cross_validation import (
-    Choice,
     HeldOut,
     Interval,
+    Selection,
     choose_dimension,
     choose_noise_by_accuracy,
     cross_validate,
@@ -36,7 +33,10 @@ RECOMMENDED = "PowerTSTE"
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What the user decided. `dimensions` with several entries and `noise` = "choose" ask for a choice on held-out answers."""
+    """What the user decided.
+
+    `dimensions` with several entries and `noise` = "choose" ask for a choice on held-out answers.
+    """
 
     dimensions: tuple[int, ...] = (2,)
     noise: str = RECOMMENDED
@@ -71,13 +71,13 @@ class FitReport:
     held_out_log_loss: float | None
     test_accuracy: Interval | None
     ceiling: NoiseCeiling | None
-    dimension_choice: Choice[int] | None
-    noise_choice: Choice[str] | None
+    dimension_choice: Selection[int] | None
+    noise_choice: Selection[str] | None
     lapse_losses: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for a JSON file; coordinates stay in the embedding's own file."""
+        """Return plain values for a JSON file; coordinates stay in the embedding's own file."""
         return {
             "n_targets": len(self.coordinates),
             "n_components": self.coordinates.shape[1],
@@ -98,7 +98,7 @@ class FitReport:
         }
 
     def as_text(self) -> str:
-        """The same for a reader."""
+        """Return the report as text for a reader."""
         n, d = self.coordinates.shape
         parameters = ", ".join(f"{name} = {value:g}" for name, value in asdict(self.noise).items())
         lines = [
@@ -112,7 +112,7 @@ class FitReport:
                 f"  on {self.random_answers:,} random answers in {self.options.folds} folds, grouped by their three targets.",
             ]
         else:
-            lines.append("Held-out accuracy: none, for too few queries were chosen at random.")
+            lines.append("Held-out accuracy: none, because too few queries were chosen at random.")
         if self.test_accuracy is not None:
             lines.append(f"Accuracy on the test set: {self.test_accuracy} (95 % interval).")
         if self.ceiling is not None:
@@ -122,7 +122,7 @@ class FitReport:
                 f"  two answers to one query agree with chance {self.ceiling.agreement.value:.3f}.",
             ]
         else:
-            lines.append("Noise ceiling: unknown, for no query was answered twice.")
+            lines.append("Noise ceiling: unknown, because no query was answered twice.")
         spread = max(self.starts.values()) - min(self.starts.values())
         lines.append(
             f"Starts: {len(self.starts)}, the best objective {min(self.starts.values()):.4f}, spread {spread:.4f}."
@@ -138,12 +138,12 @@ def _plain(interval: Interval) -> dict[str, float]:
     return {"accuracy": interval.value, "low": interval.low, "high": interval.high}
 
 
-def _choice(choice: Choice[Any]) -> dict[str, Any]:
+def _choice(choice: Selection[Any]) -> dict[str, Any]:
     figures = {str(key): {**_plain(choice.accuracy[key]), "log_loss": choice.log_loss[key]} for key in choice.accuracy}
     return {"chosen": choice.chosen, "reason": choice.reason, "candidates": figures}
 
 
-def _choice_lines(title: str, choice: Choice[Any] | None) -> list[str]:
+def _choice_lines(title: str, choice: Selection[Any] | None) -> list[str]:
     if choice is None:
         return []
     rows = [
@@ -156,7 +156,7 @@ def _choice_lines(title: str, choice: Choice[Any] | None) -> list[str]:
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: Told what is being done, how many steps that takes in all, and how many are done.
+#: Called with what is being done, how many steps that takes in all, and how many are done.
 Progress = Callable[[str, int, int], None]
 #: Noise models that are compared with the recommended one where a choice is asked for.
 COMPARED_NOISE = ("TSTE", "STE", "CKL", "SOE", "GNMDS")
@@ -167,7 +167,7 @@ _SMALLEST_RIDGE = 1e-6
 
 
 def silent(what: str, total: int, done: int) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
     del what, total, done
 
 
@@ -229,7 +229,7 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
 
 
 def _noises(options: FitOptions) -> dict[str, NoiseModel]:
-    """The noise models to judge, by name; the first one is the one that chooses the dimension."""
+    """Return the noise models to judge, by name; the first one is used to choose the dimension."""
     recommended = {RECOMMENDED: noise_model(RECOMMENDED_NOISE, lapse=options.lapse)}
     lapse = _COMPARED_LAPSE if options.lapse is None else options.lapse
     if options.noise == "choose":
@@ -242,7 +242,7 @@ def _noises(options: FitOptions) -> dict[str, NoiseModel]:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Cross-validation of candidates on the same folds."""
+    """Cross-validates candidates on the same folds."""
 
     rows: Triplets
     random: NDArray[np.bool_]
@@ -251,7 +251,7 @@ class _Judge:
     progress: Progress
 
     def compare(self, what: str, candidates: dict[Key, tuple[int, NoiseModel]]) -> dict[Key, HeldOut]:
-        """What cross-validation says of each candidate's dimension and noise model; empty if nothing can be held out."""
+        """Return the result for each candidate's dimension and noise model; empty if nothing can be held out."""
         options, judged = self.options, dict[Key, HeldOut]()
         total, done = len(candidates) * options.folds * options.repeats, 0
 
@@ -272,7 +272,7 @@ class _Judge:
 
 
 def _upright(found: Fit, rows: Triplets) -> tuple[Floats, Floats]:
-    """The embedding turned to its principal axes, and the covariance of each position turned with it."""
+    """Return the embedding turned to its principal axes, and the covariance of each position turned with it."""
     posterior = laplace(found.coordinates, rows, found.noise, ridge=max(found.ridge, _SMALLEST_RIDGE))
     upright = principal_axes(found.coordinates)
     turn = align(found.coordinates, upright).rotation

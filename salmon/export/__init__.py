@@ -1,4 +1,4 @@
-"""What leaves the system: the rows and files of every export. Pure: whoever has answers can write them."""
+"""Define the rows and files of every export. Pure: any caller that has answers can write them."""
 
 from salmon.export.responses import (
     FIRST_COLUMNS,

@@ -1,4 +1,4 @@
-"""What a bundle brings to begin with: a notebook in plain Python and a script in plain R."""
+"""Write the analysis files of a bundle: a notebook in plain Python and a script in plain R."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ else:
 
 
 def notebook(slug: str) -> str:
-    """The notebook as the JSON of its format 4."""
+    """Return the notebook as the JSON of its format 4."""
     cells = [
         {
             "cell_type": kind,
@@ -131,7 +131,7 @@ def notebook(slug: str) -> str:
 
 
 def r_script(slug: str) -> str:
-    """The script for R; base R only."""
+    """Return the script for R; base R only."""
     return _R.replace("{slug}", slug)
 
 

@@ -1,4 +1,4 @@
-"""The answers in the forms of other programs: tripletTools (R), cblearn and PsiZ (Python)."""
+"""Write answers in the forms of other programs: tripletTools (R), cblearn and PsiZ (Python)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _ALGORITHMS = {
 
 
 def triplettools_embeddings_table(d: int) -> Table:
-    """The newest embeddings in the form of tripletTools."""
+    """Return the table of the newest embeddings in the form of tripletTools."""
     return Table(
         "triplettools_embeddings",
         "a target in one sampler's embedding",
@@ -105,7 +105,7 @@ class Labels:
 
     @staticmethod
     def of(targets: Sequence[TargetNames]) -> Labels:
-        """Labels without folder and extension; with them, where they would be shared."""
+        """Return labels without folder and extension, or with them if they would not be unique."""
         bare = [re.sub(r"\.[A-Za-z]\w{1,4}$", "", target.filename.rsplit("/", 1)[-1]) for target in targets]
         names = bare if len(set(bare)) == len(bare) else [target.filename for target in targets]
         if len(set(names)) < len(names):
@@ -116,7 +116,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Translator:
-    """Answers as rows of the other programs. `tests` are the samplers whose answers are never fitted."""
+    """Translates answers to rows of other programs. `tests` are the samplers whose answers are never fitted."""
 
     labels: Labels
     puids: Mapping[str, str]
@@ -124,7 +124,7 @@ class Translator:
     tests: frozenset[str] = frozenset()
 
     def triplettools(self, answer: Answer) -> Row | None:
-        """A row of tripletTools' triplets."""
+        """Return a row of tripletTools' triplets."""
         served, number, label = answer.served, self.labels.numbers, self.labels.names
         algorithm = _ALGORITHMS.get(served.trial_type, "adaptive")
         held_out = algorithm == "validation" or served.sampler in self.tests
@@ -144,7 +144,7 @@ class Translator:
         ]
 
     def cblearn(self, answer: Answer) -> Row | None:
-        """A row for cblearn; None for what is no triplet."""
+        """Return a row for cblearn; None if the answer is no triplet."""
         served = answer.served
         if served.trial_type in {"catch", "practice"}:
             return None
@@ -161,7 +161,7 @@ class Translator:
         ]
 
     def psiz(self, answer: Answer) -> Row | None:
-        """A row for PsiZ; None for what is no triplet."""
+        """Return a row for PsiZ; None if the answer is no triplet."""
         served = answer.served
         if served.trial_type in {"catch", "practice"}:
             return None
@@ -177,7 +177,7 @@ class Translator:
 
 
 def triplettools_embedding_rows(generation: Generation, labels: Labels, d: int) -> Iterator[Row]:
-    """One sampler's embedding in the form of tripletTools."""
+    """Return one sampler's embedding in the form of tripletTools."""
     if generation.coordinates is None:
         return
     for label, point in zip(labels.names, generation.coordinates.tolist(), strict=False):

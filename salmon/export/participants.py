@@ -1,6 +1,7 @@
-"""What one participant did on the pages, and whether the experimenter counts them in.
+"""Define the tables about participants: what each did, the ids of platforms (in a table of their own), and quality.
 
-The tables about participants: who they are inside the experiment, their platform's ids apart from it, and quality.
+`Conduct` collects what the events of the pages tell of one participant; `Decision` is whether the experimenter keeps
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Values = Mapping[str, str]
 
 @dataclass
 class Conduct:
-    """What the events tell of one participant."""
+    """What the events of the pages tell of one participant."""
 
     skipped: int = 0
     blur_count: int = 0
@@ -32,7 +33,7 @@ class Conduct:
     _blurred_ms: float | None = None
 
     def note(self, entry: Values) -> None:
-        """One more event, in order."""
+        """Add one more event, in order."""
         detail = entry.get("detail", "")
         match entry.get("event", ""):
             case "skip":
@@ -72,7 +73,7 @@ class Conduct:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whom to keep: the experimenter's word where there is one, otherwise the proposal."""
+    """Whom to keep: what the experimenter decided, or else the proposal."""
 
     verdict: Verdict | None
     manual: str
@@ -82,7 +83,7 @@ class Decision:
 
     @staticmethod
     def of(values: Values, verdict: Verdict | None) -> Decision:
-        """From the fields of a participant."""
+        """Return the decision in the fields of a participant."""
         manual = values.get("keep", "")
         manual = manual if manual in {"keep", "exclude"} else ""
         decided_ms = int(values.get("keep_ms", 0))
@@ -95,7 +96,7 @@ class Decision:
 
     @property
     def reason(self) -> str:
-        """Why not, in sentences; empty for those who are kept."""
+        """Return why not, in sentences; empty for those who are kept."""
         if self.keep:
             return ""
         if self.manual:
@@ -103,7 +104,7 @@ class Decision:
         return self.verdict.exclusion if self.verdict else ""
 
     def cells(self) -> list[Cell]:
-        """The last columns of participants and quality."""
+        """Return the last columns of participants and quality."""
         flags = self.verdict.flags if self.verdict else ()
         return [
             " ".join(flag.name for flag in flags),
@@ -118,7 +119,7 @@ class Decision:
 
 
 def moment_of(milliseconds: str | None) -> str | None:
-    """A moment from a field in Unix milliseconds; None where it is missing or 0."""
+    """Return a time from a field in Unix milliseconds; None if it is missing or 0."""
     return moment(int(milliseconds)) if milliseconds and milliseconds.isdecimal() and int(milliseconds) else None
 
 
@@ -242,7 +243,7 @@ QUALITY = Table(
 
 
 def participants_table(questions: Sequence[str]) -> Table:
-    """The table of participants; each question of the experiment has a column."""
+    """Return the table of participants; each question of the experiment has a column."""
     asked = tuple(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions)
     figures = tuple(column for column in QUALITY.columns if column.name in _SHOWN)
     return Table(
@@ -264,12 +265,12 @@ _SHOWN = (
 
 
 def quality_row(participant: str, verdict: Verdict, decision: Decision) -> Row:
-    """One row of quality."""
+    """Return one row of quality."""
     return [participant, *(getattr(verdict.figures, name) for name in _FIGURES), *decision.cells()]
 
 
 def platform_row(participant: str, values: Values) -> Row:
-    """One row of the ids of platforms."""
+    """Return one row of the ids of platforms."""
     companions = (values.get(f"arrived:{parameter}", "") for parameter in _COMPANIONS.values())
     return [participant, values.get("source", ""), values.get("puid", ""), *companions]
 
@@ -283,7 +284,7 @@ def participant_row(
     duplicate_of: str,
     questions: Sequence[str],
 ) -> Row:
-    """One row of participants."""
+    """Return one row of participants."""
     figures = decision.verdict.figures if decision.verdict else Figures(answers=0)
     width, height = conduct.viewport or (None, None)
     consents = [json.loads(value) for name, value in values.items() if name.startswith("consent:")]

@@ -1,6 +1,6 @@
-"""The README of a bundle: what each file is, and what each column means.
+"""Document an export: the README of a bundle (what each file and column means) and its provenance.
 
-What made the data of an export, so that somebody else can tell: versions, seeds, targets, models, changes.
+The provenance says what made the data, for whoever wants to reproduce it: versions, seeds, targets, models, changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MACHINE = (
 
 
 def readme(*, title: str, slug: str, exported: str, tables: Sequence[tuple[Table, Sequence[str]]], whole: bool) -> str:
-    """Markdown with every file and every column; each table comes with its extensions."""
+    """Return Markdown with every file and every column; each table comes with its extensions."""
     lines = [
         f"# {' '.join(title.split())}",
         "",
@@ -106,7 +106,7 @@ def provenance(
     filters: Mapping[str, str],
     commit: str | None,
 ) -> dict[str, Any]:
-    """The content of provenance.json."""
+    """Return the content of provenance.json."""
     table, rows = models
     return {
         "experiment": slug,

@@ -1,7 +1,7 @@
-"""The rows of the responses.
+"""Write the rows of the responses.
 
-The first 26 columns are those of the first Salmon, in its order and with its units (seconds); what we know beyond them
-follows. Translation from our vocabulary to the columns' happens here and nowhere else.
+The first 26 columns are those of the first Salmon, in its order and with its units (seconds); further columns follow.
+Only this module translates from Salmon's vocabulary to these column names.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _Earlier:
 
 @dataclass
 class Responses:
-    """Turns answers, in the order of the stream, into rows; it counts as it goes, so each is used for one pass.
+    """Turns answers, in the order of the stream, into rows. It counts answers on the way, so each is used for one pass.
 
     `puids` gives the id that is written for a participant; `excluded` why a participant is left out of analyses.
     """
@@ -167,7 +167,7 @@ class Responses:
     _earlier: dict[str, _Earlier] = field(default_factory=lambda: defaultdict[str, _Earlier](_Earlier))
 
     def row(self, stream_id: str, answer: Answer) -> Row:
-        """One row, in the order of the columns."""
+        """Return one row, in the order of the columns."""
         served, timing, targets = answer.served, answer.timing, self.targets
         participant, received_ms, winner = served.participant, answer.received_ms, answer.winner
         won_left = winner == served.left
@@ -212,9 +212,9 @@ class Responses:
             served.trial_type,
             "left" if won_left else "right",
             timing.input,
-            _known(timing.rt_ms),
-            _known(timing.query_wait_ms),
-            _known(timing.onset_client_ms),
+            _known_or_none(timing.rt_ms),
+            _known_or_none(timing.query_wait_ms),
+            _known_or_none(timing.onset_client_ms),
             timing.sent_attempts,
             received_ms - served.served_ms > LATE_MS,
             served.generation,
@@ -227,7 +227,7 @@ class Responses:
             answer.signed,
             served.revision,
             "practice" if served.trial_type == "practice" else "main",
-            self._repeated(stream_id, answer),
+            self._find_repeated(stream_id, answer),
             revision.seed if revision else None,
             revision.config_hash if revision else None,
             revision.app_version if revision else None,
@@ -235,8 +235,8 @@ class Responses:
             reason or "",
         ]
 
-    def _repeated(self, stream_id: str, answer: Answer) -> str:
-        """The earlier answer that this one repeats on purpose; every answer is remembered for later ones."""
+    def _find_repeated(self, stream_id: str, answer: Answer) -> str:
+        """Return the earlier answer that this one repeats on purpose; every answer is remembered for later ones."""
         served, n = answer.served, len(self.targets)
         low, high = (served.left, served.right) if served.left < served.right else (served.right, served.left)
         query = (served.head * n + low) * n + high
@@ -254,14 +254,14 @@ class Responses:
 
 
 def moment(milliseconds: int) -> str:
-    """Unix milliseconds as ISO 8601 in UTC."""
+    """Return Unix milliseconds as ISO 8601 in UTC."""
     second, rest = divmod(milliseconds, 1000)
     return f"{_second(second)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=1024)
 def _second(seconds: int) -> str:
-    """Unix seconds as ISO 8601 in UTC, without a zone: answers of one second are written alike."""
+    """Return Unix seconds as ISO 8601 in UTC, without a zone; answers of one second are written alike."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
@@ -269,5 +269,5 @@ def _seconds(milliseconds: float) -> float:
     return round(milliseconds / 1000, 6) if milliseconds >= 0 else -1.0
 
 
-def _known(milliseconds: float) -> float | None:
+def _known_or_none(milliseconds: float) -> float | None:
     return milliseconds if milliseconds >= 0 else None

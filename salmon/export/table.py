@@ -1,10 +1,8 @@
-"""What a table of an export is: its columns, each with a kind and a sentence. Files and data dictionary are made of it.
+"""Define the tables of an export and write them as CSV, JSON, JSON lines, Parquet and .npz.
 
-Tables as files: CSV, JSON, JSON lines and Parquet, each written piece by piece so that no file is ever whole in memory.
-
-Text is UTF-8 without a byte-order mark. What is not known is empty in CSV, null in JSON and null in Parquet.
-
-Tables as .npz: one array for each column, for programs that read arrays.
+A table has columns, each with a kind and a sentence; files and the data dictionary are made of them. Files are written
+piece by piece, so that no file is ever whole in memory, except .npz: one array for each column, for programs that read
+arrays. Text is UTF-8 without a byte-order mark. Unknown values are empty in CSV, and null in JSON and Parquet.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ KINDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column; `meaning` is its line in the data dictionary. A cell is None where nothing is known."""
+    """One column; `meaning` is its line in the data dictionary. A cell is None if its value is not known."""
 
     name: str
     kind: Kind
@@ -53,17 +51,17 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The header."""
+        """Return the names of the columns."""
         return tuple(column.name for column in self.columns)
 
 
 def columns(kind: Kind, **meanings: str) -> tuple[Column, ...]:
-    """Several columns of one kind."""
+    """Return several columns of one kind."""
     return tuple(Column(name, kind, meaning) for name, meaning in meanings.items())
 
 
 def dimensions(names: Sequence[str], what: str) -> tuple[Column, ...]:
-    """Columns of coordinates."""
+    """Return columns of coordinates."""
     return tuple(Column(name, "number", f"{what} {place}") for place, name in enumerate(names))
 
 
@@ -74,15 +72,15 @@ class TableFile(Protocol):
     """The bytes of one file: `begin`, then `rows` as often as there are pieces, then `end`."""
 
     def begin(self) -> bytes:
-        """What comes before the rows."""
+        """Return what comes before the rows."""
         ...
 
     def rows(self, rows: Sequence[Row]) -> bytes:
-        """Some rows."""
+        """Return some rows."""
         ...
 
     def end(self) -> bytes:
-        """What comes after the last row."""
+        """Return what comes after the last row."""
         ...
 
 
@@ -94,11 +92,11 @@ class CsvFile:
         self._truths = [place for place, column in enumerate(table.columns) if column.kind == "truth"]
 
     def begin(self) -> bytes:
-        """The header."""
+        """Return the header."""
         return _csv([self._table.names])
 
     def rows(self, rows: Sequence[Row]) -> bytes:
-        """Lines of text."""
+        """Return lines of text."""
         if self._truths:
             rows = [list(row) for row in rows]
             for row in rows:
@@ -107,7 +105,7 @@ class CsvFile:
         return _csv(rows)
 
     def end(self) -> bytes:
-        """Nothing."""
+        """Return nothing: the last row ends the file."""
         return b""
 
 
@@ -119,16 +117,16 @@ class JsonLinesFile:
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
     def begin(self) -> bytes:
-        """Nothing."""
+        """Return nothing: the file begins with its first row."""
         return b""
 
     def rows(self, rows: Sequence[Row]) -> bytes:
-        """Lines of JSON."""
+        """Return lines of JSON."""
         names, encode = self._names, self._encode
         return "".join(encode(dict(zip(names, row, strict=True))) + "\n" for row in rows).encode()
 
     def end(self) -> bytes:
-        """Nothing."""
+        """Return nothing: the last row ends the file."""
         return b""
 
 
@@ -140,23 +138,23 @@ class JsonFile:
         self._began = False
 
     def begin(self) -> bytes:
-        """The bracket."""
+        """Return the opening bracket."""
         return b"["
 
     def rows(self, rows: Sequence[Row]) -> bytes:
-        """Objects, with a comma before each but the first."""
+        """Return objects, with a comma before each but the first."""
         objects = self._lines.rows(rows).rstrip(b"\n").replace(b"\n", b",\n")
         comma = b",\n" if self._began and objects else b"\n"
         self._began = self._began or bool(objects)
         return comma + objects if objects else b""
 
     def end(self) -> bytes:
-        """The other bracket."""
+        """Return the closing bracket."""
         return b"\n]\n"
 
 
 class ParquetFile:
-    """Parquet with one row group for every so many rows; pyarrow is loaded only here."""
+    """Parquet with one row group for a fixed number of rows; pyarrow is loaded only here."""
 
     ROWS_A_GROUP = 20_000
 
@@ -178,21 +176,21 @@ class ParquetFile:
         self._waiting: list[Row] = []
 
     def begin(self) -> bytes:
-        """The magic number."""
-        return self._pipe.taken()
+        """Return the magic number."""
+        return self._pipe.take()
 
     def rows(self, rows: Sequence[Row]) -> bytes:
-        """A row group, as soon as there are rows for one."""
+        """Return a row group, as soon as there are rows for one."""
         self._waiting.extend(rows)
         if len(self._waiting) >= self.ROWS_A_GROUP:
             self._write()
-        return self._pipe.taken()
+        return self._pipe.take()
 
     def end(self) -> bytes:
-        """The last row group and the directory."""
+        """Return the last row group and the directory."""
         self._write()
         self._writer.close()
-        return self._pipe.taken()
+        return self._pipe.take()
 
     def _write(self) -> None:
         if self._waiting:
@@ -227,7 +225,7 @@ MEDIA_TYPES = {
 
 
 class _Pipe(io.RawIOBase):
-    """A file that is only written to, whose bytes are taken away as they come."""
+    """A file that is only written to, and whose bytes are taken as they come."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,8 +244,8 @@ class _Pipe(io.RawIOBase):
         self._written += len(content)
         return len(content)
 
-    def taken(self) -> bytes:
-        """What was written since it was last asked for."""
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
         content = b"".join(self._pieces)
         self._pieces.clear()
         return content
@@ -276,11 +274,11 @@ class NpzFile:
         self._words: list[dict[Any, int]] = [{} for _ in table.columns]
 
     def begin(self) -> bytes:
-        """Nothing."""
+        """Return nothing: the file is written at the end."""
         return b""
 
     def rows(self, rows: Sequence[Row]) -> bytes:
-        """Nothing yet: the rows are kept."""
+        """Keep the rows and return nothing."""
         for place, column in enumerate(self._table.columns):
             cells = [row[place] for row in rows]
             if column.kind in {"text", "moment"}:
@@ -291,7 +289,7 @@ class NpzFile:
         return b""
 
     def end(self) -> bytes:
-        """The whole file; it holds no pickles."""
+        """Return the whole file; it contains no pickles."""
         import numpy as np
 
         arrays: dict[str, NDArray[Any]] = {}

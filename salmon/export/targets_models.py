@@ -1,4 +1,4 @@
-"""The tables about everything but people: targets, what happened on the pages, embeddings and how they came to be."""
+"""Define the tables about everything but people: targets, events of the pages, embeddings and how they were fitted."""
 
 from __future__ import annotations
 
@@ -72,13 +72,16 @@ MODELS = Table(
 
 
 def first_embeddings_table(d: int) -> Table:
-    """The newest embedding of each sampler, in nothing but the columns that the first Salmon gave it."""
+    """Return the table of each sampler's newest embedding with the columns of the first Salmon alone."""
     whole = embeddings_table(d)
     return Table("salmon_embeddings", whole.row, whole.columns[: 3 + d])
 
 
 def embeddings_table(d: int) -> Table:
-    """The newest embedding of each sampler; the columns `0`, `1`, … are the first Salmon's, `dim_0`, … the same for R."""
+    """Return the table of each sampler's newest embedding.
+
+    The columns `0`, `1`, … are the first Salmon's, `dim_0`, … the same under names valid in R.
+    """
     return Table(
         "embeddings",
         "a target in one sampler's embedding",
@@ -96,7 +99,7 @@ def embeddings_table(d: int) -> Table:
 
 
 def embedding_history_table(d: int) -> Table:
-    """All embeddings that were kept, one below the other."""
+    """Return the table of all embeddings that were kept, one below the other."""
     return Table(
         "embedding_history",
         "a target in one sampler's embedding at one generation",
@@ -113,7 +116,7 @@ def embedding_history_table(d: int) -> Table:
 
 @dataclass(frozen=True)
 class Generation:
-    """One line of a sampler's history: its numbers as they are written, and its coordinates (n, d) where they were kept."""
+    """One line of a sampler's history: its numbers as they are written, and its coordinates (n, d) if they were kept."""
 
     sampler: str
     numbers: Mapping[str, str]
@@ -121,23 +124,23 @@ class Generation:
 
     @property
     def number(self) -> int:
-        """Which refit."""
+        """Return which refit this was."""
         return int(float(self.numbers.get("generation", 0)))
 
     @property
     def answers(self) -> int:
-        """How many answers it was fitted to."""
+        """Return how many answers it was fitted to."""
         return int(float(self.numbers.get("absorbed", 0)))
 
     @property
     def published(self) -> str | None:
-        """When it was published."""
+        """Return when it was published."""
         published_ms = int(float(self.numbers.get("published_ms", 0)))
         return moment(published_ms) if published_ms else None
 
 
 def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None) -> Iterator[Row]:
-    """All rows of targets."""
+    """Return all rows of targets."""
     for target in targets:
         entry = manifest.entries[target.index] if manifest is not None else None
         yield [
@@ -155,7 +158,7 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None) -> Ite
 
 
 def event_row(stream_id: str, entry: Mapping[str, str]) -> Row:
-    """One row of events."""
+    """Return one row of events."""
     received_ms = entry.get("received_ms", "") or stream_id.partition("-")[0]
     return [
         stream_id,
@@ -169,7 +172,7 @@ def event_row(stream_id: str, entry: Mapping[str, str]) -> Row:
 
 
 def model_row(generation: Generation, *, kept: bool) -> Row:
-    """One row of models."""
+    """Return one row of models."""
     numbers = generation.numbers
     measured = ("loss", "accuracy", "accuracy_low", "accuracy_high", "ceiling", "refit_ms", "search_ms")
     return [
@@ -183,7 +186,7 @@ def model_row(generation: Generation, *, kept: bool) -> Row:
 
 
 def embedding_rows(generation: Generation, targets: Sequence[TargetNames], d: int) -> Iterator[Row]:
-    """The rows of one sampler's embedding in embeddings."""
+    """Return the rows of one sampler's embedding in embeddings."""
     for index, point in _points(generation, targets, d):
         name = targets[index]
         yield [
@@ -201,7 +204,7 @@ def embedding_rows(generation: Generation, targets: Sequence[TargetNames], d: in
 
 
 def embedding_history_rows(generation: Generation, targets: Sequence[TargetNames], d: int) -> Iterator[Row]:
-    """The rows of one generation in embedding_history."""
+    """Return the rows of one generation in embedding_history."""
     for index, point in _points(generation, targets, d):
         yield [
             generation.sampler,
@@ -215,7 +218,7 @@ def embedding_history_rows(generation: Generation, targets: Sequence[TargetNames
 
 
 def _points(generation: Generation, targets: Sequence[TargetNames], d: int) -> Iterator[tuple[int, list[float | None]]]:
-    """(target, its coordinates), filled up to d columns where another sampler has more dimensions."""
+    """Yield (target, its coordinates), filled up to d columns if another sampler has more dimensions."""
     if generation.coordinates is None:
         return
     for index, point in enumerate(generation.coordinates[: len(targets)].tolist()):

@@ -1,4 +1,4 @@
-"""Refits, posteriors and the judgement of embeddings."""
+"""Fit embeddings to answers, compute their posteriors, and measure how well they predict."""
 
 from salmon.learning.accuracy import accuracy, log_loss
 from salmon.learning.posterior import Posterior, laplace

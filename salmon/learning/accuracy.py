@@ -1,4 +1,8 @@
-"""How well an embedding agrees with answers."""
+"""Measure how well an embedding agrees with answers: the share of them that it predicts, and how surely.
+
+Accuracy counts which target lies nearer and needs no noise model; log-loss judges the probabilities of one. Both are
+biased if the answers were also fitted, or if a sampler chose their queries because the embedding was unsure of them.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +13,10 @@ from salmon.noise import NoiseModel, noise_model
 
 
 def accuracy(coordinates: Reals, triplets: ArrayLike) -> float:
-    """The share of triplets whose winner lies nearer the head than the loser; a tie counts half. NaN without triplets."""
+    """Return the share of triplets whose winner lies nearer the head than the loser.
+
+    A tie counts half. Without triplets the result is NaN.
+    """
     rows = check_triplets(triplets, len(coordinates))
     if not len(rows):
         return float("nan")
@@ -20,7 +27,10 @@ def accuracy(coordinates: Reals, triplets: ArrayLike) -> float:
 def log_loss(
     coordinates: Reals, triplets: ArrayLike, *, noise: str | NoiseModel = "TSTE", lapse: float | None = None
 ) -> float:
-    """The mean of −log p(winner) over the triplets, in nats, with p at least 1e-12. NaN without triplets."""
+    """Return the mean of −log p(winner) over the triplets, in nats, with p at least 1e-12.
+
+    Guessing gives log 2. Without triplets the result is NaN.
+    """
     rows = check_triplets(triplets, len(coordinates))
     if not len(rows):
         return float("nan")
@@ -30,7 +40,7 @@ def log_loss(
 
 
 def compared_distances(coordinates: Reals, triplets: Triplets) -> tuple[Reals, Reals]:
-    """The squared distances (m,) from the heads to the winners and to the losers."""
+    """Return the squared distances (m,) from the heads to the winners, and those to the losers."""
     placed = np.asarray(coordinates, dtype=np.float64)
     heads = placed[triplets[:, 0]]
     d2_winner = ((heads - placed[triplets[:, 1]]) ** 2).sum(axis=1)

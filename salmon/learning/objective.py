@@ -1,11 +1,10 @@
-"""Gathering and adding up by index, the dear part of a refit, on numpy arrays or on torch tensors of the same memory.
+"""Compute the objective of a refit and its gradient: the loss of all answers plus a ridge, block by block.
 
-Everything else about a loss is written once, in operators that both understand. A noise model always sees numpy arrays:
-a tensor of the processor and its array are two names of one piece of memory, so that nothing is copied on the way. (Where
-the processor has AVX-512, numpy's logarithms and exponentials take less than half the time of torch's.) Work arrays are
-not kept from call to call: the memory of the last ones comes back at once, and keeping them gained nothing.
-
-What a refit makes small: the loss of all answers and a ridge, with its gradient, block by block.
+The expensive part is gathering and adding up by index. It is done on NumPy arrays, or on torch tensors of the same
+memory; everything else about a loss is written once, in operators that both understand. A noise model always gets
+NumPy arrays: a CPU tensor and its array share their memory, so that nothing is copied. (With AVX-512, NumPy's
+logarithms and exponentials take less than half the time of torch's.) Work arrays are not kept from call to call: the
+memory of the last ones is reused at once, and keeping them gained nothing.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ from salmon.noise import NoiseModel
 from salmon.parallel import Executor, SerialExecutor
 
 # From this many triplets in a block torch adds up by index so much sooner (27 µs for 65,536 numbers, numpy 65) that it
-# outweighs the dearer calls. Below 10,000 numpy wins; `benchmarks/refit.py` prints both on either side of this line.
+# outweighs the more expensive calls. Below 10,000 numpy wins; `benchmarks/refit.py` prints both on either side of this line.
 TENSORS_FROM = 1 << 14
 
 
 class Arithmetic(Protocol):
-    """What the loss needs besides operators; `values` and `total` are what `of` gave."""
+    """The operations that the loss needs besides operators; `values` and `total` are results of `of`."""
 
     def of(self, array: NDArray[Any]) -> Any:
-        """The array under this arithmetic, in the same memory."""
+        """Return the array under this arithmetic, in the same memory."""
         ...
 
     def array(self, values: Any) -> NDArray[Any]:
-        """Back to the array, in the same memory."""
+        """Return the NumPy array of some values, in the same memory."""
         ...
 
     def gather(self, values: Any, places: Any) -> Any:
-        """values[places], in new memory."""
+        """Return values[places], in new memory."""
         ...
 
     def add_at(self, total: Any, places: Any, values: Any) -> None:
-        """total[place] += value for every pair of them, also where a place recurs."""
+        """Do total[place] += value for every pair of them, also where a place recurs."""
         ...
 
     def add_square(self, total: Any, values: Any) -> None:
@@ -54,27 +53,27 @@ class Arithmetic(Protocol):
         ...
 
     def zeros(self, size: int) -> Any:
-        """(size,) zeros."""
+        """Return (size,) zeros."""
         ...
 
 
-class Arrays:
-    """With numpy: nothing to load, and the least to pay a call."""
+class NumpyArithmetic:
+    """Arithmetic with NumPy: nothing to load, and the smallest cost a call."""
 
     def of(self, array: NDArray[Any]) -> Any:
-        """The array itself."""
+        """Return the array itself."""
         return array
 
     def array(self, values: Any) -> NDArray[Any]:
-        """The array itself."""
+        """Return the array itself."""
         return values
 
     def gather(self, values: Any, places: Any) -> Any:
-        """values[places]."""
+        """Return values[places]."""
         return values.take(places)
 
     def add_at(self, total: Any, places: Any, values: Any) -> None:
-        """One count over all of `total`, weighted by the values."""
+        """Count over all of `total` at once, weighted by the values."""
         total += np.bincount(places, values, len(total))
 
     def add_square(self, total: Any, values: Any) -> None:
@@ -82,30 +81,33 @@ class Arrays:
         total += values * values
 
     def zeros(self, size: int) -> Any:
-        """(size,) zeros, float64."""
+        """Return (size,) zeros, float64."""
         return np.zeros(size)
 
 
-class Tensors:
-    """With torch, on the processor and without autograd: the gradient is written down, not traced."""
+class TorchArithmetic:
+    """Arithmetic with torch, on the CPU and without autograd: the gradient is written down, not traced."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
 
     def of(self, array: NDArray[Any]) -> Any:
-        """A tensor in the memory of the array."""
+        """Return a tensor in the memory of the array."""
         return self._torch.from_numpy(array)
 
     def array(self, values: Any) -> NDArray[Any]:
-        """The memory of the tensor, as an array."""
+        """Return the memory of the tensor, as an array."""
         return values.numpy()
 
     def gather(self, values: Any, places: Any) -> Any:
-        """values[places]; of torch's several ways the quickest in one dimension."""
+        """Return values[places]; the fastest of torch's several ways in one dimension."""
         return self._torch.index_select(values, 0, places)
 
     def add_at(self, total: Any, places: Any, values: Any) -> None:
-        """In place; twice as quick as index_add_, and as a product with a sparse matrix without building one."""
+        """Add in place; twice as fast as index_add_.
+
+        It is as fast as a product with a sparse matrix, without building one.
+        """
         total.scatter_add_(0, places, values)
 
     def add_square(self, total: Any, values: Any) -> None:
@@ -113,16 +115,19 @@ class Tensors:
         total.addcmul_(values, values)
 
     def zeros(self, size: int) -> Any:
-        """(size,) zeros, float64."""
+        """Return (size,) zeros, float64."""
         return self._torch.zeros(size, dtype=self._torch.float64)
 
 
 @contextmanager
 def arithmetic_for(triplets: int) -> Generator[Arithmetic]:
-    """The quicker arithmetic for blocks of so many triplets, on one thread: a caller with more cores has an executor."""
+    """Return the faster arithmetic for blocks of so many triplets, on one thread.
+
+    Callers with more cores use an executor.
+    """
     found = _tensors() if triplets >= TENSORS_FROM else None
     if found is None:
-        yield Arrays()
+        yield NumpyArithmetic()
         return
     tensors, torch = found
     threads = torch.get_num_threads()
@@ -137,7 +142,7 @@ def arithmetic_for(triplets: int) -> Generator[Arithmetic]:
 
 
 @cache
-def _tensors() -> tuple[Tensors, Any] | None:
+def _tensors() -> tuple[TorchArithmetic, Any] | None:
     # Loaded with the first large block: importing torch takes longer than many a fit.
     try:
         import torch
@@ -148,7 +153,7 @@ def _tensors() -> tuple[Tensors, Any] | None:
             stacklevel=2,
         )
         return None
-    return Tensors(torch), torch
+    return TorchArithmetic(torch), torch
 
 
 # A block's arrays stay in a core's cache.
@@ -164,8 +169,8 @@ class Block:
     """Some triplets, as the distances that they compare.
 
     Where pairs of targets hardly recur, `near` and `far` are None: `first` (m,) are the heads, `second` (2m,) the
-    winners and then the losers, row by row. Where they recur every distance is computed once: `first` and `second` (p,)
-    are its two targets, and `near` and `far` (m,) say which distances each triplet compares.
+    winners and then the losers, row by row. Where they recur every distance is computed once: `first` and `second`
+    (p,) are its two targets, and `near` and `far` (m,) say which distances each triplet compares.
     """
 
     first: Indices
@@ -177,7 +182,7 @@ class Block:
         return len(self.first if self.near is None else self.near)
 
     def add_gradient(self, model: NoiseModel, axes: Sequence[Any], gradient: Sequence[Any], use: Arithmetic) -> float:
-        """Σ loss over the triplets in nats; its gradient is added to `gradient`, d rows (n,) like `axes`.
+        """Return Σ loss over the triplets in nats, and add its gradient to `gradient`, d rows (n,) like `axes`.
 
         With f = u(far) − u(near) and u' the slope of the remoteness, ∂loss/∂d2 = ± loss'(f)·u'(d2), and a squared
         distance moves its two targets by ±2 (x_first − x_second).
@@ -227,20 +232,20 @@ class Block:
 
 
 def blocks_of(triplets: Triplets, n: int, size: int = _BLOCK) -> Iterator[Block]:
-    """The triplets cut into blocks of `size` rows, in their order."""
+    """Cut the triplets into blocks of `size` rows, in their order."""
     for start in range(0, len(triplets), size):
         block = block_of(triplets[start : start + size])
-        yield block if n * (n - 1) // 2 > len(block) else _merged(block, n)
+        yield block if n * (n - 1) // 2 > len(block) else _merge_pairs(block, n)
 
 
 def block_of(triplets: Triplets) -> Block:
-    """A block of these triplets, each distance for itself."""
+    """Return a block of these triplets, each distance for itself."""
     rows = triplets.astype(np.int64)
     return Block(np.ascontiguousarray(rows[:, 0]), rows[:, 1:].T.ravel())
 
 
-def _merged(block: Block, n: int) -> Block:
-    """The same block with every distance computed once."""
+def _merge_pairs(block: Block, n: int) -> Block:
+    """Return the same block with every distance computed once."""
     heads = np.tile(block.first, 2)
     keys = np.minimum(heads, block.second) * n + np.maximum(heads, block.second)
     pairs, which = np.unique(keys, return_inverse=True)
@@ -251,7 +256,7 @@ def _merged(block: Block, n: int) -> Block:
 def loss_and_gradient(
     model: NoiseModel, coordinates: Coordinates, blocks: Sequence[Block]
 ) -> tuple[float, Coordinates]:
-    """Σ loss over the triplets of some blocks in nats, and its gradient (n, d)."""
+    """Return Σ loss over the triplets of some blocks in nats, and its gradient (n, d)."""
     with arithmetic_for(len(blocks[0]) if blocks else 0) as use:
         return evaluate(model, coordinates, blocks, use)
 
@@ -259,7 +264,7 @@ def loss_and_gradient(
 def evaluate(
     model: NoiseModel, coordinates: Coordinates, blocks: Sequence[Block], use: Arithmetic
 ) -> tuple[float, Coordinates]:
-    """The same with an arithmetic of the caller's choice."""
+    """Return the same with an arithmetic of the caller's choice."""
     columns = np.ascontiguousarray(coordinates.T)
     total = np.zeros_like(columns)
     axes, gradient = [use.of(column) for column in columns], [use.of(row) for row in total]
@@ -269,7 +274,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Objective:
-    """Mean over the m triplets of their loss, plus ridge/2 · |coordinates|² / m: a function to be made small.
+    """The mean loss of the m triplets plus ridge/2 · |coordinates|² / m: the function that a fit minimises.
 
     Dividing by m keeps one tolerance right for a hundred and for a million answers; the minimum is that of
     Σ loss + ridge/2 · |coordinates|². `shares` are groups of blocks, each where the executor put it.
@@ -282,7 +287,7 @@ class Objective:
     executor: Executor
 
     def __call__(self, coordinates: Coordinates) -> tuple[float, Coordinates]:
-        """The value and its gradient (n, d) at (n, d) coordinates."""
+        """Return the value and its gradient (n, d) at (n, d) coordinates."""
         parts = self.executor.map(partial(loss_and_gradient, self.model, coordinates), self.shares)
         loss = sum(part[0] for part in parts)
         gradient = self.ridge * coordinates
@@ -296,7 +301,7 @@ class Objective:
 def objective_of(
     triplets: Triplets, n: int, model: NoiseModel, *, ridge: float = 0.0, executor: Executor | None = None
 ) -> Objective:
-    """The objective of these triplets; an executor is used where there are enough of them to be worth the way."""
+    """Return the objective of these triplets; an executor is used if there are enough of them to be worth sending."""
     if executor is None or len(triplets) < _WORTH_SENDING:
         share = tuple(blocks_of(triplets, n))
         return Objective(model, ridge, max(1, len(triplets)), (share,), SerialExecutor())

@@ -1,4 +1,4 @@
-"""How sure the answers make us: the Laplace posterior of an embedding.
+"""Compute how certain an embedding is given the answers: its Laplace posterior.
 
 MacKay (1992), "Information-based objective functions for active data selection", for the posterior and its use.
 """
@@ -31,10 +31,10 @@ class Posterior:
     ridge: float
 
     def target_covariance(self) -> Coordinates:
-        """(n, d, d) covariance of each target, with the rigid motions of the whole embedding projected out.
+        """Return the (n, d, d) covariance of each target, with the rigid motions of the whole embedding projected out.
 
         Answers say nothing about where the embedding lies or how it is turned: without the projection, d(d+1)/2
-        directions would carry the prior's variance into every target.
+        directions would add the prior's variance to every target.
         """
         n, d = self.coordinates.shape
         motions = rigid_motions(self.coordinates)
@@ -61,7 +61,7 @@ def laplace(
     pending: ArrayLike | None = None,
     full: bool | None = None,
 ) -> Posterior:
-    """Covariance Σ = (ridge·I + Σ_t w_t g_t g_tᵀ)⁻¹ over answered triplets and over `pending` queries.
+    """Return the posterior with Σ = (ridge·I + Σ_t w_t g_t g_tᵀ)⁻¹ over answered triplets and over `pending` queries.
 
     g is the gradient of a triplet's log-odds f and w the Fisher information that its answer gives about f. Neither
     depends on which foot won, so queries (p, 3) [head, foot, foot] that were posted and not answered count as well.
@@ -91,7 +91,7 @@ def laplace(
 
 
 def fisher_weight(log_odds: Reals, lapse: float) -> Reals:
-    """The weight w = p'(f)² / (p (1 − p)), elementwise: the Fisher information that one answer gives about its log-odds f.
+    """Return the Fisher information w = p'(f)² / (p (1 − p)) that one answer gives about its log-odds f, elementwise.
 
     With s = σ(f) the spread s (1 − s) is z/(1 + z)² for z = exp(−|f|), and p (1 − p) is lapse (1 − lapse) +
     (1 − 2·lapse)² s (1 − s): nothing cancels. At most ¼; without lapses w is s (1 − s) itself.
@@ -115,7 +115,7 @@ def fisher_weight(log_odds: Reals, lapse: float) -> Reals:
 def log_odds_gradient(
     coordinates: Coordinates, triplets: Triplets, model: NoiseModel
 ) -> tuple[Coordinates, NDArray[np.float64]]:
-    """Gradients (m, 3, d) of the triplets' log-odds by head, winner and loser, and the log-odds (m,).
+    """Return gradients (m, 3, d) of the triplets' log-odds by head, winner and loser, and the log-odds (m,).
 
     With y_b = 2 u'(d2_hb) (x_h − x_b), the gradient of the remoteness of foot b by the head: the head's part is
     y_loser − y_winner, the winner's +y_winner, the loser's −y_loser.

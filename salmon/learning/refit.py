@@ -1,11 +1,8 @@
-"""Fitting an embedding to answers: full batch, analytic gradients, L-BFGS, several starts.
+"""Fit an embedding to answers by L-BFGS: full batch, analytic gradients, several starts.
 
-Where a refit begins: from the answers' own spectrum, or at random.
-
-Adadelta over small batches: how the samplers of published experiments were fitted, kept to reproduce them.
-
-`salmon.learning.fit` reaches a better embedding sooner. What this one does besides, stopping long before it converges,
-keeps the coordinates small where the answers alone would let them grow.
+A fit starts from the answers' own spectrum, or at random. `adadelta` is the stochastic method by which the samplers of
+published experiments were fitted, kept to reproduce them. `fit` reaches a better embedding sooner; Adadelta stops long
+before it converges, which keeps the coordinates small where the answers alone would let them grow.
 """
 
 from collections.abc import Callable
@@ -71,7 +68,7 @@ def fit(
     callback: Callable[[Coordinates, float], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Fit:
-    """The embedding of n targets in d dimensions under which these answers are most likely.
+    """Return the embedding of n targets in d dimensions under which these answers are most likely.
 
         argmin over (n, d) coordinates of  Σ loss(triplet) + ridge/2 · |coordinates|²
 
@@ -81,8 +78,8 @@ def fit(
     each other, so three dimensions are fitted first and their widest axis is polished, beside a warm start too.
 
     `tolerance` is the relative fall of the objective below which an iteration is the last, `max_iter` the most
-    iterations of each start. `callback(coordinates, objective)` sees every iteration; `stop` is asked after each and
-    cuts the fit short, with the best coordinates so far.
+    iterations of each start. `callback(coordinates, objective)` sees every iteration; `stop` is called after each and
+    ends the fit early, with the best coordinates so far.
     """
     rows = check_triplets(triplets, n)
     model = noise_model(noise, lapse=lapse)
@@ -131,9 +128,9 @@ def _check_shape(n: int, d: int, ridge: float) -> None:
     if n < 3:
         raise SalmonError(f"{n} targets cannot be embedded.", hint="A head and two feet need three targets.", where="n")
     if d < 1:
-        raise SalmonError(f"{d} dimensions hold no embedding.", hint="Give d = 1 or more.", where="d")
+        raise SalmonError(f"An embedding cannot have {d} dimensions.", hint="Give d = 1 or more.", where="d")
     if not (np.isfinite(ridge) and ridge >= 0):
-        raise SalmonError(f"A ridge of {ridge} keeps nothing in place.", hint="Give 0 or more.", where="ridge")
+        raise SalmonError(f"ridge is {ridge}.", hint="Give 0 or more.", where="ridge")
 
 
 def _check_start(start: ArrayLike, n: int, d: int) -> Coordinates:
@@ -217,7 +214,7 @@ _SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def spectral_start(triplets: Triplets, n: int, d: int, seed: int) -> Coordinates:
-    """(n, d) coordinates from the signed co-answer matrix, of mean square norm d.
+    """Return (n, d) coordinates from the signed co-answer matrix, of mean square norm d.
 
     S counts for each pair of targets how often they won together minus how often they lost together; degrees d_i are
     the answers that name target i. The eigenvectors of D^−½ S D^−½ with the largest eigenvalues place targets that
@@ -250,12 +247,12 @@ def spectral_start(triplets: Triplets, n: int, d: int, seed: int) -> Coordinates
 
 
 def random_start(n: int, d: int, seed: int) -> Coordinates:
-    """(n, d) independent N(0, .1²) coordinates."""
+    """Return (n, d) independent N(0, .1²) coordinates."""
     return 0.1 * np.random.default_rng(seed).standard_normal((n, d))
 
 
 def best_scale(objective: Objective, coordinates: Coordinates) -> Coordinates:
-    """The start stretched to whichever of a few sizes makes the objective smallest."""
+    """Return the start stretched to whichever of a few sizes makes the objective smallest."""
     losses = [objective(scale * coordinates)[0] for scale in _SCALES]
     return _SCALES[int(np.argmin(losses))] * coordinates
 
@@ -274,7 +271,8 @@ def adadelta(
     batch: int = 512,
     rate: float = 1.0,
 ) -> Coordinates:
-    """(n, d) coordinates after some epochs from a start (Zeiler 2012, algorithm 1), on the mean loss of each batch.
+    """Return (n, d) coordinates after some epochs from a start (Zeiler 2012, algorithm 1), on the mean loss of each
+    batch.
 
     A batch is drawn without replacement from all answers, in time that grows with the batch and not with the answers.
     """

@@ -1,4 +1,4 @@
-"""The one door for triplets: whatever comes in is checked here, and never again inside."""
+"""Check triplets where they enter the library; they are never checked again inside."""
 
 from typing import Any
 
@@ -14,9 +14,10 @@ _NAMED_ROWS = 3
 
 
 def check_triplets(triplets: ArrayLike, n: int | None = None) -> Triplets:
-    """(m, 3) int32 rows [head, winner, loser] over n targets, or a TripletError that names each kind of fault.
+    """Return (m, 3) int32 rows [head, winner, loser] over n targets, or raise a TripletError that names each kind of
+    fault.
 
-    Without `n` there are as many targets as the largest index says. Floats are taken where they are whole numbers.
+    Without `n` there are as many targets as the largest index says. Floats are accepted if they are whole numbers.
     """
     rows = _as_rows(triplets)
     if n is None:

@@ -1,6 +1,6 @@
-"""Noise models: the chance of the winner given two squared distances, one model a file.
+"""Noise models: the probability of the winner given two squared distances, one model a module.
 
-`NOISE_MODELS` is the table of names that a spec may use; `noise_model` turns a name, or a model, into a model.
+`NOISE_MODELS` lists the names that a spec may use; `noise_model` returns the model of a name.
 """
 
 from dataclasses import fields, replace
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def noise_model(noise: str | NoiseModel, *, lapse: float | None = None, **parameters: float) -> NoiseModel:
-    """The noise model of this name (upper or lower case, hyphens and underscores as you like) with these parameters.
+    """Return the noise model of this name with these parameters; case, hyphens and underscores do not matter.
 
     A model passes through, with `lapse` and `parameters` replaced where they are given.
     """

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from salmon.noise.model import NoiseModel, Reals, positive
+from salmon.noise.model import NoiseModel, Reals, check_positive
 
 
 @dataclass(frozen=True)
 class CKL(NoiseModel):
-    """Chance of the winner (μ + d2_loser) / (2μ + d2_winner + d2_loser).
+    """Probability of the winner (μ + d2_loser) / (2μ + d2_winner + d2_loser).
 
     Tamuz, Liu, Belongie, Shamir and Kalai (2011), "Adaptively learning the crowd kernel", section 2. A CKL embedding
     is √μ times the t-STE embedding with α = 1.
@@ -19,13 +19,13 @@ class CKL(NoiseModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive("mu", self.mu)
+        check_positive("mu", self.mu)
 
     def remoteness(self, d2: Reals) -> Reals:
-        """log(μ + d2)."""
+        """Return log(μ + d2)."""
         felt = d2 + self.mu
         return np.log(felt, out=felt)
 
     def remoteness_slope(self, d2: Reals) -> Reals:
-        """1 / (μ + d2)."""
+        """Return 1 / (μ + d2)."""
         return 1 / (self.mu + d2)

@@ -1,15 +1,17 @@
-"""t-distributed stochastic triplet embedding (t-STE): a heavy tail, so that far feet are never quite certain."""
+"""t-distributed stochastic triplet embedding (t-STE): a heavy tail, under which answers about far feet are never
+certain.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from salmon.noise.model import NoiseModel, Reals, positive
+from salmon.noise.model import NoiseModel, Reals, check_positive
 
 
 @dataclass(frozen=True)
 class TSTE(NoiseModel):
-    """Chance ∝ (1 + d2/α)^(−(α+1)/2), the kernel of Student's t with α degrees of freedom.
+    """Probability of a foot ∝ (1 + d2/α)^(−(α+1)/2), the kernel of Student's t with α degrees of freedom.
 
     van der Maaten and Weinberger (2012), "Stochastic triplet embedding", equation 5.
     """
@@ -18,10 +20,10 @@ class TSTE(NoiseModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive("alpha", self.alpha)
+        check_positive("alpha", self.alpha)
 
     def remoteness(self, d2: Reals) -> Reals:
-        """(α+1)/2 · log(1 + d2/α)."""
+        """Return (α+1)/2 · log(1 + d2/α)."""
         felt = d2 / self.alpha
         felt += 1
         np.log(felt, out=felt)
@@ -29,5 +31,5 @@ class TSTE(NoiseModel):
         return felt
 
     def remoteness_slope(self, d2: Reals) -> Reals:
-        """(α+1)/2 / (α + d2)."""
+        """Return (α+1)/2 / (α + d2)."""
         return (self.alpha + 1) / 2 / (self.alpha + d2)

@@ -1,4 +1,4 @@
-"""The executor on a Dask cluster: the only module of the library that speaks to Dask."""
+"""Run work on a Dask cluster: the only module of the library that uses Dask."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -24,10 +24,10 @@ _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 
 
 def local_cluster(workers: int = 2, *, processes: bool = True) -> "DaskExecutor":
-    """Start a Dask cluster on this machine with one thread a worker, and an executor on it that closes it.
+    """Start a Dask cluster on this machine with one thread a worker; return an executor that closes it.
 
-    Dask gives every worker process one BLAS thread: more would only fight over the same cores. Its
-    pages take a free port of this machine.
+    Dask gives every worker process one BLAS thread: more would only compete for the same cores. Its pages use a free
+    port of this machine.
     """
     with dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in _MALLOC.items()}):
         cluster = LocalCluster(
@@ -42,7 +42,7 @@ def local_cluster(workers: int = 2, *, processes: bool = True) -> "DaskExecutor"
 
 
 def join_cluster(address: str, *, timeout_s: float = 10) -> "DaskExecutor":
-    """An executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`)."""
+    """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`)."""
     try:
         return DaskExecutor(Client(address, timeout=timeout_s))
     except OSError as error:
@@ -52,22 +52,25 @@ def join_cluster(address: str, *, timeout_s: float = 10) -> "DaskExecutor":
 
 
 def executor_on(client: Any) -> "DaskExecutor":
-    """An executor on somebody's own client, which stays theirs to close."""
+    """Return an executor on the caller's own client, which the caller closes."""
     if not isinstance(client, Client):
         raise SalmonError(
-            f"Work cannot be handed to {type(client).__name__}.",
+            f"A {type(client).__name__} cannot run work.",
             hint="Give a Dask client, or an executor on a cluster.",
         )
     return DaskExecutor(client)
 
 
 def tell(topic: str, message: Any) -> None:
-    """From inside a worker: note something among the cluster's events, where the dashboard and clients find it."""
+    """Log an event of the cluster from inside a worker, where the dashboard and clients find it."""
     get_worker().log_event(topic, message)
 
 
 class DaskExecutor:
-    """Hands work to a Dask client. A cluster given as `owned` is closed together with the executor."""
+    """An executor that submits work to a Dask client.
+
+    A cluster given as `owned` is closed together with the executor.
+    """
 
     def __init__(self, client: Client, *, owned: Any = None) -> None:
         self.client = client
@@ -75,12 +78,12 @@ class DaskExecutor:
 
     @property
     def workers(self) -> int:
-        """Threads of all workers that the scheduler knows now, at least 1."""
+        """Return the number of threads of all workers that the scheduler knows now, at least 1."""
         threads = cast("dict[str, int]", self.client.nthreads())
         return max(1, sum(threads.values()))
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any], priority: float = 0) -> list[Any]:
-        """The values of the function over the arguments, in their order."""
+        """Return the values of the function over the arguments, in their order."""
         # pure=False: equal calls are repeated work on purpose, never looked up by a hash of large arrays.
         tasks = [
             self.client.submit(function, *each, priority=cast("int", priority), pure=False)
@@ -89,7 +92,7 @@ class DaskExecutor:
         return cast("list[Any]", self.client.gather(tasks))
 
     def submit(self, function: Callable[..., Any], *arguments: Any, priority: float = 0, on: int | None = None) -> Task:
-        """Hand in one piece of work; `on` counts the workers in the order of their addresses."""
+        """Submit one piece of work; `on` counts the workers in the order of their addresses."""
         pinned: dict[str, Any] = {}
         if on is not None:
             addresses = sorted(cast("dict[str, int]", self.client.nthreads()))
@@ -102,25 +105,21 @@ class DaskExecutor:
 
     @property
     def host(self) -> str:
-        """The address under which workers reach this process: that of its way to the scheduler."""
+        """Return the address under which workers reach this process: the one it uses to reach the scheduler."""
         scheduler = cast("str", self.client.scheduler_info(n_workers=0)["address"])
         return str(get_ip(get_address_host(scheduler)))
 
     @property
     def scalable(self) -> bool:
-        """Whether workers can be asked for."""
+        """Whether workers can be requested."""
         return hasattr(self.client.cluster, "adapt")
 
     def addresses(self) -> list[str]:
-        """The workers that are there, in an order that others joining or leaving does not disturb."""
+        """Return the addresses of the present workers, in an order that others joining or leaving does not change."""
         return sorted(cast("dict[str, int]", self.client.nthreads()))
 
-    def host_of(self, address: str) -> str:
-        """Where other workers reach the one at this address."""
-        return str(get_address_host(address))
-
     def submit_at(self, address: str, function: Callable[..., Any], *arguments: Any, name: str) -> Task:
-        """Hand in work for the worker at an address and for no other; the dashboard shows it under the name."""
+        """Submit work to the worker at an address and to no other; the dashboard shows it under the name."""
         return cast(
             "Task",
             self.client.submit(
@@ -129,19 +128,19 @@ class DaskExecutor:
         )
 
     def wait_any(self, tasks: list[Task], *, timeout_s: float) -> None:
-        """Wait until one of the tasks is done, for so long at most."""
+        """Wait until one of the tasks is done, at most this long."""
         with suppress(TimeoutError, FuturesCancelledError):
             wait(tasks, timeout=timeout_s, return_when="FIRST_COMPLETED")
 
-    def collected(self, task: Task) -> Any:
-        """The value of a task that is done, None where it was lost with its worker; what the work raised is raised."""
+    def collect(self, task: Task) -> Any:
+        """Return the value of a finished task, or None if it was lost with its worker; raise what the work raised."""
         try:
             return task.result()
         except (KilledWorker, FutureCancelledError, FuturesCancelledError, CommClosedError):
             return None
 
     def wait_for(self, workers: int, *, timeout_s: float) -> None:
-        """Wait until so many workers are there."""
+        """Wait until this many workers are present."""
         try:
             self.client.wait_for_workers(workers, timeout=timeout_s)
         except TimeoutError as error:
@@ -151,12 +150,12 @@ class DaskExecutor:
             ) from error
 
     def follow(self, workers: int) -> None:
-        """Have the cluster keep exactly this many workers, also when one dies, and wait until they are there."""
+        """Have the cluster keep exactly this many workers, also when one dies, and wait until they are present."""
         cast("Any", self.client.cluster).adapt(minimum=workers, maximum=workers, interval=_ADAPT_EVERY)
         self.client.wait_for_workers(workers)
 
     def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """The tasks as they finish."""
+        """Yield the tasks as they finish."""
         return cast("Iterator[Task]", iter(as_completed(list(tasks))))
 
     def scatter(self, value: Any) -> Any:
@@ -166,16 +165,16 @@ class DaskExecutor:
         return cast("list[Any]", self.client.scatter([value], hash=False, direct=self._owned is not None))[0]
 
     def scale(self, workers: int) -> None:
-        """Ask the cluster for this many workers and wait until they are there."""
+        """Ask the cluster for this many workers and wait until they are present."""
         if workers < 1:
             raise SalmonError(f"{workers} workers cannot do any work.", hint="Ask for at least 1.")
         if self.client.cluster is None:
-            raise SalmonError("This cluster is only joined, not owned.", hint="Scale it where it was started.")
+            raise SalmonError("This cluster was started elsewhere.", hint="Scale it where it was started.")
         self.client.cluster.scale(workers)
         self.client.wait_for_workers(workers)
 
     def close(self) -> None:
-        """Leave the cluster, and close it if it was started here."""
+        """Disconnect from the cluster, and close it if it was started here."""
         self.client.close()
         if self._owned is not None:
             self._owned.close()

@@ -1,6 +1,6 @@
-"""Where work is done: one interface for this process and for a cluster.
+"""Define one interface for running work in this process and on a cluster.
 
-The executor without a cluster: everything happens in this thread, when its value is asked for.
+`SerialExecutor` needs no cluster: it does the work in this thread when its value is requested.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,10 +11,10 @@ from salmon.errors import SalmonError
 
 
 class Task(Protocol):
-    """Work handed in: its value comes with `result`."""
+    """Submitted work, whose value `result` returns."""
 
     def result(self) -> Any:
-        """The value, waiting for it if need be; what the work raised is raised here."""
+        """Return the value, waiting for it if need be; raise what the work raised."""
         ...
 
     def done(self) -> bool:
@@ -22,32 +22,32 @@ class Task(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Give up this work; nothing happens where it is already done."""
+        """Cancel this work; nothing happens if it is already done."""
         ...
 
 
 class Executor(Protocol):
-    """Runs functions somewhere. Functions and arguments must travel: top-level functions and plain values."""
+    """Runs functions somewhere. They and their arguments must be picklable: top-level functions and plain values."""
 
     @property
     def workers(self) -> int:
-        """How many pieces of work can run at the same time."""
+        """Return how many pieces of work can run at the same time."""
         ...
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any], priority: float = 0) -> list[Any]:
-        """The values of the function over the arguments, in their order."""
+        """Return the values of the function over the arguments, in their order."""
         ...
 
     def submit(self, function: Callable[..., Any], *arguments: Any, priority: float = 0, on: int | None = None) -> Task:
-        """Hand in one piece of work. Higher priorities start first; `on` pins it to the worker of this index."""
+        """Submit one piece of work. Higher priorities start first; `on` pins it to the worker of this index."""
         ...
 
     def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """The tasks as they finish."""
+        """Yield the tasks as they finish."""
         ...
 
     def scatter(self, value: Any) -> Any:
-        """Move a value to the workers once; what comes back can be an argument of later work in its place."""
+        """Move a value to the workers once; return a handle that can be an argument of later work in its place."""
         ...
 
     def scale(self, workers: int) -> None:
@@ -55,7 +55,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -64,7 +64,7 @@ class Executor(Protocol):
 
 
 def on_executor(given: Any) -> Executor | None:
-    """An executor as it is; a Dask client as an executor on its cluster; None as None."""
+    """Return an executor as it is; a Dask client as an executor on its cluster; None as None."""
     if given is None or (hasattr(given, "scatter") and hasattr(given, "workers")):
         return given
     from salmon.parallel.dask import executor_on
@@ -74,7 +74,7 @@ def on_executor(given: Any) -> Executor | None:
 
 @dataclass
 class SerialTask:
-    """Work that is done when its result is first asked for, and not at all when it was cancelled before."""
+    """Work that is done when its result is first requested, and not at all if it was cancelled before."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -83,7 +83,7 @@ class SerialTask:
     _cancelled: bool = field(default=False, repr=False)
 
     def result(self) -> Any:
-        """The value, worked out now if it was not yet."""
+        """Return the value, computing it now if it was not yet."""
         if self._cancelled:
             raise SalmonError("This work was cancelled before it started.", hint="Hand it in again.")
         value, error = self.attempt()
@@ -92,15 +92,15 @@ class SerialTask:
         return value
 
     def done(self) -> bool:
-        """Whether the value is there, or was given up."""
+        """Whether the value is there, or the work was cancelled."""
         return self._cancelled or self._outcome is not None
 
     def cancel(self) -> None:
-        """Give up this work unless it is done."""
+        """Cancel this work unless it is done."""
         self._cancelled = self._outcome is None
 
     def attempt(self) -> tuple[Any, BaseException | None]:
-        """Do the work once and keep its value, or what it raised, for whoever asks for the result."""
+        """Do the work once and keep its value, or what it raised, for every caller of `result`."""
         if self._outcome is None:
             try:
                 # Work may stand on earlier work, as on a cluster: the value takes the place of the task.
@@ -112,41 +112,41 @@ class SerialTask:
 
 
 class SerialExecutor:
-    """One worker, this thread. The same calls as on a cluster, with nothing to start and nothing to copy."""
+    """An executor with one worker, this thread. Nothing is started and nothing is copied."""
 
     @property
     def workers(self) -> int:
-        """Always 1."""
+        """Return 1."""
         return 1
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any], priority: float = 0) -> list[Any]:
-        """The values of the function over the arguments, in their order."""
+        """Return the values of the function over the arguments, in their order."""
         del priority  # a single call has nothing to overtake
         return [function(*each) for each in zip(*arguments, strict=True)]
 
     def submit(self, function: Callable[..., Any], *arguments: Any, priority: float = 0, on: int | None = None) -> Task:
-        """Note one piece of work; it is done when its result is asked for."""
+        """Note one piece of work; it is done when its result is requested."""
         del on  # there is one worker only
         return SerialTask(function, arguments, priority)
 
     def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """The tasks by falling priority, each worked out when it is its turn."""
+        """Yield the tasks by falling priority, each done when it is its turn."""
         for task in sorted(tasks, key=lambda task: -getattr(task, "priority", 0)):
             if isinstance(task, SerialTask) and not task.done():
                 task.attempt()
             yield task
 
     def scatter(self, value: Any) -> Any:
-        """The value itself: it is already here."""
+        """Return the value itself, which is already here."""
         return value
 
     def scale(self, workers: int) -> None:
-        """Refuse less than one worker; more than one does not help here."""
+        """Refuse less than one worker; more than one makes no difference."""
         if workers < 1:
             raise SalmonError(f"{workers} workers cannot do any work.", hint="Ask for at least 1.")
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""How carefully each participant has answered: figures, flags with reasons, and a proposal whom to keep.
+"""Judge how carefully each participant has answered: figures, flags with reasons, and a proposal whom to keep.
 
 Nothing here decides about payment. A flag is a sentence for the experimenter; `keep` is a proposal that the
 experimenter can overrule for every participant, and nothing is ever deleted.

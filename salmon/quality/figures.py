@@ -1,10 +1,9 @@
-"""What a fair coin would do, and what is far from the rest of a group.
+"""Compute the figures by which participants are judged, from one pass over the answers.
 
-What is remembered of the answers while they go by: one pass, and a bounded piece of memory for each participant.
-
-An answer is packed into one whole number, so that a million of them take 8 MB. n targets must be fewer than a million.
-
-The figures of one participant: what can be said without comparing people, and how far they agree with others.
+`Evidence` remembers a bounded number of answers of each participant, each packed into one whole number, so that a
+million answers take 8 MB; n must be below a million. `figures_of` computes what can be said about one participant
+without comparing people, and how far they agree with others. The first functions give what guessing explains, and what
+is far from the rest of a group.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def at_least(successes: int, trials: int) -> float:
-    """P(X ≥ k) for X ~ Binomial(n, ½): the chance that a guesser does as well."""
+    """Return P(X ≥ k) for X ~ Binomial(n, ½): the probability that a guesser does as well."""
     return _tail(trials - successes, trials)
 
 
 def two_sided(successes: int, trials: int) -> float:
-    """P(|X − n/2| ≥ |k − n/2|) for X ~ Binomial(n, ½), exact: the binomial test of a fair coin."""
+    """Return P(|X − n/2| ≥ |k − n/2|) for X ~ Binomial(n, ½), exactly: the binomial test of a fair coin."""
     return min(1.0, 2.0 * _tail(min(successes, trials - successes), trials))
 
 
 def chance_bound(trials: int, quantile: float) -> float:
-    """The smallest share k/n with P(X ≤ k) ≥ `quantile` for X ~ Binomial(n, ½): most guessers do no better."""
+    """Return the smallest share k/n with P(X ≤ k) ≥ `quantile` for X ~ Binomial(n, ½): most guessers do no better."""
     successes = (trials + 1) // 2
     while successes < trials and _tail(successes, trials) < quantile:
         successes += 1
@@ -44,7 +43,7 @@ def chance_bound(trials: int, quantile: float) -> float:
 
 
 def outlier_bound(values: Sequence[float]) -> float | None:
-    """Median − 3 · 1.4826 · MAD (Leys et al. 2013); None for too small a group, or one without any spread."""
+    """Return median − 3 · 1.4826 · MAD (Leys et al. 2013); None for too small a group, or one without any spread."""
     if len(values) < GROUP_LEAST:
         return None
     centre = median(values)
@@ -53,7 +52,7 @@ def outlier_bound(values: Sequence[float]) -> float | None:
 
 
 def _tail(successes: int, trials: int) -> float:
-    """P(X ≤ k) for X ~ Binomial(n, ½), summed from the largest term outwards so that nothing is lost."""
+    """Return P(X ≤ k) for X ~ Binomial(n, ½), summed from the largest term outwards so that nothing is lost."""
     if successes < 0:
         return 0.0
     if successes >= trials:
@@ -80,7 +79,10 @@ _NEVER_TRIPLETS = frozenset({"catch", "practice"})
 
 @dataclass(slots=True)
 class Trace:
-    """One participant. `own` and `shared` hold packed answers in order; times in milliseconds, where known."""
+    """What is remembered of one participant.
+
+    `own` and `shared` hold packed answers in order; times are in milliseconds, where they are known.
+    """
 
     answers: int = 0
     catch_trials: int = 0
@@ -96,19 +98,19 @@ class Trace:
     shared: array[int] = field(default_factory=lambda: array("Q"))
 
     def packed(self) -> array[int]:
-        """All remembered answers that are triplets."""
+        """Return all remembered answers that are triplets."""
         return self.own + self.shared
 
 
 class Evidence:
-    """Takes answers in the order of the stream; `traces` is what became of them, by participant."""
+    """Collects answers in the order of the stream; `traces` holds what is remembered, by participant."""
 
     def __init__(self, n: int) -> None:
         self.n = n
         self.traces: dict[str, Trace] = {}
 
     def add(self, answer: Answer) -> None:
-        """One more answer. Practice leaves no trace, and catch trials are only counted."""
+        """Add one more answer. Practice is ignored, and catch trials are only counted."""
         served = answer.served
         if served.trial_type == "practice":
             return
@@ -129,12 +131,12 @@ class Evidence:
             kept.append(self.pack(served.head, served.left, served.right, winner))
 
     def pack(self, head: int, left: int, right: int, winner: int) -> int:
-        """((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
+        """Return ((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
         low, high = (left, right) if left < right else (right, left)
         return ((head * self.n + low) * self.n + high) * 4 + 2 * (winner == low) + (left == low)
 
     def unpack(self, packed: Sequence[int]) -> NDArray[Any]:
-        """(m, 3) int64 rows [head, winner, loser] of packed answers."""
+        """Return (m, 3) int64 rows [head, winner, loser] of packed answers."""
         import numpy as np
 
         numbers = np.asarray(packed, dtype=np.uint64).astype(np.int64)
@@ -143,7 +145,7 @@ class Evidence:
         return np.stack([heads, np.where(low_won, low, high), np.where(low_won, high, low)], axis=1)
 
     def shared_counts(self, without: frozenset[str]) -> Mapping[int, tuple[int, int]]:
-        """Shared query → (answers for its low foot, answers), of everybody but those left out."""
+        """Return shared query → (answers for its low foot, answers), of everybody but those left out."""
         counts: dict[int, tuple[int, int]] = {}
         for participant, trace in self.traces.items():
             if participant not in without:
@@ -166,7 +168,7 @@ class Evidence:
 
     @staticmethod
     def _note_catch(trace: Trace, answer: Answer) -> None:
-        """A catch trial shows its head as one of the feet; nothing is nearer to the head than itself."""
+        """Count a catch trial, which shows its head as one of the feet; nothing is nearer to the head than itself."""
         served = answer.served
         if served.head in {served.left, served.right}:
             trace.catch_trials += 1
@@ -179,7 +181,7 @@ _MOST_TRIADS = 100_000
 
 @dataclass(frozen=True)
 class Figures:
-    """None where there is nothing to say: no such trials, no times, no model."""
+    """The figures of one participant; None where there are no such trials, no times or no model."""
 
     answers: int
     asked: int | None = None
@@ -216,7 +218,7 @@ def figures_of(
     counted: bool,
     coordinates: NDArray[Any] | None,
 ) -> Figures:
-    """All figures of one trace.
+    """Return all figures of one trace.
 
     `others` holds how shared queries were answered, this participant included where `counted`. `coordinates` (n, d) is
     the newest embedding of the group.
@@ -243,7 +245,7 @@ def _catches(trace: Trace) -> dict[str, Any]:
 
 
 def _times(trace: Trace) -> dict[str, Any]:
-    """exp(mean of ln t) is less drawn by pauses than the mean; times below 1 ms count as 1 ms."""
+    """Return exp(mean of ln t), which pauses move less than the mean; times below 1 ms count as 1 ms."""
     times = trace.times_ms
     if not times:
         return {}
@@ -255,7 +257,7 @@ def _times(trace: Trace) -> dict[str, Any]:
 
 
 def _agreement(trace: Trace, others: Mapping[int, tuple[int, int]], *, counted: bool) -> dict[str, Any]:
-    """Share of shared queries answered as the majority of the others; ties of the others are left out."""
+    """Return the share of shared queries answered as the majority of the others; ties of the others are left out."""
     agreed = compared = 0
     own = dict.fromkeys(trace.shared, 0)
     for packed in trace.shared:
@@ -280,7 +282,7 @@ def _agreement(trace: Trace, others: Mapping[int, tuple[int, int]], *, counted: 
 
 
 def _repeats(trace: Trace) -> dict[str, Any]:
-    """Each answer to a query that the same person had before, against the answer before it.
+    """Compare each answer to a query that the same person had before with the answer before it.
 
     A query that somebody met both as their own and as one that everybody is asked counts in this order.
     """
@@ -311,7 +313,7 @@ def _sides(trace: Trace) -> dict[str, Any]:
 
 
 def _circles(evidence: Evidence, trace: Trace) -> dict[str, Any]:
-    """Under one head, three feet compared pair by pair: a circle (a before b, b before c, c before a) cannot be ordered.
+    """Count circles: under one head, three feet compared pair by pair so that they cannot be ordered (a < b < c < a).
 
     Where a pair was compared more than once the last answer counts.
     """
@@ -338,7 +340,7 @@ def _circles(evidence: Evidence, trace: Trace) -> dict[str, Any]:
 
 
 def _fit(evidence: Evidence, trace: Trace, coordinates: NDArray[Any] | None) -> dict[str, Any]:
-    """Share of this person's triplets in which the group's embedding has the winner nearer than the loser."""
+    """Return the share of this person's triplets whose winner lies nearer than the loser in the group's embedding."""
     packed = trace.packed()
     if coordinates is None or not packed:
         return {}

@@ -1,4 +1,4 @@
-"""Flags with their reasons, and whom to keep: the figures of each participant held against the thresholds and the group."""
+"""Flag participants by comparing their figures with thresholds and with the group, and propose whom to keep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flag:
-    """Something to look at: its name, and why in a sentence. Not every flag `excludes`: some only tell."""
+    """Something to look at: its name, and why in a sentence. Not every flag `excludes`: some only inform."""
 
     name: str
     reason: str
@@ -24,24 +24,24 @@ class Flag:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The figures of one participant and what they come to."""
+    """The figures of one participant, and the flags raised by them."""
 
     figures: Figures
     flags: tuple[Flag, ...]
 
     @property
     def keep(self) -> bool:
-        """The proposal: kept unless a flag excludes."""
+        """Whether the participant should be kept: unless a flag excludes them."""
         return not any(flag.excludes for flag in self.flags)
 
     @property
     def reasons(self) -> str:
-        """The reasons of all flags, one sentence after the other."""
+        """Return the reasons of all flags, one sentence after the other."""
         return " ".join(flag.reason for flag in self.flags)
 
     @property
     def exclusion(self) -> str:
-        """The reasons of the flags that exclude."""
+        """Return the reasons of the flags that exclude."""
         return " ".join(flag.reason for flag in self.flags if flag.excludes)
 
 
@@ -52,9 +52,9 @@ def judge(
     excluded: frozenset[str] = frozenset(),
     coordinates: NDArray[Any] | None = None,
 ) -> dict[str, Verdict]:
-    """The verdict on every participant who has answered.
+    """Return the verdict on every participant who has answered.
 
-    Those the experimenter has `excluded` are judged like the others, but are nobody's majority and no part of the group.
+    Those the experimenter has `excluded` are judged like the others, but do not count towards a majority or the group.
     """
     others = evidence.shared_counts(without=excluded)
     figures = {
@@ -155,7 +155,7 @@ def _long_run(own: Figures) -> Flag | None:
 
 
 def _incomplete(own: Figures) -> Flag | None:
-    """Only tells: somebody may be in the middle of it, and the answers given are as good as any."""
+    """Raise a flag that only informs: somebody may not have finished yet, and the answers given are as good as any."""
     if own.completeness is None or own.completeness >= limit.COMPLETENESS:
         return None
     return Flag(
@@ -166,7 +166,7 @@ def _incomplete(own: Figures) -> Flag | None:
 
 
 def _fits_badly(own: Figures, bound: float | None) -> Flag | None:
-    """Only tells: a person who sees things in another way is a finding, not a fault."""
+    """Raise a flag that only informs: a person who sees things in another way is a finding, not a fault."""
     if own.fit_accuracy is None or bound is None or own.fit_accuracy >= bound:
         return None
     return Flag(

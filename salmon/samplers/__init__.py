@@ -1,1 +1,1 @@
-"""What chooses queries: passive samplers, which need no model, and active ones, which do; import the module you mean."""
+"""Choose queries: passive samplers need no model, active ones do. Import the module you mean."""

@@ -1,4 +1,4 @@
-"""`Adaptive`, the recommended sampler: every turn asks what makes the predictions of all answers surest."""
+"""Implement `Adaptive`, the recommended sampler: every turn asks the query that makes predictions most certain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,8 +22,7 @@ from salmon.samplers.state import (
     round_robin,
     start_state,
 )
-from salmon.search.design import Linearised, arrange, design_target, linearise
-from salmon.search.wide_design import arrange_wide
+from salmon.search.design import Linearised, arrange, arrange_wide, design_target, linearise
 
 # Up to this many coordinates a round scores every query with the full covariance (n = 400 in the plane: about a second).
 # Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried
@@ -41,7 +40,7 @@ _REPORT_STARTS = 3
 class Adaptive:
     """I-optimal design on a Laplace posterior: heads in turn, each with the query that lowers tr(MΣ) most.
 
-    `R`: random queries only until R·n answers are in. `random_share`: the chance that a turn is given to a uniformly
+    `R`: random queries only until R·n answers are in. `random_share`: the probability that a turn gets a uniformly
     random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
     the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
     embedding that is searched with; `report` fits the one that is shown.
@@ -58,20 +57,24 @@ class Adaptive:
         noise_model(self.noise, lapse=self.lapse)
         if not 0 <= self.random_share <= 1:
             raise SalmonError(
-                f"A random share of {self.random_share} is no share.",
+                f"random_share is {self.random_share}.",
                 hint="Give a number from 0 to 1.",
                 where="random_share",
             )
         if self.ridge <= 0:
-            raise SalmonError(f"A ridge of {self.ridge} is no prior.", hint="Give a number above 0.", where="ridge")
+            raise SalmonError(
+                f"ridge is {self.ridge}, which is not the precision of a prior.",
+                hint="Give a number above 0.",
+                where="ridge",
+            )
 
     @property
     def model(self) -> NoiseModel:
-        """The noise model of the search."""
+        """Return the noise model of the search."""
         return noise_model(self.noise, lapse=self.lapse)
 
     def start(self, n: int, seed: int) -> State:
-        """Before any answer."""
+        """Return the state before any answer."""
         return start_state(n, self.d, seed)
 
     def refit(
@@ -81,7 +84,7 @@ class Adaptive:
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> State:
-        """The state after these answers, all there are; warm from the last embedding."""
+        """Return the state after these answers, which are all there are; the last embedding is the start of the fit."""
         rows = check_triplets(triplets, state.n)
         found = fit(
             rows,
@@ -112,7 +115,7 @@ class Adaptive:
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Round:
-        """`count` queries in the order of asking; heads go round as often as needed.
+        """Return `count` queries in the order of asking; heads go round as often as needed.
 
         `pending` (p, 3) are the queries posted and not answered yet: they count as asked. A random turn has its own
         head; its probability is random_share divided by the number of all queries, whatever was drawn before.
@@ -146,12 +149,12 @@ class Adaptive:
 
     @property
     def shown_model(self) -> NoiseModel:
-        """The noise model of the embedding that is shown."""
+        """Return the noise model of the embedding that is shown."""
         searched = self.model == TSTE(lapse=self.lapse)
         return PowerTSTE(k=_REPORT_K, lapse=_REPORT_LAPSE) if searched else noise_model(self.model, lapse=_REPORT_LAPSE)
 
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """The embedding to be shown and judged, (n, d): fitted apart from the one that is searched with."""
+        """Return the embedding to be shown and judged, (n, d), which is fitted separately from the one searched with."""
         return fit(
             triplets,
             state.n,
@@ -165,7 +168,7 @@ class Adaptive:
         ).coordinates
 
     def _turns(self, n: int, count: int, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """(count, 3) turns, feet −1 where they are to be chosen, and which of them are random."""
+        """Return (count, 3) turns, with feet −1 if they are to be chosen, and which of them are random."""
         heads = round_robin(n, count, generator)
         is_random = generator.random(count) < self.random_share
         turns = np.stack([heads, np.full(count, -1), np.full(count, -1)], axis=1).astype(np.int32)

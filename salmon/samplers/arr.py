@@ -1,6 +1,6 @@
-"""What the samplers that rank all queries by one score have in common: an embedding and a search.
+"""Samplers that rank all queries by one score: `ARR`, `SRR`, `Greedy` and `Uncertainty`.
 
-Samplers that rank all queries by one score: `ARR`, `SRR`, `Greedy` and `Uncertainty`.
+They share an embedding, which `RankingSampler` refits and searches, and differ in how they choose from the ranking.
 """
 
 from abc import ABC, abstractmethod
@@ -23,17 +23,34 @@ from salmon.search import Ranked, exact_search, information_gain, uncertain_sear
 from salmon.search.information import log_head_posterior
 
 Scorer = Literal["infogain", "uncertainty"]
+Priority = Literal["random", "scores", "approx"]
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """The input of one round: the answers `rows` (m, 3), the pending queries `waiting` (p, 3), and how many to find."""
+
+    state: State
+    rows: Triplets
+    waiting: Triplets
+    count: int
+    executor: Executor | None
+    stop: Callable[[], bool] | None
+
+    def generator(self) -> np.random.Generator:
+        """Return the generator of this round; equal tasks get equal random numbers."""
+        return self.state.generator(1, len(self.rows), len(self.waiting))
 
 
 @dataclass(frozen=True)
 class RankingSampler(ABC):
-    """What the ranking samplers share: the embedding that they search with.
+    """The base of the ranking samplers: the embedding that they search with.
 
     `R`: random queries only until R·n answers are in. `scorer`: information gain about the head's place, or the
-    uncertainty of the answer. `ridge` is the precision of a prior on every coordinate; with 0 the embedding takes the
-    few epochs of Adadelta that the published sampler took instead of converging. `fresh_posterior`: where a head may
-    sit is judged anew from all of its answers after each refit; otherwise each answer is judged once, under the
-    embedding of its time.
+    uncertainty of the answer. `ridge` is the precision of a prior on every coordinate; with 0 the embedding is fitted
+    by a few epochs of Adadelta, as the published sampler did, and does not converge. `fresh_posterior`: the posterior
+    of each head's place is computed from all of its answers after each refit; otherwise each answer is used once,
+    under the embedding of its time.
     """
 
     noise: str | NoiseModel = "TSTE"
@@ -46,15 +63,15 @@ class RankingSampler(ABC):
 
     def __post_init__(self) -> None:
         noise_model(self.noise, lapse=self.lapse)
-        one_of("scorer", self.scorer, ("infogain", "uncertainty"))
+        _one_of("scorer", self.scorer, ("infogain", "uncertainty"))
 
     @property
     def model(self) -> NoiseModel:
-        """The noise model of refit and search."""
+        """Return the noise model of refit and search."""
         return noise_model(self.noise, lapse=self.lapse)
 
     def start(self, n: int, seed: int) -> State:
-        """Before any answer."""
+        """Return the state before any answer."""
         state = start_state(n, self.d, seed)
         # Adadelta's published start is a thousandth of ours.
         return replace(state, coordinates=1e-3 * state.coordinates) if self.ridge == 0 else state
@@ -66,7 +83,7 @@ class RankingSampler(ABC):
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> State:
-        """The state after these answers, all there are; warm from the last embedding."""
+        """Return the state after these answers, which are all there are; the last embedding is the start of the fit."""
         rows = check_triplets(triplets, state.n)
         coordinates, loss, converged = self._embedding(state, rows, executor, stop)
         log_posterior = None
@@ -94,35 +111,27 @@ class RankingSampler(ABC):
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Round:
-        """`count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
+        """Return `count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
         rows, waiting = check_triplets(triplets, state.n), check_triplets(pending, state.n)
         if len(rows) < self.R * state.n:
             return random_round(state, count, len(rows), len(waiting))
-        return self.choose(state, rows, waiting, count, executor, stop)
+        return self.choose(SearchTask(state, rows, waiting, count, executor, stop))
 
     @abstractmethod
-    def choose(
-        self,
-        state: State,
-        rows: Triplets,
-        waiting: Triplets,
-        count: int,
-        executor: Executor | None,
-        stop: Callable[[], bool] | None,
-    ) -> Round:
-        """A round by this sampler's scores, once there are answers enough; `waiting` are the pending queries."""
+    def choose(self, task: SearchTask) -> Round:
+        """Return a round by this sampler's scores; called once there are answers enough."""
 
     @property
     def shown_model(self) -> NoiseModel:
-        """The noise model of the embedding that is shown: that of the search."""
+        """Return the noise model of the embedding that is shown: that of the search."""
         return self.model
 
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """The embedding to be shown and judged, (n, d): that of the search itself."""
+        """Return the embedding to be shown and judged, (n, d): that of the search itself."""
         del triplets, executor  # the search's embedding has seen them already
         return state.coordinates
 
-    def ranked(
+    def rank(
         self,
         state: State,
         rows: Triplets,
@@ -130,7 +139,7 @@ class RankingSampler(ABC):
         executor: Executor | None,
         stop: Callable[[], bool] | None,
     ) -> Ranked:
-        """The best queries of every head by this sampler's score."""
+        """Return the best queries of every head by this sampler's score."""
         if self.scorer == "uncertainty":
             return uncertain_search(state.coordinates, self.model, keep)
         return exact_search(
@@ -166,28 +175,13 @@ class RankingSampler(ABC):
         return found.coordinates, found.loss, found.converged
 
 
-def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is none of the choices, in a sentence."""
-    if value not in choices:
-        raise SalmonError(f"{name} is {value!r}.", hint=f"Use one of {', '.join(choices)}.", where=name)
-
-
-def _epochs(m: int, n: int, d: int) -> int:
-    """Epochs of a published refit: 200, 120 or 50 as the answers are at most 1, at most 3 or more times n·d·ln n."""
-    ratio = m / (n * d * log(n))
-    return 200 if ratio <= 1 else 120 if ratio <= 3 else 50
-
-
-Priority = Literal["random", "scores", "approx"]
-
-
 @dataclass(frozen=True)
 class ARR(RankingSampler):
     """Asynchronous round robin: every head in turn, each with one of its `n_top` best queries.
 
-    The published sampler (Sievert, Nowak and Rogers 2023) with its arguments. As published it has no
-    prior and judges each answer once; `ridge=1, fresh_posterior=True` repairs both and needs far fewer answers. `priority`: the order of a round is random, by score, or by score with Gaussian
-    noise of a tenth of the scores' range.
+    The published sampler (Sievert, Nowak and Rogers 2023) with its arguments. As published it has no prior and uses
+    each answer once; `ridge=1, fresh_posterior=True` changes both and needs far fewer answers. `priority` orders a
+    round at random, by score, or by score with Gaussian noise of a tenth of the scores' range.
     """
 
     ridge: float = 0.0
@@ -197,59 +191,37 @@ class ARR(RankingSampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("priority", self.priority, ("random", "scores", "approx"))
+        _one_of("priority", self.priority, ("random", "scores", "approx"))
         if self.n_top < 1:
             raise SalmonError(f"n_top is {self.n_top}.", hint="Give 1 or more.", where="n_top")
 
-    def choose(
-        self,
-        state: State,
-        rows: Triplets,
-        waiting: Triplets,
-        count: int,
-        executor: Executor | None,
-        stop: Callable[[], bool] | None,
-    ) -> Round:
-        """`count` queries in the order of asking, none of them `waiting`."""
-        return _round_of_heads(self, state, rows, waiting, count, self.n_top, self.priority, executor, stop)
+    def choose(self, task: SearchTask) -> Round:
+        """Return the queries in the order of asking, none of them waiting."""
+        return _choose_by_head(self, task, self.n_top, self.priority)
 
 
 @dataclass(frozen=True)
 class Uncertainty(RankingSampler):
-    """Every head in turn, each with the query whose answer the embedding finds hardest to foretell."""
+    """Every head in turn, each with the query whose answer the model predicts least confidently."""
 
     scorer: Scorer = "uncertainty"
 
-    def choose(
-        self,
-        state: State,
-        rows: Triplets,
-        waiting: Triplets,
-        count: int,
-        executor: Executor | None,
-        stop: Callable[[], bool] | None,
-    ) -> Round:
-        """`count` queries in the order of asking, none of them `waiting`."""
-        return _round_of_heads(self, state, rows, waiting, count, 1, "random", executor, stop)
+    def choose(self, task: SearchTask) -> Round:
+        """Return the queries in random order, none of them waiting."""
+        return _choose_by_head(self, task, 1, "random")
 
 
 @dataclass(frozen=True)
 class Greedy(RankingSampler):
     """The best queries of all, whatever their heads."""
 
-    def choose(
-        self,
-        state: State,
-        rows: Triplets,
-        waiting: Triplets,
-        count: int,
-        executor: Executor | None,
-        stop: Callable[[], bool] | None,
-    ) -> Round:
-        """`count` queries, best first, none of them `waiting`."""
-        best = self.ranked(state, rows, count + len(waiting), executor, stop)
-        chosen = np.flatnonzero(~_is_among(best.queries, waiting))[:count]
-        return chosen_round(state, best.queries[chosen], best.scores[chosen], exact=best.exact, complete=best.complete)
+    def choose(self, task: SearchTask) -> Round:
+        """Return the queries, best first, none of them waiting."""
+        best = self.rank(task.state, task.rows, task.count + len(task.waiting), task.executor, task.stop)
+        chosen = np.flatnonzero(~_is_among(best.queries, task.waiting))[: task.count]
+        return chosen_round(
+            task.state, best.queries[chosen], best.scores[chosen], exact=best.exact, complete=best.complete
+        )
 
 
 @dataclass(frozen=True)
@@ -264,48 +236,31 @@ class SRR(RankingSampler):
         if self.n_search < 1:
             raise SalmonError(f"n_search is {self.n_search}.", hint="Give 1 or more.", where="n_search")
 
-    def choose(
-        self,
-        state: State,
-        rows: Triplets,
-        waiting: Triplets,
-        count: int,
-        executor: Executor | None,
-        stop: Callable[[], bool] | None,
-    ) -> Round:
-        """`count` queries; a query that is waiting may be drawn again."""
-        del executor  # one head at a time is too little to send anywhere
-        generator = state.generator(1, len(rows), len(waiting))
-        queries, scores = np.empty((count, 3), dtype=np.int32), np.empty(count)
-        for turn in range(count):
-            if stop is not None and stop():
+    def choose(self, task: SearchTask) -> Round:
+        """Return the queries; one that is waiting may be drawn again. One head at a time needs no executor."""
+        state, generator = task.state, task.generator()
+        queries, scores = np.empty((task.count, 3), dtype=np.int32), np.empty(task.count)
+        for turn in range(task.count):
+            if task.stop is not None and task.stop():
                 return chosen_round(state, queries[:turn], scores[:turn], exact=False, complete=False)
             drawn = random_queries(state.n, self.n_search, generator, head=int(generator.integers(state.n)))
-            gains = information_gain(drawn, state.coordinates, rows[rows[:, 0] == drawn[0, 0]], self.model)
+            about_head = task.rows[task.rows[:, 0] == drawn[0, 0]]
+            gains = information_gain(drawn, state.coordinates, about_head, self.model)
             best = int(gains.argmax())
             queries[turn], scores[turn] = drawn[best], gains[best]
         return chosen_round(state, queries, scores, exact=False, complete=True)
 
 
-def _round_of_heads(
-    sampler: RankingSampler,
-    state: State,
-    rows: Triplets,
-    waiting: Triplets,
-    count: int,
-    n_top: int,
-    priority: Priority,
-    executor: Executor | None,
-    stop: Callable[[], bool] | None,
-) -> Round:
-    """Heads in turn; each takes one of its `n_top` best queries that are neither pending nor taken in this round.
+def _choose_by_head(sampler: RankingSampler, task: SearchTask, n_top: int, priority: Priority) -> Round:
+    """Give heads their turns; each takes one of its `n_top` best queries that are neither waiting nor taken already.
 
     A head of which all queries are taken loses its turn.
     """
-    generator = state.generator(1, len(rows), len(waiting))
-    heads = round_robin(state.n, count, generator)
+    state, waiting, generator = task.state, task.waiting, task.generator()
+    heads = round_robin(state.n, task.count, generator)
     crowded = int(np.bincount(waiting[:, 0], minlength=state.n).max(initial=0))
-    best = sampler.ranked(state, rows, -(-count // state.n) + n_top - 1 + crowded, executor, stop)
+    keep = -(-task.count // state.n) + n_top - 1 + crowded
+    best = sampler.rank(state, task.rows, keep, task.executor, task.stop)
     free = np.flatnonzero(~_is_among(best.queries, waiting))
     of_head = [free[best.queries[free, 0] == head].tolist() for head in range(state.n)]
     chosen: list[int] = []
@@ -325,7 +280,7 @@ def _round_of_heads(
 
 
 def _is_among(queries: NDArray[np.int32], others: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which queries (k,) are among the others, whichever way round the feet are."""
+    """Return which queries (k,) are among the others, whichever way round the feet are."""
     if not len(others) or not len(queries):
         return np.zeros(len(queries), dtype=np.bool_)
     n = int(max(queries.max(), others.max())) + 1
@@ -335,3 +290,15 @@ def _is_among(queries: NDArray[np.int32], others: NDArray[np.int32]) -> NDArray[
 def _keys(queries: NDArray[np.int32], n: int) -> NDArray[np.int64]:
     head, first, second = queries.astype(np.int64).T
     return (head * n + np.minimum(first, second)) * n + np.maximum(first, second)
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise a SalmonError for a value that is none of the choices."""
+    if value not in choices:
+        raise SalmonError(f"{name} is {value!r}.", hint=f"Use one of {', '.join(choices)}.", where=name)
+
+
+def _epochs(m: int, n: int, d: int) -> int:
+    """Return the epochs of a published refit: 200, 120 or 50 as m is at most 1, at most 3 or more times n·d·ln n."""
+    ratio = m / (n * d * log(n))
+    return 200 if ratio <= 1 else 120 if ratio <= 3 else 50

@@ -1,8 +1,8 @@
-"""Samplers that need no model: pure functions of who asks, how often they asked before, and the experiment's seed.
+"""Choose queries without a model: pure functions of the participant, how often they asked before, and the seed.
 
 Because nothing else goes in, a run can be replayed: the same participant gets the same queries in the same order.
-`turn` counts from 0 over the queries that this sampler gave this participant. `attempt` counts the candidates that were
-refused because the participant had seen them.
+`turn` counts from 0 over the queries that this sampler gave this participant. `attempt` counts the candidates that
+were refused because the participant had seen them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ class Random:
     repeats = False
 
     def query(self, n: int, *, participant: str, turn: int, seed: int, attempt: int = 0) -> Query:
-        """One of the (n-1)(n-2)n/2 queries, each as likely as any other."""
-        allowed = _allowed(n, self.targets)
+        """Return one of the (n-1)(n-2)n/2 queries, each as likely as any other."""
+        allowed = _allowed_targets(n, self.targets)
         head, low, high = _stream("random", seed, participant, turn, attempt).sample(allowed, 3)
         return Query(head=head, feet=(low, high), probability=1.0 / count_queries(len(allowed)))
 
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """Every target is the head once before any is the head again, in an order of the participant's own; feet random."""
+    """Every target is the head once before any is the head again, in each participant's own order; feet are random."""
 
     targets: tuple[int, ...] | None = None
 
     repeats = False
 
     def query(self, n: int, *, participant: str, turn: int, seed: int, attempt: int = 0) -> Query:
-        """The score is the larger distance between the head's index and a foot's, as the old program has it."""
-        allowed = _allowed(n, self.targets)
+        """Return a query whose score is the larger distance between the head's index and a foot's, as in the first
+        Salmon.
+        """
+        allowed = _allowed_targets(n, self.targets)
         lap, place = divmod(turn, len(allowed))
         order = list(allowed)
         _stream("heads", seed, participant, lap).shuffle(order)
@@ -65,7 +67,7 @@ class Validation:
     repeats = True
 
     def query(self, n: int, *, participant: str, turn: int, seed: int, attempt: int = 0) -> Query:
-        """The score is the place of the query within this lap."""
+        """Return a query whose score is its place within this lap."""
         del attempt  # a check is asked again on purpose, so there is no second candidate
         chosen = self.queries or validation_queries(n, self.n_queries, seed)
         lap, place = divmod(turn, len(chosen))
@@ -83,14 +85,18 @@ PASSIVE: dict[str, type[PassiveSampler]] = {"Random": Random, "RoundRobin": Roun
 def candidates(
     sampler: PassiveSampler, n: int, *, participant: str, turn: int, seed: int, count: int = 8
 ) -> tuple[Query, ...]:
-    """The query to ask, then what to ask instead if this participant has seen it; the first is asked if all were seen."""
+    """Yield the query to ask, then those to ask instead if this participant has seen it; the first is asked if all
+    were seen.
+    """
     attempts = 1 if sampler.repeats else count
     queries = (sampler.query(n, participant=participant, turn=turn, seed=seed, attempt=i) for i in range(attempts))
     return tuple(islice({query.key: query for query in queries}.values(), count))
 
 
 def validation_queries(n: int, count: int, seed: int) -> tuple[tuple[int, int, int], ...]:
-    """`count` different queries (fewer where there are fewer) as [head, foot, foot], from the experiment's seed."""
+    """Return `count` different queries (or all, if there are fewer) as [head, foot, foot], drawn from the experiment's
+    seed.
+    """
     stream = _stream("validation set", seed)
     wanted = min(count, count_queries(n))
     chosen: dict[tuple[int, int, int], None] = {}
@@ -101,7 +107,7 @@ def validation_queries(n: int, count: int, seed: int) -> tuple[tuple[int, int, i
 
 
 def fallback(n: int, *, participant: str, turn: int, seed: int, count: int = 8) -> tuple[Query, ...]:
-    """What an active sampler asks when it has nothing published: random queries that say so."""
+    """Return random queries, marked as such, for an active sampler that has published nothing."""
     drawn = candidates(Random(), n, participant=participant, turn=turn, seed=seed, count=count)
     return tuple(
         Query(query.head, query.feet, score=NO_SCORE, trial_type="fallback", probability=query.probability)
@@ -110,14 +116,14 @@ def fallback(n: int, *, participant: str, turn: int, seed: int, count: int = 8) 
 
 
 def count_queries(n: int) -> int:
-    """How many different queries n targets allow."""
+    """Return how many different queries n targets allow."""
     return n * (n - 1) * (n - 2) // 2
 
 
-def _allowed(n: int, targets: Sequence[int] | None) -> Sequence[int]:
+def _allowed_targets(n: int, targets: Sequence[int] | None) -> Sequence[int]:
     return range(n) if targets is None else targets
 
 
 def _stream(*parts: object) -> random.Random:
-    """A random stream of its own for each purpose; a string seed is hashed whole, the same on every machine."""
+    """Return a random stream for one purpose; a string seed is hashed whole, the same on every machine."""
     return random.Random(":".join(str(part) for part in parts))

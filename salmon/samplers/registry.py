@@ -1,6 +1,6 @@
-"""Active samplers: what to ask next, judged by an embedding of the answers so far.
+"""List the active samplers, which choose queries by an embedding of the answers so far.
 
-`ACTIVE` is the table of names that a spec may use. Each sampler is a frozen dataclass of its arguments with
+`ACTIVE` holds the names that a spec may use. Each sampler is a frozen dataclass of its arguments with
 
     start(n, seed) -> State
     refit(state, triplets, executor, stop) -> State
@@ -39,20 +39,20 @@ __all__ = [
 
 
 class ActiveSampler(Protocol):
-    """What every active sampler can do."""
+    """The interface of every active sampler."""
 
     @property
     def R(self) -> float:
-        """Only random queries are asked until R·n answers are in."""
+        """Return R: only random queries are asked until R·n answers are in."""
         ...
 
     @property
     def shown_model(self) -> NoiseModel:
-        """The noise model of the embedding that is shown."""
+        """Return the noise model of the embedding that is shown."""
         ...
 
     def start(self, n: int, seed: int) -> State:
-        """Before any answer."""
+        """Return the state before any answer."""
         ...
 
     def refit(
@@ -62,7 +62,7 @@ class ActiveSampler(Protocol):
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> State:
-        """The state after these answers."""
+        """Return the state after these answers."""
         ...
 
     def search(
@@ -74,11 +74,11 @@ class ActiveSampler(Protocol):
         executor: Executor | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Round:
-        """`count` queries in the order of asking."""
+        """Return `count` queries in the order of asking."""
         ...
 
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """The embedding to be shown and judged."""
+        """Return the embedding to be shown and judged."""
         ...
 
 
@@ -103,12 +103,12 @@ _SAMPLER_DEFAULTS = {"CKL": {"mu": 1.0}}
 
 
 def active_sampler(name: str, arguments: Mapping[str, Any] | None = None) -> ActiveSampler:
-    """The sampler of this name with the arguments of a spec, in their present or older spelling.
+    """Return the sampler of this name with the arguments of a spec, in their present or older spelling.
 
-    `module` is `noise`; `module__alpha`, `module__mu`, `alpha`, `mu` and `k` are parameters of the noise model,
-    and t-STE with a `k` is its power form. Arguments that are shared by a file's samplers may mean nothing to this one:
+    `module` is `noise`; `module__alpha`, `module__mu`, `alpha`, `mu` and `k` are parameters of the noise model, and
+    t-STE with a `k` is its power form. Arguments that are shared by a file's samplers may mean nothing to this one:
     those of other samplers and of other noise models, `optimizer`, `optimizer__…`, `random_state`,
-    `initial_batch_size` and `max_epochs` are taken and have no effect. A name that no sampler knows is refused.
+    `initial_batch_size` and `max_epochs` are accepted and have no effect. A name that no sampler knows is refused.
     """
     if name not in ACTIVE:
         raise SalmonError(f"There is no active sampler {name!r}.", hint=f"Use one of {', '.join(ACTIVE)}.")
@@ -146,7 +146,7 @@ def _arguments_of(sampler: type[Adaptive | RankingSampler]) -> set[str]:
 
 
 def _noise_parameters(given: Mapping[str, Any]) -> dict[str, str]:
-    """Spelling in the spec -> name of the noise model's parameter."""
+    """Return spelling in the spec → name of the noise model's parameter."""
     return {
         key: key.removeprefix("module__") for key in given if key.startswith("module__") or key in {"alpha", "mu", "k"}
     }

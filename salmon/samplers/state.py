@@ -1,4 +1,4 @@
-"""What an active sampler knows, and what it proposes: plain values that travel."""
+"""Define the state of an active sampler and the rounds that it proposes: plain values that can be sent and stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,16 +28,17 @@ class State:
 
     @property
     def n(self) -> int:
-        """How many targets there are."""
+        """Return the number of targets."""
         return self.coordinates.shape[0]
 
     @property
     def d(self) -> int:
-        """How many dimensions the embedding has."""
+        """Return the dimensions of the embedding."""
         return self.coordinates.shape[1]
 
     def generator(self, *occasion: int) -> np.random.Generator:
-        """Random numbers that depend on the seed, the generation, the answers absorbed and the occasion, on nothing else.
+        """Return random numbers that depend on the seed, the generation, the answers absorbed and the occasion, on
+        nothing else.
 
         What makes two rounds differ (answers in, queries pending) belongs to the occasion: without it a second round
         from the same state would draw the same random queries again.
@@ -50,7 +51,7 @@ class Round:
     """Queries to be asked, in this order.
 
     `queries` (k, 3) int32 [head, foot, foot]; `scores` (k,); `trial_types` says of each whether it was chosen
-    ("active") or drawn ("random"); `probabilities` (k,) are the chances with which a turn draws exactly this query, 0
+    ("active") or drawn ("random"); `probabilities` (k,) are those with which a turn draws exactly this query, 0
     where it was chosen. `exact` is False where only a part of all queries was scored, `complete` where the search was
     cut short.
     """
@@ -68,17 +69,19 @@ class Round:
 
 
 def start_state(n: int, d: int, seed: int) -> State:
-    """Before any answer: N(0, .1²) coordinates."""
+    """Return the state before any answer: N(0, .1²) coordinates."""
     return State(0.1 * np.random.default_rng([seed, n, d]).standard_normal((n, d)), seed)
 
 
 def number_of_queries(n: int) -> int:
-    """All queries about n targets: each head with each unordered pair of the others."""
+    """Return the number of all queries about n targets: each head with each unordered pair of the others."""
     return n * (n - 1) * (n - 2) // 2
 
 
 def random_queries(n: int, count: int, generator: np.random.Generator, head: int | None = None) -> NDArray[np.int32]:
-    """(count, 3) queries drawn independently, each of all queries (of this head, if it is given) equally likely."""
+    """Return (count, 3) queries drawn independently, each of all queries (of this head, if it is given) equally
+    likely.
+    """
     heads = generator.integers(0, n, count) if head is None else np.full(count, head)
     first = generator.integers(0, n - 1, count)
     second = generator.integers(0, n - 2, count)
@@ -92,7 +95,7 @@ def random_queries(n: int, count: int, generator: np.random.Generator, head: int
 
 
 def round_robin(n: int, count: int, generator: np.random.Generator) -> NDArray[np.int32]:
-    """(count,) heads: all n in random order, then all again in another."""
+    """Return (count,) heads: all n in random order, then all again in another."""
     rounds = -(-count // n)
     return np.concatenate([generator.permutation(n) for _ in range(rounds)] or [np.zeros(0, int)])[:count].astype(
         np.int32
@@ -100,7 +103,10 @@ def round_robin(n: int, count: int, generator: np.random.Generator) -> NDArray[n
 
 
 def random_round(state: State, count: int, answers: int = 0, pending: int = 0) -> Round:
-    """A round of random queries only, flagged as such: other ones for every number of answers and of pending queries."""
+    """Return a round of random queries only, marked as such.
+
+    Other queries are drawn for every number of answers and of pending queries.
+    """
     queries = random_queries(state.n, count, state.generator(0, answers, pending))
     return Round(
         queries=queries,
@@ -119,7 +125,7 @@ def chosen_round(
     exact: bool,
     complete: bool,
 ) -> Round:
-    """A round of queries that were chosen by their scores."""
+    """Return a round of queries that were chosen by their scores."""
     return Round(
         queries=queries,
         scores=np.asarray(scores, dtype=np.float64),

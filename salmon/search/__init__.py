@@ -1,4 +1,4 @@
-"""Which query tells most, over all queries: information gain, uncertainty, and I-optimal design."""
+"""Find the most informative queries among all: information gain, uncertainty, and I-optimal design."""
 
 from salmon.search.information import information_gain
 from salmon.search.ranking import Ranked, exact_search, uncertain_search

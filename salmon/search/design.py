@@ -1,22 +1,22 @@
-"""I-optimal design: which answer would make the predictions of all answers surest.
+"""I-optimal design: choose queries whose answers make the predictions of all answers most certain.
 
-About a fitted embedding the log-odds f of a query (head h, feet b and c) are Gaussian, with variance v = gᵀΣg where Σ is
-the posterior covariance of all coordinates and g = a_b − a_c the gradient of f. a_b has −y_b in the block of the head
-and +y_b in the block of foot b, y_b = 2 u'(d2_hb)(x_h − x_b). The target of the design is
+About a fitted embedding the log-odds f of a query (head h, feet b and c) are Gaussian, with variance v = gᵀΣg where Σ
+is the posterior covariance of all coordinates and g = a_b − a_c the gradient of f. a_b has −y_b in the block of the
+head and +y_b in the block of foot b, y_b = 2 u'(d2_hb)(x_h − x_b). The target of the design is
 
     M = Σ over all queries of exp(−f²/2v)/√v · g gᵀ,
 
-so that tr(MΣ) adds up the variance of every f, most where an answer hangs in the balance. One more answer, of Fisher
+so that tr(MΣ) adds up the variance of every f, most of those whose answer is uncertain. One more answer, of Fisher
 information w, lowers tr(MΣ) by exactly
 
     score = w · gᵀKg / (1 + w·v),    K = ΣMΣ.
 
 Both need the quadratic forms y_bᵀ(A_hh − A_hc − A_bh + A_bc)y_c of a symmetric (n·d, n·d) matrix A for every head and
 every pair of feet. Since y_b = s_b (x_h − x_b), they are polynomials of x_h: for all heads one matrix product of
-d(d+1)/2 + d + 1 monomials with as many (n, n) planes. That is what this module computes, in float32, a few heads at
-a time. After Atkinson, Donev and Tobias (2007), "Optimum experimental designs", and MacKay (1992).
-
-Turning scores into a round of queries: each one is chosen as if those before it had been answered.
+d(d+1)/2 + d + 1 monomials with as many (n, n) planes. This module computes them in float32, a few heads at a time.
+`arrange` turns scores into a round of queries, each chosen as if those before it had been answered; `arrange_wide`
+does so approximately, for more targets than the full covariance allows. After Atkinson, Donev and Tobias (2007),
+"Optimum experimental designs", and MacKay (1992).
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.geometry import Coordinates, centre, squared_distances
+from salmon.geometry import Coordinates, Reals, centre, squared_distances
+from salmon.learning import Posterior
 from salmon.learning.posterior import fisher_weight
 from salmon.noise import NoiseModel
 
@@ -57,24 +58,24 @@ class Linearised:
 
     @property
     def n(self) -> int:
-        """How many targets there are."""
+        """Return the number of targets."""
         return self.coordinates.shape[0]
 
     def chunks(self, heads: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        """The heads, a few at a time."""
+        """Yield the heads, a few at a time."""
         step = max(_FEWEST_HEADS, _CHUNK // self.n**2)
         for start in range(0, len(heads), step):
             yield heads[start : start + step]
 
     def pulls(self, heads: NDArray[Any]) -> Single:
-        """(k, n, d) gradients y of the remoteness of each foot by each of these heads."""
+        """Return (k, n, d) gradients y of the remoteness of each foot by each of these heads."""
         y = self.coordinates[heads][:, None, :] - self.coordinates[None, :, :]
         y *= self.pull[heads][:, :, None]
         return y
 
 
 def linearise(coordinates: Coordinates, model: NoiseModel) -> Linearised:
-    """The embedding made ready for quadratic forms; centred, which costs the least precision in float32."""
+    """Prepare an embedding for quadratic forms; it is centred, which costs the least precision in float32."""
     centred = centre(coordinates)
     d2 = squared_distances(centred)
     d = centred.shape[1]
@@ -91,14 +92,14 @@ def linearise(coordinates: Coordinates, model: NoiseModel) -> Linearised:
 
 @dataclass(frozen=True)
 class Forms:
-    """A symmetric matrix (n·d, n·d), ready for its quadratic forms: `blocks` (n, d, n, d) and `planes` (r, n·n)."""
+    """A symmetric matrix (n·d, n·d), prepared for its quadratic forms: `blocks` (n, d, n, d) and `planes` (r, n·n)."""
 
     blocks: Single
     planes: Single
 
 
 def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
-    """The planes of a matrix A whose product with a head's monomials is (x_h − x_b)ᵀ A_bc (x_h − x_c), for all b, c."""
+    """Return planes of A whose product with a head's monomials is (x_h − x_b)ᵀ A_bc (x_h − x_c), for all b, c."""
     n, d = linear.coordinates.shape
     x = linear.coordinates
     blocks = matrix.astype(np.float32).reshape(n, d, n, d)
@@ -113,7 +114,7 @@ def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
 
 
 def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single) -> Single:
-    """(k, n, n) forms a_bᵀ A a_c for each of these heads, with y (k, n, d) their pulls.
+    """Return (k, n, n) forms a_bᵀ A a_c for each of these heads, with y (k, n, d) their pulls.
 
     The terms of the head's own block are y_bᵀz_c + z_bᵀy_c with z_c = ½ A_hh y_c − A_hc y_c.
     """
@@ -130,7 +131,10 @@ def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Si
 
 
 def variances(forms: Single) -> Single:
-    """(k, n, n) variances of the queries' log-odds, U_bb + U_cc − 2 U_bc, from their quadratic forms U; never negative."""
+    """Return (k, n, n) variances of the queries' log-odds, U_bb + U_cc − 2 U_bc, from their quadratic forms U.
+
+    They are never negative.
+    """
     diagonal = np.einsum("kbb->kb", forms).copy()
     out = forms * np.float32(-2)
     out += diagonal[:, :, None]
@@ -139,7 +143,7 @@ def variances(forms: Single) -> Single:
 
 
 def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[Any] | None = None) -> Coordinates:
-    """M (n·d, n·d) = Σ c g gᵀ over all queries of the heads given (of all, if none are), c = exp(−f²/2v)/√v.
+    """Return M (n·d, n·d) = Σ c g gᵀ over all queries of the heads given (of all by default), c = exp(−f²/2v)/√v.
 
     For one head this is Aᵀ L A with L = diag(C·1) − C, so its blocks are polynomials of x_h too, and the heads add up
     in matrix products: O(d² n³) in all.
@@ -181,9 +185,10 @@ def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[An
 
 
 def balance(linear: Linearised, variance: Single, heads: NDArray[Any]) -> Single:
-    """(k, n, n) weights c = exp(−f²/2v)/√v of the queries, 0 where the head is a foot or the feet are one.
+    """Return (k, n, n) weights c = exp(−f²/2v)/√v of the queries, 0 where the head is a foot or the feet are one.
 
-    `variance` is used up. Up to a factor √(2π) this is the density of a log-odds of 0: how likely the answer hangs in the balance.
+    `variance` is overwritten. Up to a factor √(2π) this is the density of a log-odds of 0: how uncertain the answer
+    is.
     """
     np.maximum(variance, _SMALLEST_VARIANCE, out=variance)
     f = linear.felt[heads][:, None, :] - linear.felt[heads][:, :, None]
@@ -201,7 +206,7 @@ def balance(linear: Linearised, variance: Single, heads: NDArray[Any]) -> Single
 
 
 def information_weights(linear: Linearised, heads: NDArray[Any]) -> Single:
-    """(k, n, n) Fisher information w of one answer about f, 0 where the head is a foot or the feet are one."""
+    """Return (k, n, n) Fisher information w of one answer about f, 0 where the head is a foot or the feet are one."""
     felt = linear.felt[heads]
     w = np.asarray(fisher_weight(felt[:, None, :] - felt[:, :, None], linear.lapse), dtype=np.float32)
     rows = np.arange(len(heads))
@@ -239,9 +244,9 @@ def arrange(
     """Choose the feet of each turn, and count each query as asked before the next turn.
 
     `turns` (k, 3) has a head a row, and feet where they are settled already; feet of −1 are to be chosen, as those
-    with the highest score, the fall of tr(MΣ). A query posted needs no answer to make its neighbours less urgent:
-    Σ loses w/(1 + w·v) (Σg)(Σg)ᵀ. M stays for the round; K = ΣMΣ follows Σ ten times while the heads go round once.
-    `stop` is asked as often.
+    with the highest score, the fall of tr(MΣ). A query posted lowers the scores of its neighbours before its answer
+    arrives: Σ loses w/(1 + w·v) (Σg)(Σg)ᵀ. M stays for the round; K = ΣMΣ follows Σ ten times while the heads go round
+    once. `stop` is called as often.
     """
     period = max(1, round(linear.n / _REFRESHES))
     queries, scores = turns.copy(), np.zeros(len(turns))
@@ -258,7 +263,10 @@ def arrange(
 
 
 def _deflate_spread(spread: Coordinates, covariance: Coordinates, target: Coordinates, posted: Coordinates) -> None:
-    """K = ΣMΣ after Σ has lost qqᵀ, in place: K − wqᵀ − qwᵀ with w = ΣMq − ½ q(qᵀMq), for all columns q at once."""
+    """Update K = ΣMΣ in place after Σ has lost qqᵀ, for all columns q at once.
+
+    K loses wqᵀ + qwᵀ with w = ΣMq − ½ q(qᵀMq).
+    """
     moved = target @ posted
     w = covariance @ moved - 0.5 * posted @ (posted.T @ moved)
     change = w @ posted.T
@@ -273,7 +281,7 @@ def _arrange_period(
     queries: NDArray[np.int32],
     scores: NDArray[np.float64],
 ) -> Coordinates:
-    """Fill in the queries and scores of some turns; returns (n·d, k) columns q with Σ_after = Σ − q qᵀ."""
+    """Fill in the queries and scores of some turns; return (n·d, k) columns q with Σ_after = Σ − q qᵀ."""
     n, d = linear.coordinates.shape
     forms, spread_forms = forms_of(linear, covariance), forms_of(linear, spread)
     posted = np.zeros((n * d, len(queries)))
@@ -313,7 +321,8 @@ class _ChunkTable:
         return cls(heads, y, quadratic_forms(linear, forms, heads, y), gains, weights)
 
     def best_feet(self, place: int, posted: Single) -> tuple[int, int]:
-        """The feet of the highest score; `posted` (j, d, n) are the columns of the queries since the forms were made.
+        """Return the feet of the highest score; `posted` (j, d, n) are the columns of the queries since the forms were
+        made.
 
         A column q takes (a_bᵀq)(a_cᵀq) from the form of b and c, and a_bᵀq = y_bᵀ(q_b − q_h).
         """
@@ -337,7 +346,7 @@ class _ChunkTable:
 
 @dataclass(frozen=True)
 class _Feet:
-    """A query's gradient g, its 3·d entries `values` and where they stand, and the Fisher information of its answer."""
+    """A query's gradient g, its 3·d entries `values` and their places, and the Fisher information of its answer."""
 
     places: NDArray[np.int64]
     values: NDArray[np.float64]
@@ -356,5 +365,99 @@ class _Feet:
         return cls(places, values, float(fisher_weight(f, linear.lapse)[0]))
 
     def product(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The gradient gᵀ times the array, over the array's first axis."""
+        """Return the product of gᵀ with the array, over the array's first axis."""
         return self.values @ array[self.places]
+
+
+# Feet that a turn of `arrange_wide` chooses from: with all of their pairs about half a millisecond a turn.
+_WIDE_FEET = 128
+_SMALLEST_BLOCK_VARIANCE = 1e-12
+# How many turns of `arrange_wide` pass between two calls of `stop`.
+_BETWEEN_STOPS = 100
+
+
+def arrange_wide(
+    posterior: Posterior,
+    model: NoiseModel,
+    turns: NDArray[np.int32],
+    generator: np.random.Generator,
+    *,
+    stop: Callable[[], bool] | None = None,
+) -> Arrangement:
+    """Choose the feet of each turn as `arrange` does, for many targets: cheaper, and approximate.
+
+    The posterior takes targets as independent of each other, so that Σ, M and K are (n, d, d) blocks. Each turn
+    considers a random sample of feet, drawn anew in every round; M is added up over the turns' own heads and feet, a
+    random sample of all queries.
+    """
+    x, covariance = posterior.coordinates, posterior.covariance.copy()
+    feet = [_draw_feet(len(x), turn, generator) for turn in turns]
+    target = np.zeros_like(covariance)
+    for turn, drawn in zip(turns, feet, strict=True):
+        _add_block_target(_BlockView.of(x, model, turn[0], drawn), covariance, target)
+    queries, scores = turns.copy(), np.zeros(len(turns))
+    for row, (turn, drawn) in enumerate(zip(turns, feet, strict=True)):
+        if row % _BETWEEN_STOPS == 0 and stop is not None and stop():
+            return Arrangement(queries[:row], scores[:row], covariance, complete=False)
+        view = _BlockView.of(x, model, turn[0], drawn)
+        near = covariance[view.targets]
+        v = view.variances(near)
+        weights = fisher_weight(view.log_odds, model.lapse)
+        np.fill_diagonal(weights, 0)
+        score = weights * view.variances(near @ target[view.targets] @ near) / (1 + weights * v)
+        # Feet that were settled beforehand are the only two of their view.
+        b, c = divmod(int(score.argmax()), len(score))
+        queries[row, 1:] = sorted((drawn[b], drawn[c]))
+        scores[row] = score[b, c]
+        _deflate_blocks(view, covariance, b, c, weights[b, c] / (1 + weights[b, c] * v[b, c]))
+    return Arrangement(queries, scores, covariance, complete=True)
+
+
+def _draw_feet(n: int, turn: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
+    if turn[1] >= 0:
+        return turn[1:]
+    # One more than needed: the head may be among them.
+    drawn = generator.choice(n, min(_WIDE_FEET + 1, n), replace=False).astype(np.int32)
+    return drawn[drawn != turn[0]][:_WIDE_FEET]
+
+
+@dataclass(frozen=True)
+class _BlockView:
+    """A head and c feet: `targets` (c + 1,) with the head first, `y` (c, d) pulls, `log_odds` (c, c) of b before c."""
+
+    targets: NDArray[np.int32]
+    y: Coordinates
+    log_odds: Reals
+
+    @classmethod
+    def of(cls, x: Coordinates, model: NoiseModel, head: np.int32, feet: NDArray[np.int32]) -> "_BlockView":
+        difference = x[head] - x[feet]
+        d2 = (difference**2).sum(axis=1)
+        felt = model.remoteness(d2)
+        y = 2 * model.remoteness_slope(d2)[:, None] * difference
+        return cls(np.concatenate([[head], feet]), y, felt[None, :] - felt[:, None])
+
+    def variances(self, blocks: Coordinates) -> Coordinates:
+        """Return (c, c) of gᵀAg for each pair of feet, A the (c + 1, d, d) blocks of the head and the feet."""
+        shared = self.y @ blocks[0] @ self.y.T
+        own = np.einsum("bi,bij,bj->b", self.y, blocks[1:], self.y) + np.diagonal(shared)
+        return np.maximum(own[:, None] + own[None, :] - 2 * shared, _SMALLEST_BLOCK_VARIANCE)
+
+
+def _add_block_target(view: _BlockView, covariance: Coordinates, target: Coordinates) -> None:
+    """Add c·g gᵀ, c = exp(−f²/2v)/√v, over all pairs of the view's feet to the blocks of M."""
+    v = view.variances(covariance[view.targets])
+    weights = np.exp(-0.5 * view.log_odds**2 / v) / np.sqrt(v)
+    np.fill_diagonal(weights, 0)
+    sums = weights.sum(axis=1)
+    head, feet = view.targets[0], view.targets[1:]
+    target[head] += view.y.T @ (sums[:, None] * view.y - weights @ view.y)
+    target[feet] += sums[:, None, None] * view.y[:, :, None] * view.y[:, None, :]
+
+
+def _deflate_blocks(view: _BlockView, covariance: Coordinates, b: int, c: int, factor: float) -> None:
+    """Count the answer about feet b and c as given: each of the three targets' blocks loses its share."""
+    gradients = np.stack([view.y[c] - view.y[b], view.y[b], -view.y[c]])
+    three = view.targets[[0, b + 1, c + 1]]
+    moved = np.einsum("tij,tj->ti", covariance[three], gradients)
+    covariance[three] -= factor * moved[:, :, None] * moved[:, None, :]

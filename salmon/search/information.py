@@ -1,14 +1,13 @@
-"""Where each head may sit among the targets, judged by its own answers.
+"""Score queries by information gain: how much the answer is expected to tell about where the head lies.
 
-How much the answer to a query is expected to tell about where its head sits.
-
-The gain is the mutual information of the answer and the head's place, given the current embedding:
+`head_posterior` judges where each head lies among the targets by its own answers. The gain is the mutual information
+of the answer and the head's place, given the current embedding:
 
     IG(h, b, c) = H₂( Σ_x τ[h, x] P[x, b, c] ) − Σ_x τ[h, x] H₂(P[x, b, c])
 
-τ is the head's posterior over the n current places, P the chance that b beats c for a head at x, H₂ the entropy of a
-coin (Lindley 1956; MacKay 1992; for triplets Tamuz et al. 2011, section 4). P and H₂(P) do not depend on the head, so
-all heads share them: two matrix products score every query of every head.
+τ is the head's posterior over the n current places, P the probability that b beats c for a head at x, H₂ the entropy
+of a coin (Lindley 1956; MacKay 1992; for triplets Tamuz et al. 2011, section 4). P and H₂(P) do not depend on the
+head, so all heads share them: two matrix products score every query of every head.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,18 +28,18 @@ _BLOCK = 1 << 18
 def head_posterior(
     triplets: Triplets, coordinates: Coordinates, model: NoiseModel, places: NDArray[Any] | None = None
 ) -> Coordinates:
-    """(n, x) chance τ that each head sits at each of x places, given all of its answers under these coordinates.
+    """Return the (n, x) probability τ that each head lies at each of x places, given all of its answers.
 
     The places are the n targets' coordinates, or those whose indices are given; before any answer all are as likely.
     Tamuz et al. (2011), section 4.
     """
-    return normalised(log_head_posterior(triplets, coordinates, model, places))
+    return normalise(log_head_posterior(triplets, coordinates, model, places))
 
 
-def normalised(log_posterior: Coordinates) -> Coordinates:
-    """Chances (n, x) from their logarithms, which may all be off by a number a row.
+def normalise(log_posterior: Coordinates) -> Coordinates:
+    """Return probabilities (n, x) from their logarithms, each row of which may be off by a constant.
 
-    Less the largest of its row, no sum of logarithms underflows, however many answers a head has.
+    The largest of a row is subtracted first, so that no sum of logarithms underflows, however many answers a head has.
     """
     chance = np.exp(log_posterior - log_posterior.max(axis=1, keepdims=True))
     return chance / chance.sum(axis=1, keepdims=True)
@@ -49,7 +48,7 @@ def normalised(log_posterior: Coordinates) -> Coordinates:
 def log_head_posterior(
     triplets: Triplets, coordinates: Coordinates, model: NoiseModel, places: NDArray[Any] | None = None
 ) -> Coordinates:
-    """(n, x) Σ over the answers of each head of log p(winner, loser | head at x): log τ without its normaliser."""
+    """Return log τ without its normaliser: (n, x) Σ over the answers of each head of log p(winner, loser | head at x)."""
     n = len(coordinates)
     felt = remoteness_table(coordinates, model, places)
     total = np.zeros((n, felt.shape[1]))
@@ -67,7 +66,7 @@ def log_head_posterior(
 
 
 def remoteness_table(coordinates: Coordinates, model: NoiseModel, places: NDArray[Any] | None = None) -> Reals:
-    """(n, x) remoteness of each target as a foot (rows) for a head at each place (columns)."""
+    """Return the (n, x) remoteness of each target as a foot (rows) for a head at each place (columns)."""
     seats = coordinates if places is None else coordinates[places]
     d2 = np.zeros((len(coordinates), len(seats)))
     for foot, seat in zip(coordinates.T, seats.T, strict=True):
@@ -97,10 +96,10 @@ def information_gain(
     *,
     lapse: float | None = None,
 ) -> NDArray[np.float64]:
-    """The information gain (q,) in nats, from 0 to log 2, of queries (q, 3) [head, foot, foot], in float64.
+    """Return the information gain (q,) in nats, from 0 to log 2, of queries (q, 3) [head, foot, foot], in float64.
 
-    Each query is scored directly from its head's posterior row: the right form for some queries. `exact_search`
-    ranks all of them.
+    Each query is scored directly from its head's posterior row, which suits a few queries. `exact_search` ranks all of
+    them.
     """
     placed = np.array(coordinates, dtype=np.float64)
     asked = check_triplets(queries, len(placed))
@@ -119,17 +118,17 @@ def information_gain(
 
 
 def binary_entropy(p: Reals) -> Reals:
-    """H₂(p) = −p log p − (1 − p) log(1 − p) in nats, elementwise; 0 at both ends."""
+    """Return H₂(p) = −p log p − (1 − p) log(1 − p) in nats, elementwise; 0 at both ends."""
     inside = np.clip(p, np.finfo(p.dtype).tiny, 1 - np.finfo(p.dtype).epsneg)
     return -inside * np.log(inside) - (1 - inside) * np.log(1 - inside)
 
 
 @dataclass(frozen=True)
 class HeadTables:
-    """What scoring pairs of feet needs, once per embedding.
+    """Tables for scoring pairs of feet, computed once per embedding.
 
     `felt` (n, x) float32: remoteness of each foot for a head at each place; `posterior` (n, x) float32: where each
-    head sits; `lapse`: of the noise model.
+    head lies; `lapse`: of the noise model.
     """
 
     felt: NDArray[np.float32]
@@ -145,10 +144,10 @@ def gains_of_pairs(
     memory: int,
     stop: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Information gains (n, q) of all heads over the pairs of feet first < second, a block of pairs at a time.
+    """Yield information gains (n, q) of all heads over the pairs of feet first < second, a block of pairs at a time.
 
     Yields where the block starts and its gains, −inf where the head is one of the feet; the array is reused. `stop`
-    is asked before each block. `memory` bounds the work arrays, in bytes.
+    is called before each block. `memory` bounds the work arrays, in bytes.
 
     With g = u_first − u_second and z = exp(g): P = 1/(1 + z) and H₂(P) = log(1 + z) − g (1 − P), one exponential, one
     logarithm and one division a number for every noise model. (log1p would be the same number and is not vectorised.)
@@ -184,7 +183,7 @@ def gains_of_pairs(
 def _chance_and_entropy(
     odds: NDArray[np.float32], lapse: float, chance: NDArray[np.float32], entropy: NDArray[np.float32]
 ) -> None:
-    """Write P = σ(−odds), with lapses if there are any, and H₂(P); `odds` is used up."""
+    """Write P = σ(−odds), with lapses if there are any, and H₂(P); `odds` is overwritten."""
     np.exp(odds, out=chance)
     chance += 1
     if lapse == 0:
@@ -207,7 +206,7 @@ def _chance_and_entropy(
 
 
 def _entropy_less(chance: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
-    """Turn `chance` into H₂(chance) − expected, in place; `expected` is used up."""
+    """Turn `chance` into H₂(chance) − expected, in place; `expected` is overwritten."""
     np.clip(chance, _SMALLEST_CHANCE, 1 - _SMALLEST_CHANCE, out=chance)
     logarithm = np.log(chance)
     logarithm *= chance

@@ -1,7 +1,4 @@
-"""The best queries of every head, over all queries there are.
-
-The queries whose answers the current embedding finds hardest to foretell.
-"""
+"""Rank all queries of every head, by information gain or by the uncertainty of the answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ from salmon.search.information import (
     binary_entropy,
     gains_of_pairs,
     head_posterior,
-    normalised,
+    normalise,
     remoteness_table,
 )
 
@@ -62,17 +59,17 @@ def exact_search(
     seed: int = 0,
     log_posterior: ArrayLike | None = None,
 ) -> Ranked:
-    """The `keep` queries of each head with the highest information gain, over all queries, best first.
+    """Return the `keep` queries of each head with the highest information gain, over all queries, best first.
 
     Up to 1,000 targets every query of every head is scored. Above, the heads' posteriors are spread over 1,000 places
     drawn with `seed`, and as many pairs of feet are drawn as the work of 1,000 targets allows: each head gets the best
-    of its share, and `exact` says False. `memory` bounds the work arrays of each worker, in bytes. `stop` is asked
+    of its share, and `exact` says False. `memory` bounds the work arrays of each worker, in bytes. `stop` is called
     between blocks (with an executor: as pieces come in); what was found until then is returned, `complete` False. A
-    `log_posterior` (n, n) takes the place of what the triplets say about where heads sit.
+    `log_posterior` (n, n) takes the place of what the triplets say about where heads lie.
     """
     placed = np.array(coordinates, dtype=np.float64)
     if keep < 1:
-        raise SalmonError(f"{keep} queries a head are none.", hint="Keep 1 or more.", where="keep")
+        raise SalmonError(f"keep is {keep}, which returns no queries.", hint="Give 1 or more.", where="keep")
     rows = check_triplets(triplets, len(placed))
     model = noise_model(noise, lapse=lapse)
     tables, first, second, exact = _prepare(placed, rows, model, seed, log_posterior)
@@ -112,7 +109,7 @@ def _prepare(
         posterior = head_posterior(rows, placed, model, places)
     else:
         known = np.asarray(log_posterior, dtype=np.float64)
-        posterior = normalised(known if places is None else known[:, places])
+        posterior = normalise(known if places is None else known[:, places])
     tables = HeadTables(
         felt=remoteness_table(placed, model, places).astype(np.float32),
         posterior=posterior.astype(np.float32),
@@ -133,7 +130,9 @@ def _best_of_pairs(
     stop: Callable[[], bool] | None = None,
     offset: int = 0,
 ) -> tuple[Best, bool]:
-    """Scores and pair numbers (n, keep) of the best pairs, −inf and −1 where there are fewer, and whether all were seen."""
+    """Return scores and pair numbers (n, keep) of the best pairs, −inf and −1 if there are fewer, and whether all were
+    seen.
+    """
     n = len(tables.felt)
     best = np.full((n, keep), -np.inf, dtype=np.float32), np.full((n, keep), -1, dtype=np.int64)
     seen = 0
@@ -144,7 +143,7 @@ def _best_of_pairs(
 
 
 def _better(best: Best, gains: NDArray[np.float32], start: int) -> Best:
-    """The best so far together with a block of gains (n, q) whose pairs are numbered from `start`."""
+    """Merge the best so far with a block of gains (n, q) whose pairs are numbered from `start`."""
     n, keep = best[0].shape
     if keep == 1:
         column = gains.argmax(axis=1)
@@ -197,7 +196,7 @@ def _spread(
 def uncertain_search(
     coordinates: ArrayLike, noise: str | NoiseModel = "TSTE", keep: int = 1, *, lapse: float | None = None
 ) -> Ranked:
-    """The `keep` queries of each head whose chance is nearest one half, over all queries, best first.
+    """Return the `keep` queries of each head whose probability is nearest one half, over all queries, best first.
 
     Scored by H₂(p), in nats (Lewis and Gale 1994, uncertainty sampling). It falls with the difference of the feet's
     remoteness, so it is enough to sort the feet of a head: a pair r places apart holds r(r+1)/2 − 1 pairs that are no
@@ -206,7 +205,7 @@ def uncertain_search(
     placed = np.array(coordinates, dtype=np.float64)
     n = len(placed)
     if keep < 1:
-        raise SalmonError(f"{keep} queries a head are none.", hint="Keep 1 or more.", where="keep")
+        raise SalmonError(f"keep is {keep}, which returns no queries.", hint="Give 1 or more.", where="keep")
     model = noise_model(noise, lapse=lapse)
     felt = remoteness_table(placed, model).T.copy()
     np.fill_diagonal(felt, -np.inf)

@@ -1,4 +1,4 @@
-"""What an experiment is: its file, read with every mistake found at its place, and the targets that came with it."""
+"""Read the file that describes an experiment and the targets that came with it, reporting every mistake at its place."""
 
 from salmon.spec.manifest import Manifest, ManifestEntry, ManifestMerge, TargetKind, TargetSpec, merge_manifests
 from salmon.spec.parse import DefaultSampler, ParsedSpec, check, dump_spec, parse_spec, read_stored_spec, targets_of

@@ -1,9 +1,8 @@
-"""Whether the parts of a file agree with each other: what no value by itself can show.
+"""Check that the parts of an experiment's file agree with each other, which no single value can show.
 
-The texts that the participant page says by itself: their names, which an experiment may give other words under `page.strings`.
-
-The words themselves, in every language, are the page's own; here are the names and the fields that a text may hold, so
-that a file can be checked where no page is.
+The texts that the participant page says by itself may be replaced under `page.strings`. This module knows their names
+and the fields in braces that each may hold, so that a file can be checked where no page is; the words themselves, in
+every language, belong to the page.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
 def disagreements(
     root: Node, tree: dict[str, Any], sampler_names: tuple[str, ...], manifest: Manifest | None
 ) -> Iterator[Problem]:
-    """Every disagreement between parts of the file, `tree` being its dicts and lists with Scalars as leaves."""
+    """Yield every disagreement between parts of the file; `tree` is its dicts and lists, with Scalars as leaves."""
     yield from _probabilities(root, tree, sampler_names)
     yield from _samplers_per_user(root, tree, sampler_names)
     yield from _fixed_queries(root, tree, sampler_names)
@@ -106,7 +105,7 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
     try:
         number = whole(0)(written) if isinstance(written, Scalar) else 0
     except Misfit:
-        return  # said where it stands
+        return  # reported where it is written
     if names and number > len(names):
         message = (
             f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}."
@@ -125,7 +124,7 @@ def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
 
 
 def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Iterator[Problem]:
-    """What is odd about targets that are text: those of the file, or the rows of the CSV in the ZIP."""
+    """Yield what is odd about targets that are text: those of the file, or the rows of the CSV in the ZIP."""
     if manifest is not None:
         rows = [entry.html for entry in manifest.entries if not entry.media]
     else:
@@ -150,7 +149,7 @@ def _checks(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     try:
         total = sum(share(part) for part in parts if part is not None)
     except Misfit:
-        return  # said where it stands
+        return  # reported where it is written
     if total > 1:
         message = f"checks.catch and checks.repeat are {total:.0%} of the trials together."
         yield problem_at(root, ("checks",), message, hint="Together they can be at most 100%.")
@@ -199,9 +198,7 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     redirect = written.get("redirect")
     if isinstance(redirect, Scalar) and "app.prolific.co/" in redirect.text:
         hint = "Write app.prolific.com."
-        yield problem_at(
-            root, (*path, "redirect"), "Links to app.prolific.co do not work any more.", hint=hint, warning=True
-        )
+        yield problem_at(root, (*path, "redirect"), "Links to app.prolific.co no longer work.", hint=hint, warning=True)
 
 
 def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:
@@ -237,7 +234,7 @@ def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    """Texts of the page that get other words: names that the page does not have, and fields that a text does not have."""
+    """Yield problems with replaced texts of the page: unknown names, and fields that a text does not have."""
     for name, text in _items(_part(tree, "page", "strings")):
         path = ("page", "strings", name)
         if name not in PAGE_TEXTS:

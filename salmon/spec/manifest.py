@@ -1,10 +1,9 @@
-"""Which file is which target: the numbered list that is made of a ZIP once and never loses its order.
+"""Number the targets of an experiment: the manifest made of a ZIP, and how a later ZIP is merged into it.
 
 Answers name targets by their index, so an index may never come to mean something else. When a ZIP is uploaded again,
-`merge_manifests` keeps the index of everything it recognises, puts what is new at the end, and leaves what is no longer
-there in its place; it says which is which, so that whoever asked can refuse.
-
-The kinds of file that a ZIP of targets may hold, and how the first bytes tell them.
+`merge_manifests` keeps the index of everything that it recognises, adds what is new at the end, and keeps the place of
+what is missing; it reports which is which, so that the caller can refuse. The module also lists the kinds of file that
+a ZIP of targets may hold, and recognises them by their first bytes.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ MEDIA_TYPES = {
 class TargetSpec:
     """One target as a page shows it.
 
-    `filename` is the name in the ZIP, or the text where there is no file; exports carry it and pages must not, because
-    names tell the condition. `media` is the name under which the file is stored, and `size_bytes` its length (0: there is
-    no file). An empty `alt` means the page's own neutral name.
+    `filename` is the name in the ZIP, or the text where there is no file; exports contain it and pages must not,
+    because names tell the condition. `media` is the name under which the file is stored, and `size_bytes` its length
+    (0: there is no file). An empty `alt` means the page's own neutral name.
     """
 
     index: int
@@ -57,7 +56,10 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class ManifestEntry:
-    """A file of a ZIP, or a row of its CSV (then `html` holds it, and so does `name`). Sizes are 0 where unknown."""
+    """A file of a ZIP, or a row of its CSV, whose text is both `html` and `name`.
+
+    Sizes are 0 where they are unknown.
+    """
 
     index: int
     name: str
@@ -71,7 +73,7 @@ class ManifestEntry:
 
     @property
     def media(self) -> str:
-        """The name under which the file is stored; empty for a row of a CSV."""
+        """Return the name under which the file is stored; it is empty for a row of a CSV."""
         return f"{self.sha256}.{self.extension}" if self.extension else ""
 
 
@@ -79,7 +81,7 @@ class ManifestEntry:
 class Manifest:
     """All targets of an experiment in the order of their index.
 
-    `warnings` is what was odd about the ZIP though it could be used; it is not stored.
+    `warnings` says what was unusual about a ZIP that could still be used; warnings are not stored.
     """
 
     entries: tuple[ManifestEntry, ...]
@@ -89,20 +91,21 @@ class Manifest:
         return len(self.entries)
 
     def targets(self) -> tuple[TargetSpec, ...]:
-        """What pages show: the old program's elements, around the stored files."""
+        """Return what pages show: the same HTML elements around the files as in the first Salmon."""
         return tuple(_target(entry) for entry in self.entries)
 
     def dump(self) -> str:
-        """As JSON; `Manifest.load` reads it back."""
+        """Return the manifest as JSON, which `Manifest.load` reads back."""
         return json.dumps({"entries": [asdict(entry) for entry in self.entries]}, ensure_ascii=False)
 
     @classmethod
     def load(cls, text: str | bytes) -> Manifest:
-        """A manifest from its JSON; MediaError if it is none."""
+        """Return the manifest of some JSON; raise MediaError if it is not one."""
         try:
             return cls(
                 tuple(
-                    _checked(ManifestEntry(**entry), place) for place, entry in enumerate(json.loads(text)["entries"])
+                    _check_entry(ManifestEntry(**entry), place)
+                    for place, entry in enumerate(json.loads(text)["entries"])
                 )
             )
         except (ValueError, TypeError, KeyError) as error:
@@ -112,7 +115,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ManifestMerge:
-    """What a second upload did. `manifest` holds everything; the rest are names.
+    """The result of a second upload: `manifest` holds all targets, and the other fields are lists of names.
 
     `changed`: same name, other content. `renamed`: same content under another name (old name, new name).
     `missing`: in the old manifest only; such entries keep their place.
@@ -132,10 +135,10 @@ class ManifestMerge:
 
 
 def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
-    """The old manifest with what the new one brings; no index of the old one changes.
+    """Merge a new manifest into the old one without changing any index of the old one.
 
-    A file is recognised by name and content, else by name, else by content. Each is recognised once: of two rows with the
-    same text the first is the first.
+    A file is recognised by name and content, else by name, else by content. Each is recognised once: if two rows have
+    the same text, they are matched in their order.
     """
     waiting = dict(enumerate(new.entries))
     found: dict[int, ManifestEntry] = {}
@@ -160,14 +163,17 @@ def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
 
 
 def text_target(index: int, row: str) -> TargetSpec:
-    """One target written as text."""
+    """Return a target written as text."""
     if text_kind(row) == "html":
         return TargetSpec(index, "html", row, row)
     return TargetSpec(index, "text", row, row, alt=row)
 
 
 def text_kind(row: str) -> TargetKind:
-    """HTML where the text holds a tag or a character reference: what the browser would not show as it is written."""
+    """Return "html" if the text holds a tag or a character reference, else "text".
+
+    A browser would not show such HTML as it is written.
+    """
     return "html" if html.unescape(row) != row or "<" in row else "text"
 
 
@@ -196,7 +202,7 @@ def _target(entry: ManifestEntry) -> TargetSpec:
     )
 
 
-def _checked(entry: ManifestEntry, place: int) -> ManifestEntry:
+def _check_entry(entry: ManifestEntry, place: int) -> ManifestEntry:
     if entry.index != place or entry.kind not in get_args(TargetKind):
         raise ValueError(f"entry {place} has index {entry.index} and kind {entry.kind}")
     return entry
@@ -226,13 +232,13 @@ EXTENSIONS = (*KIND_OF, *_SPELLINGS)
 
 
 def extension_of(name: str) -> str | None:
-    """How a file is stored, from its name; None for a kind that pages cannot show."""
+    """Return the extension under which a file is stored, from its name; None for a kind that pages cannot show."""
     suffix = name.rpartition(".")[2].lower()
     suffix = _SPELLINGS.get(suffix, suffix)
     return suffix if suffix in KIND_OF and "." in name else None
 
 
-def told_by_content(head: bytes) -> str | None:
+def detect_extension(head: bytes) -> str | None:
     """The extension that the first bytes stand for, `zip` for an archive; None where they tell nothing."""
     for start, extension in (
         (b"\x89PNG\r\n\x1a\n", "png"),
@@ -250,14 +256,14 @@ def told_by_content(head: bytes) -> str | None:
     if head[:4] == b"RIFF":
         return {b"WEBP": "webp", b"WAVE": "wav"}.get(head[8:12])
     if head[4:8] in {b"ftyp", b"moov", b"wide", b"mdat", b"free", b"skip"}:
-        return _boxed(head)
+        return _detect_boxed(head)
     if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0:  # an MPEG audio frame without a tag
         return "mp3"
     return "svg" if _begins_as_markup(head) else None
 
 
-def _boxed(head: bytes) -> str:
-    """ISO base media files say in `ftyp` what they are; QuickTime files may have none."""
+def _detect_boxed(head: bytes) -> str:
+    """Recognise ISO base media files by their `ftyp` box; QuickTime files may have none."""
     brand = head[8:12] if head[4:8] == b"ftyp" else b"qt  "
     if {b"avif", b"avis"} & {head[offset : offset + 4] for offset in range(8, 64, 4)}:
         return "avif"
@@ -272,5 +278,5 @@ def _begins_as_markup(head: bytes) -> bool:
 
 
 def fits(extension: str, told: str | None) -> bool:
-    """Whether the content is what the extension says; what plays mp4 plays mov, and cameras mix their names."""
+    """Whether the content fits the extension. Whatever plays mp4 plays mov, and cameras mix up the two names."""
     return told == extension or {told, extension} <= {"mp4", "mov"}

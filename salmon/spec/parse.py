@@ -1,8 +1,7 @@
-"""From the text of an experiment's file to its Spec, with everything that is wrong in it found in one pass.
+"""Parse an experiment's file into a Spec, finding everything that is wrong with it in one pass.
 
-The final list of an experiment's targets: those of the ZIP, or those written in the spec.
-
-A Spec as the file that would describe it, every default written out.
+`targets_of` returns the final list of targets, from the ZIP or from the spec, and `dump_spec` writes a Spec as YAML
+with every default.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def parse_spec(
     zip_follows: bool = False,
     stored: bool = False,
 ) -> ParsedSpec:
-    """The Spec of a YAML text; SpecError lists everything that is wrong with it.
+    """Return the Spec of a YAML text; SpecError lists everything that is wrong with it.
 
     `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets. `unpack`
     makes that list of a ZIP which has not been read yet: it is called once, with whether the file says `page.trusted`,
@@ -98,14 +97,14 @@ def read_stored_spec(content: str, manifest: Manifest | None = None) -> Spec:
 
 
 def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest | None = None) -> tuple[Problem, ...]:
-    """Everything wrong or worth knowing about a file, in its order; never raises, whatever the file holds."""
+    """Return everything wrong or worth knowing about a file, in its order; never raises, whatever the file holds."""
     del name  # the caller writes it in front of each sentence: Problem.sentence(name)
     return _examine(text, _Setting(manifest))[1]
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What a file is read with."""
+    """The circumstances in which a file is read."""
 
     manifest: Manifest | None
     default_sampler: DefaultSampler = "Adaptive"
@@ -184,7 +183,7 @@ def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec
 
 
 def _n_targets(root: MappingNode, setting: _Setting) -> int | None:
-    """How many targets there are; None where nobody knows yet or the file does not say it readably."""
+    """Return the number of targets; None if it is not known yet or the file does not state it readably."""
     if setting.has_zip:
         return None if setting.manifest is None else len(setting.manifest)
     targets = node_of(root, "targets")
@@ -210,7 +209,7 @@ def _keys(root: MappingNode) -> Iterator[Problem]:
 
 
 def _is_html(key: str, root: MappingNode) -> bool:
-    """Whether a key at the top is one of `html`. `title` is both; `instructions` is pages here and a text there."""
+    """Whether a top-level key belongs to `html`. `title` is both; `instructions` means pages here and a text there."""
     if key == "instructions":
         return isinstance(node_of(root, key), Scalar)
     return key in Html.model_fields and key != "title"
@@ -255,7 +254,7 @@ def _samplers(
 
 
 def _with_title(root: MappingNode, tree: dict[str, Any], content: dict[str, Any], problems: list[Problem]) -> None:
-    """`title` at the top is `html.title`."""
+    """Move a top-level `title` to `html.title`."""
     title = tree.get("title")
     if title is None or (isinstance(title, Scalar) and title.empty):
         return
@@ -274,7 +273,7 @@ def _with_title(root: MappingNode, tree: dict[str, Any], content: dict[str, Any]
 
 
 def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
-    """By place; one at a place where two rules say the same; at most MAX_PROBLEMS."""
+    """Sort problems by place, keep one where two rules say the same about a place, and at most MAX_PROBLEMS in all."""
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: (problem.line, problem.column, problem.warning))
     if len(ordered) <= MAX_PROBLEMS:
         return tuple(ordered)
@@ -287,7 +286,10 @@ def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
 
 
 def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec, ...]:
-    """The n targets, by index. A manifest replaces the targets of the spec; `page.alt` gives what screen readers say."""
+    """Return the n targets, by index.
+
+    A manifest replaces the targets of the spec; `page.alt` gives the names that screen readers say.
+    """
     targets = (
         manifest.targets()
         if manifest is not None
@@ -299,7 +301,7 @@ def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec
     )
 
 
-#: What the recruitment platforms trust us with; never shown before completion, never in what is handed on.
+#: Secrets of recruitment platforms: never shown before completion, and left out of what is shared.
 SECRETS = (("recruitment", "completion_code"), ("recruitment", "redirect"), ("recruitment", "sona"))
 
 #: Keys without effect, left out of what is written unless they were set: a new file may not have them. `/config` of the
@@ -310,7 +312,7 @@ _NO_FOLDING = 2**31 - 1  # a folded text is hard to find again
 
 
 def dump_spec(spec: Spec, *, secrets: bool = True) -> str:
-    """YAML that parses to the same Spec. Without `secrets`, codes and tokens of platforms are left out."""
+    """Return YAML that parses to the same Spec. Without `secrets`, codes and tokens of platforms are left out."""
     content = spec.model_dump(mode="json")
     content["samplers"] = {name: _sampler(sampler) for name, sampler in spec.samplers.items()}
     if not secrets:

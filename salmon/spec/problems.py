@@ -1,4 +1,4 @@
-"""From a refused value to a sentence at its place in the file."""
+"""Turn refused values into sentences at their place in the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTAINERS = {
 
 
 def label(path: Path) -> str:
-    """How a sentence that begins with the value at a path calls it."""
+    """Return what a sentence that begins with the value at a path calls it."""
     if path[:2] == ("sampling", "probs") and len(path) == 3:
         return f"The probability of {path[2]}"
     name = ""
@@ -34,7 +34,7 @@ def label(path: Path) -> str:
 def problem_at(
     root: Node | None, path: Path, message: str, *, hint: str = "", warning: bool = False, at_key: bool = False
 ) -> Problem:
-    """A problem with the value at a path, or with its key."""
+    """Return a problem with the value at a path, or with its key."""
     node, key = node_at(root, path)
     place = key if at_key and key is not None else node
     line, column = (place.line, place.column) if place is not None else (1, 1)
@@ -42,17 +42,17 @@ def problem_at(
 
 
 def misfit_problems(root: Node | None, path: Path, misfit: Misfit) -> Iterable[Problem]:
-    """The sentences of a refused value."""
+    """Return the problems of a refused value."""
     for part in misfit.parts:
         where = (*path, *part.at)
         node, _ = node_at(root, where)
         sentence = part.sentence or f"{{label}} must be {part.wanted}, not {{found}}."
-        message = sentence.replace("{label}", label(where)).replace("{found}", found(node))
+        message = sentence.replace("{label}", label(where)).replace("{found}", describe(node))
         yield problem_at(root, where, message, hint=part.hint)
 
 
 def schema_problems(root: Node | None, error: ValidationError) -> Iterable[Problem]:
-    """The sentences of everything that the schema refuses."""
+    """Return the problems with everything that the schema refuses."""
     for refused in error.errors(include_url=False, include_input=False):
         at_key = refused["loc"][-1:] == ("[key]",)
         path: Path = refused["loc"][:-1] if at_key else refused["loc"]
@@ -79,14 +79,14 @@ def schema_problems(root: Node | None, error: ValidationError) -> Iterable[Probl
 
 
 def unknown_key(root: Node | None, path: Path, known: tuple[str, ...], *, warning: bool = False) -> Problem:
-    """A key nobody knows, with the nearest that is known."""
+    """Return the problem of an unknown key, suggesting the nearest known one."""
     written = str(path[-1])
     within = f"{label(path[:-1])} has" if path[:-1] else "There is"
     hint = did_you_mean(written, known) or f"Known {'there' if path[:-1] else 'keys'} are {listed(known, 'and')}."
     return problem_at(root, path, f"{within} no key {shown(written)}.", hint=hint, warning=warning, at_key=True)
 
 
-def found(node: Node | None) -> str:
+def describe(node: Node | None) -> str:
     """What stands at a place, as a sentence says it."""
     if isinstance(node, MappingNode):
         return "keys with values"
@@ -96,7 +96,7 @@ def found(node: Node | None) -> str:
 
 
 def _model_at(path: Path) -> type[BaseModel]:
-    """The part of the schema that describes the value at a path."""
+    """Return the part of the schema that describes the value at a path."""
     kind: Any = Spec
     for part in path:
         if isinstance(kind, type) and issubclass(kind, BaseModel):

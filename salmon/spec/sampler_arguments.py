@@ -1,6 +1,6 @@
-"""The samplers an experiment can name and the arguments that each takes.
+"""List the samplers that an experiment can name and the arguments that each takes.
 
-The names are closed: a spec never reaches for a class by its name. A test compares them with the tables of
+The names are closed: a spec never looks up a class by its name. A test compares them with the tables of
 `salmon.samplers` and `salmon.noise`, so that neither side can know a name that the other does not.
 """
 
@@ -30,7 +30,7 @@ Argument = str | int | float | bool | tuple[Any, ...]
 
 
 def indices(value: Any, n_targets: int | None) -> tuple[int, ...]:
-    """At least three different targets to choose from."""
+    """Read at least three different targets to choose from."""
     if not isinstance(value, list | tuple) or len(items := list(value)) < 3:  # pyright: ignore[reportUnknownArgumentType]
         raise Misfit("a list of at least three targets, counted from 0")
     read = every(items, lambda item, place: index(item, n_targets, at=(place,)))
@@ -40,14 +40,14 @@ def indices(value: Any, n_targets: int | None) -> tuple[int, ...]:
 
 
 def queries(value: Any, n_targets: int | None) -> tuple[tuple[int, int, int], ...]:
-    """Fixed queries, each [head, foot, foot]."""
+    """Read fixed queries, each [head, foot, foot]."""
     if not isinstance(value, list | tuple) or not value:
         raise Misfit("a list of queries, each [head, left, right]")
     return every(value, lambda item, place: query(item, n_targets, at=(place,)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 def query(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> tuple[int, int, int]:
-    """Three different targets: the head and two feet."""
+    """Read three different targets: the head and two feet."""
     if not isinstance(value, list | tuple) or len(items := list(value)) != 3:  # pyright: ignore[reportUnknownArgumentType]
         raise Misfit("a query of three targets, [head, left, right]", at=at)
     head, left, right = every(items, lambda item, place: index(item, n_targets, at=(*at, place)))
@@ -61,7 +61,7 @@ def query(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> tup
 
 
 def index(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> int:
-    """A target by its number, counted from 0."""
+    """Read a target by its number, counted from 0."""
     high = None if n_targets is None else n_targets - 1
     wanted = (
         "the number of a target, counted from 0"
@@ -75,7 +75,7 @@ def index(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> int
 
 
 def random_state(value: Any) -> int:
-    """A random state; nothing means 0."""
+    """Read a random state; an empty value means 0."""
     return 0 if scalar_of(value, "a whole number").empty else whole(0, 2**63 - 1)(value)
 
 
@@ -132,18 +132,18 @@ _MODELS_WITH: Mapping[str, tuple[NoiseModel, ...]] = MappingProxyType(
     {"alpha": ("TSTE",), "mu": ("CKL",), "k": ("TSTE", "PowerTSTE")}
 )
 _TARGETED: Mapping[str, str] = MappingProxyType({"Random": "targets", "RoundRobin": "targets", "Validation": "queries"})
-#: The noise model has one name today and another in older files; each sampler keeps the one it was born with.
+#: The noise model has one name today and another in older files; each sampler keeps its original one.
 _SYNONYMS = MappingProxyType({"module": "noise", "noise": "module"})
 
 
 def argument_names(sampler_class: SamplerClass) -> tuple[str, ...]:
-    """Every argument that the sampler takes."""
+    """Return every argument that the sampler takes."""
     targeted = (_TARGETED[sampler_class],) if sampler_class in _TARGETED else ()
     return (*READERS[sampler_class], *targeted)
 
 
 def argument_name(sampler_class: SamplerClass, written: str) -> str | None:
-    """The sampler's own name for an argument, or None if it takes no such argument."""
+    """Return the sampler's own name for an argument, or None if it takes no such argument."""
     names = argument_names(sampler_class)
     if written in names:
         return written
@@ -152,7 +152,7 @@ def argument_name(sampler_class: SamplerClass, written: str) -> str | None:
 
 
 def read_argument(sampler_class: SamplerClass, name: str, value: Any, n_targets: int | None) -> Argument:
-    """The typed value of one argument; a Misfit says what is wanted."""
+    """Return the typed value of one argument; a Misfit says what is wanted."""
     if name == "targets":
         return indices(value, n_targets)
     if name == "queries":
@@ -161,7 +161,7 @@ def read_argument(sampler_class: SamplerClass, name: str, value: Any, n_targets:
 
 
 def noise_of(sampler_class: SamplerClass, arguments: Mapping[str, Argument]) -> str:
-    """The noise model of an active sampler: what is written, or what the class is named after, or t-STE."""
+    """Return the noise model of an active sampler: the one written, or the one its class is named after, or t-STE."""
     named_after = sampler_class if sampler_class in NOISE_MODELS else "TSTE"
     return str(arguments.get("noise", arguments.get("module", named_after)))
 
@@ -172,7 +172,7 @@ def has_effect(sampler_class: SamplerClass, argument: str) -> bool:
 
 
 def models_with(argument: str) -> tuple[str, ...]:
-    """The noise models that take an argument; all of them for an argument of the sampler itself."""
+    """Return the noise models that take an argument; all of them for an argument of the sampler itself."""
     return _MODELS_WITH.get(argument.removeprefix("module__"), NOISE_MODELS)
 
 

@@ -1,4 +1,4 @@
-"""The samplers of a file, read with their arguments: `samplers` and `sampling.common` become SamplerSpecs."""
+"""Read the samplers of a file: `samplers` and `sampling.common` become SamplerSpecs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _RESERVED = ("class", "test")
 
 
 def sampler_nodes(node: Node) -> list[tuple[str, Path, Node | None]]:
-    """(name, path in the file, arguments) of each sampler, written as a mapping or as a list of names or small mappings."""
+    """Return (name, path in the file, arguments) of each sampler, written as a mapping or a list of names or small
+    mappings.
+    """
     if isinstance(node, MappingNode):
         return [(name, ("samplers", name), entry.node) for name, entry in node.entries.items()]
     written: list[tuple[str, Path, Node | None]] = []
@@ -44,7 +46,7 @@ def sampler_nodes(node: Node) -> list[tuple[str, Path, Node | None]]:
 
 
 def read_common(node: Node | None, root: Node, n_targets: int | None, problems: list[Problem]) -> dict[str, Argument]:
-    """`sampling.common` over its default."""
+    """Read `sampling.common`, over its default."""
     common: dict[str, Argument] = {"d": 2}
     if node is None or (isinstance(node, Scalar) and node.empty):
         return common
@@ -68,7 +70,7 @@ def read_common(node: Node | None, root: Node, n_targets: int | None, problems: 
 def read_samplers(
     node: Node, common: dict[str, Argument], root: Node, n_targets: int | None, problems: list[Problem]
 ) -> dict[str, SamplerSpec]:
-    """Every sampler that can be read; the rest is in `problems`."""
+    """Read every sampler that can be read; everything wrong with the others goes to `problems`."""
     samplers: dict[str, SamplerSpec] = {}
     written = sampler_nodes(node)
     if not written:
@@ -133,7 +135,9 @@ def shared_arguments(
     root: Node,
     problems: list[Problem],
 ) -> dict[str, Argument]:
-    """What the sampler takes from `sampling.common`, by its own names; `own` are those it has values of its own for."""
+    """Return what the sampler takes from `sampling.common`, by its own names; `own` are arguments it has its own
+    values for.
+    """
     shared: dict[str, Argument] = {}
     for key, value in common.items():
         called = argument_name(sampler_class, key)
@@ -159,7 +163,7 @@ def _read_own(
     n_targets: int | None,
     problems: list[Problem],
 ) -> dict[str, Argument]:
-    """What is written for one sampler, by its own names."""
+    """Read what is written for one sampler, by its own names."""
     arguments: dict[str, Argument] = {}
     for key, value in written.items():
         own = argument_name(sampler_class, key)
@@ -184,7 +188,7 @@ def _read_own(
 
 
 def _foreign_parameters(root: Node, path: Path, noise: str, own: dict[str, Argument]) -> Iterator[Problem]:
-    """Parameters of another noise model than the sampler's."""
+    """Report parameters of another noise model than the sampler's."""
     for key in own:
         models = models_with(key)
         if noise not in models:
@@ -198,7 +202,7 @@ def _foreign_parameters(root: Node, path: Path, noise: str, own: dict[str, Argum
 
 
 def _read_class(name: str, path: Path, written: object, root: Node, problems: list[Problem]) -> SamplerClass | None:
-    """The class that is written, or else the one that the sampler is named after."""
+    """Return the class that is written, or else the one that the sampler is named after."""
     place = path if written is None else (*path, "class")
     called = written.text if isinstance(written, Scalar) else name if written is None else ""
     if called in OLD_CLASSES:

@@ -1,13 +1,8 @@
-"""The kinds of value that the schema is made of: each a type, its reader, and how it is written back.
+"""Define every key of an experiment's file, with its type and its default.
 
-What all parts of a spec have in common.
-
-Where participants come from, and where they go when they have finished.
-
-What an experiment is: every key of its file, with its type and its default.
-
-All values are frozen. Lengths of time are timedeltas and shares are numbers in [0, 1]; the file writes them as `2h` and
-`15%`. Targets are numbered from 0 in the order they are written.
+All values are frozen. Durations are timedeltas and shares are numbers in [0, 1]; the file writes them as `2h` and
+`15%`. Targets are numbered from 0 in the order in which they are written. The first part defines the kinds of value,
+each with its reader and how it is written back; the models follow, ending with `Spec`, the whole file.
 """
 
 from __future__ import annotations
@@ -48,11 +43,11 @@ def _target(value: Any) -> str:
 
 
 def target_list(value: Any) -> Any:
-    """The targets one by one, or their number."""
+    """Read the targets one by one, or their number."""
     if isinstance(value, list | tuple):
         items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
         if 0 < len(items) < MIN_TARGETS:
-            raise Misfit(sentence=f"{_counted(len(items))}; a triplet needs at least three.", hint="Add targets.")
+            raise Misfit(sentence=f"{_target_count(len(items))}; a triplet needs at least three.", hint="Add targets.")
         if len(items) > MAX_TARGETS:
             raise Misfit(f"at most {MAX_TARGETS:,} targets")
         return items
@@ -62,7 +57,7 @@ def target_list(value: Any) -> Any:
     return tuple(str(number) for number in range(count(value)))
 
 
-def _counted(count: int) -> str:
+def _target_count(count: int) -> str:
     return "There is one target" if count == 1 else f"There are {count} targets"
 
 
@@ -156,12 +151,12 @@ Loose = Annotated[Any, BeforeValidator(values.loose)]
 
 
 def one_of(union: Any) -> BeforeValidator:
-    """One of the words of a Literal."""
+    """Return a validator for one of the words of a Literal."""
     return BeforeValidator(values.choice(*get_args(union)))
 
 
 def at_least(count: int) -> BeforeValidator:
-    """A list that is not shorter than this."""
+    """Return a validator for a list that is not shorter than this."""
 
     def read(value: Any) -> Any:
         if isinstance(value, list | tuple) and len(value) < count:  # pyright: ignore[reportUnknownArgumentType]
@@ -180,7 +175,7 @@ def _has_default(part: type[BaseModel], key: Any) -> bool:
 
 
 class Part(BaseModel):
-    """A part of a spec: frozen, and nothing in it that is not declared. A key with nothing after it means its default."""
+    """A frozen part of a spec that refuses undeclared keys. A key without a value means its default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -223,7 +218,7 @@ _EXAMPLES = frozenset(
 
 
 def redirect_template(value: Any) -> str:
-    """An address template whose fields we know; a placeholder that nobody filled in is refused."""
+    """Read an address template with known fields only; a placeholder that nobody filled in is refused."""
     written = scalar_of(value, "a web address that begins with https://").text.strip()
     refuse_placeholder(written)
     fields = _FIELD.findall(written)
@@ -240,7 +235,7 @@ def redirect_template(value: Any) -> str:
 
 
 def completion_code_text(value: Any) -> str:
-    """The code that a platform gave for a study, in the form that platforms use."""
+    """Read the code that a platform gave for a study, in the form that platforms use."""
     wanted = "a completion code of letters, digits, - and _"
     written = scalar_of(value, wanted).text.strip()
     refuse_placeholder(written)
@@ -252,7 +247,7 @@ def completion_code_text(value: Any) -> str:
 
 
 def refuse_placeholder(written: str) -> None:
-    """A Misfit where a text still holds {{%NAME%}}, ${name}, %NAME% or <name>."""
+    """Raise a Misfit if a text still holds {{%NAME%}}, ${name}, %NAME% or <name>."""
     if _PLACEHOLDER.search(written):
         raise Misfit(
             sentence="{label} still holds a placeholder: {found}.",
@@ -261,7 +256,7 @@ def refuse_placeholder(written: str) -> None:
 
 
 class Sona(Part):
-    """Credit at a SONA system, https://<school>.sona-systems.com."""
+    """Credit in a SONA system, https://<school>.sona-systems.com."""
 
     school: Annotated[
         str,
@@ -279,7 +274,7 @@ class Sona(Part):
 
 
 class Connect(Part):
-    """A project at CloudResearch Connect."""
+    """A project on CloudResearch Connect."""
 
     project: Annotated[
         str, BeforeValidator(word(r"[A-Za-z0-9]{4,64}", "the project id in the address of the Connect project"))
@@ -287,13 +282,13 @@ class Connect(Part):
 
 
 class Mturk(Part):
-    """Where the form of an external question is sent."""
+    """The address to which the form of an external question is sent."""
 
     host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
 
 
 class Recruitment(Part):
-    """Where participants come from and where they go."""
+    """Where participants come from, and where they go when they have finished."""
 
     platform: Annotated[Platform, one_of(Platform)] = "link"
     completion_code: Annotated[str, BeforeValidator(completion_code_text)] | None = None
@@ -312,7 +307,10 @@ ResumePolicy = Literal["continue", "restart", "block"]
 
 
 class Html(Part):
-    """Texts of the page and hooks into it, as the old program named them. Other keys are kept for the experimenter's own use."""
+    """Texts of the page and hooks into it, named as in the first Salmon.
+
+    Other keys are kept for the experimenter's own use.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, Loose] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -333,7 +331,10 @@ class Html(Part):
 
 
 class SamplerSpec(Part):
-    """One sampler. `arguments` holds what was written for it, and for all in `sampling.common` where it takes it."""
+    """One sampler.
+
+    `arguments` holds what was written for it, and what it takes of `sampling.common`.
+    """
 
     name: str
     sampler_class: SamplerClass
@@ -342,14 +343,14 @@ class SamplerSpec(Part):
 
 
 class Detail(Part):
-    """What the k-th query of every participant is: a sampler, and possibly the query itself, [head, left, right]."""
+    """The k-th query of every participant: a sampler, and possibly the query itself, [head, left, right]."""
 
     sampler: Text
     query: Query | None = None
 
 
 class Sampling(Part):
-    """How samplers share the queries."""
+    """How queries are divided among samplers."""
 
     probs: FrozenMap[str, Percentage] | None = None  # None: equal
     samplers_per_user: Annotated[
@@ -361,7 +362,7 @@ class Sampling(Part):
 
 
 class Page(Part):
-    """How the page looks and what it takes as an answer."""
+    """How the page looks, and which inputs answer a query."""
 
     language: Language = "en"
     background: Colour = "white"
@@ -419,7 +420,7 @@ class ComprehensionQuestion(Part):
 
 
 class Comprehension(Part):
-    """Questions that must be answered rightly before the experiment begins."""
+    """Questions that must be answered correctly before the experiment begins."""
 
     questions: Annotated[tuple[ComprehensionQuestion, ...], at_least(1)]
     attempts: Positive = 2
@@ -453,7 +454,7 @@ class Question(Part):
 
 
 class Checks(Part):
-    """Trials that tell attentive participants: obvious ones, repeats, and queries that everybody gets."""
+    """Trials that show whether participants pay attention: obvious ones, repeats, and queries that everybody gets."""
 
     catch: Share = 0.0
     repeat: Share = 0.0
@@ -471,20 +472,20 @@ class Stopping(Part):
 
 
 class Security(Part):
-    """What old scripts need and new ones do not."""
+    """What old scripts need, and new ones do not."""
 
     accept_unsigned_answers: Flag = False
 
 
 class Resume(Part):
-    """What happens when a participant comes back."""
+    """What happens when a participant returns."""
 
     policy: Annotated[ResumePolicy, one_of(ResumePolicy)] = "continue"
     max_gap: Duration = timedelta(hours=2)
 
 
 class Spec(Part):
-    """An experiment. `targets` is empty where a ZIP holds them."""
+    """The description of an experiment. `targets` is empty if a ZIP holds them."""
 
     targets: Annotated[tuple[Target, ...], BeforeValidator(target_list)] = ()
     html: Html = Html()
@@ -505,7 +506,7 @@ class Spec(Part):
 
     @property
     def title(self) -> str:
-        """The page's title."""
+        """Return the title of the page."""
         return self.html.title
 
     def to_json(self) -> str:
@@ -519,7 +520,10 @@ class Spec(Part):
 
     @property
     def probabilities(self) -> dict[str, int]:
-        """Sampler -> percentage; they add up to 100. Where nothing is written all are equal and the first takes the rest."""
+        """Return sampler → percentage; they add up to 100.
+
+        By default all are equal, and the first gets the remainder.
+        """
         if self.sampling.probs is not None:
             return {name: self.sampling.probs[name] for name in self.samplers}
         each, rest = divmod(100, len(self.samplers))

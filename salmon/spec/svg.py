@@ -1,7 +1,7 @@
-"""What an SVG would do when a browser shows it: pictures may not run scripts, react to events or fetch from elsewhere.
+"""Refuse SVG pictures that run scripts, react to events or load anything from elsewhere.
 
-The file is read by a streaming XML parser that expands no entities of its own, so that a file may be as large as it
-likes. It is refused and not cleaned: what participants saw must be the file that the experimenter drew.
+The file is read by a streaming XML parser that expands no entities, so that a file may be of any size. It is refused
+and not cleaned: participants must see the file that the experimenter drew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STYLE = 1_000_000  # characters of style kept for reading
 
 
 class SvgReader:
-    """Takes a file piece by piece; then `findings` says what is wrong, `size` how large the picture is."""
+    """Read a file piece by piece; afterwards `findings` says what is wrong, and `size` how large the picture is."""
 
     def __init__(self) -> None:
         self.size: tuple[int, int] = (0, 0)
@@ -44,7 +44,7 @@ class SvgReader:
         self._parser = parser
 
     def feed(self, piece: bytes) -> None:
-        """The next bytes of the file."""
+        """Read the next bytes of the file."""
         self._parse(piece, final=False)
 
     def findings(self) -> tuple[str, ...]:

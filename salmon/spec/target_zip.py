@@ -1,13 +1,9 @@
-"""A ZIP of targets, read once from end to end: its files checked against their names, numbered, hashed and handed on.
+"""Read a ZIP of targets once from end to end, checking, numbering and hashing its files.
 
-Reading is pure but for the file itself: whoever wants to keep the contents gives a `begin` that returns a Sink for each
+The directory of the ZIP decides which members are targets and which cannot be taken; nothing is unpacked before that.
+Then each file is compared with its name, and the size of pictures is read from their first bytes (0, 0 if unknown).
+Reading has no effect but that: a caller that wants to keep the contents passes `begin`, which returns a Sink for each
 file. Nothing is kept unless everything is right.
-
-What the directory of a ZIP says before anything is unpacked: which members are targets, and which cannot be taken.
-
-Width and height of pictures, read from the first bytes of their files.
-
-Each reader knows one format as its specification lays it out; what it cannot find is (0, 0), which means unknown.
 """
 
 from __future__ import annotations
@@ -34,10 +30,10 @@ from salmon.spec.manifest import (
     KIND_OF,
     Manifest,
     ManifestEntry,
+    detect_extension,
     extension_of,
     fits,
     text_kind,
-    told_by_content,
 )
 from salmon.spec.svg import SvgReader
 
@@ -57,18 +53,18 @@ _BROKEN = (
 
 
 class _DamagedError(Exception):
-    """The bytes of a member do not unpack to what the directory says."""
+    """Raised when the bytes of a member do not unpack to what the directory says."""
 
 
 class Sink(Protocol):
-    """Takes the bytes of one file; then it is kept under a name, or discarded."""
+    """Receives the bytes of one file, which is then kept under a name or discarded."""
 
     def write(self, piece: bytes, /) -> object:
-        """The next bytes."""
+        """Add the next bytes."""
         ...
 
     def finish(self) -> None:
-        """There are no more bytes."""
+        """Note that all bytes were written."""
         ...
 
     def keep(self, name: str) -> None:
@@ -76,12 +72,12 @@ class Sink(Protocol):
         ...
 
     def discard(self) -> None:
-        """Forget what was written; harmless after `keep`."""
+        """Remove what was written; harmless after `keep`."""
         ...
 
 
 class _NoSink:
-    """For those who only check."""
+    """A Sink for callers that only check."""
 
     def write(self, piece: bytes, /) -> object:
         return len(piece)
@@ -97,9 +93,9 @@ class _NoSink:
 
 
 def read_archive(path: Path, *, trusted: bool = False, begin: Callable[[], Sink] = _NoSink) -> Manifest:
-    """The manifest of a ZIP; MediaError lists everything that is wrong with it, and then nothing is kept.
+    """Return the manifest of a ZIP; MediaError lists everything that is wrong with it, and then nothing is kept.
 
-    `trusted` lets SVG pass that runs scripts or refers to other places.
+    `trusted` allows SVG that runs scripts or refers to other places.
     """
     problems: list[Problem] = []
     sinks: list[tuple[Sink, str]] = []
@@ -116,7 +112,7 @@ def read_archive(path: Path, *, trusted: bool = False, begin: Callable[[], Sink]
 
 
 def check_archive(path: Path, *, trusted: bool = False) -> tuple[Manifest | None, tuple[Problem, ...]]:
-    """The manifest, if there can be one, and everything wrong or worth knowing; nothing is kept."""
+    """Return the manifest, if there can be one, and everything wrong or worth knowing; nothing is kept."""
     try:
         manifest = read_archive(path, trusted=trusted)
     except MediaError as error:
@@ -151,7 +147,7 @@ def _entries(
 
 
 def _refusal(path: Path) -> Problem | None:
-    """What can be seen without reading the directory, which is read whole."""
+    """Return what can be refused before the directory is read, because the directory is read as a whole."""
     size_bytes = path.stat().st_size
     if size_bytes > MAX_ARCHIVE_BYTES:
         hint = f"At most {MAX_ARCHIVE_BYTES / 1e9:.0f} GB are possible."
@@ -174,7 +170,7 @@ def _refusal(path: Path) -> Problem | None:
 def _file(
     archive: zipfile.ZipFile, member: Member, index: int, trusted: bool, sink: Sink, problems: list[Problem]
 ) -> ManifestEntry | None:
-    """One member, copied to its sink; None if it cannot be taken."""
+    """Copy one member to its sink; return None if it cannot be taken."""
     digest = hashlib.sha256()
     svg = SvgReader() if member.extension == "svg" else None
     head = b""
@@ -190,7 +186,7 @@ def _file(
             if svg is not None:
                 svg.feed(piece)
     except _DamagedError:
-        problems.append(_damaged(member))
+        problems.append(_damage_problem(member))
         return None
     if svg is not None and not trusted:
         findings = svg.findings()
@@ -218,7 +214,7 @@ def _file(
 
 
 def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:
-    """The unpacked bytes, never more than the directory says."""
+    """Yield the unpacked bytes, never more than the directory says."""
     try:
         with archive.open(member.info) as file:
             while piece := file.read(_PIECE_BYTES):
@@ -227,14 +223,14 @@ def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:
         raise _DamagedError from error
 
 
-def _damaged(member: Member) -> Problem:
+def _damage_problem(member: Member) -> Problem:
     hint = "Make the ZIP anew and upload it again."
     return Problem(f"{shown(member.name)} is damaged in the ZIP.", path=member.name, hint=hint)
 
 
 def _wrong_content(member: Member, head: bytes, problems: list[Problem]) -> bool:
     """Whether the first bytes contradict the name."""
-    told = told_by_content(head)
+    told = detect_extension(head)
     if fits(member.extension, told):
         return False
     holds = (
@@ -250,13 +246,13 @@ def _wrong_content(member: Member, head: bytes, problems: list[Problem]) -> bool
 
 
 def _rows(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> Iterator[ManifestEntry]:
-    """Each row of the CSV is one target. Words such as NA and null are targets like any other."""
+    """Read each row of the CSV as one target. Words such as NA and null are targets like any other."""
     content = b""
     try:
         content = b"".join(_pieces(archive, member))
         text = content.decode("utf-8-sig")
     except _DamagedError:
-        problems.append(_damaged(member))
+        problems.append(_damage_problem(member))
         return
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
@@ -313,7 +309,7 @@ class Member:
 
 
 def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[Member, ...]:
-    """The members that become targets, in the order of their index; what is wrong with any goes to `problems`."""
+    """Return the members that become targets, in the order of their index; add what is wrong to `problems`."""
     infos = list(infos)
     if len(infos) > MAX_MEMBERS:
         problems.append(
@@ -328,11 +324,11 @@ def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[
     for info in infos:
         path, refusal = _path(info)
         if refusal:
-            problems.append(_refused(info.filename, *refusal))
+            problems.append(_member_problem(info.filename, *refusal))
         elif not _is_skipped(path):
             refusal = _member_refusal(info, path)
             if refusal:
-                problems.append(_refused(path, *refusal))
+                problems.append(_member_problem(path, *refusal))
             else:
                 name = path.rpartition("/")[2]
                 found.append(Member(info, name, extension_of(name) or "csv"))
@@ -354,14 +350,14 @@ def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[
 
 
 def _order(member: Member) -> tuple[bool, int, str]:
-    """Numbers first, by value; then names, by code point."""
+    """Sort numbers first, by value; then names, by code point."""
     stem = member.name.split(".", 1)[0]
     is_number = stem.isascii() and stem.isdigit()
     return not is_number, int(stem) if is_number else 0, member.name
 
 
 def _path(info: zipfile.ZipInfo) -> tuple[str, tuple[str, str] | None]:
-    """The member's path with / between folders, and why it cannot be taken."""
+    """Return the member's path with / between folders, and why it cannot be taken."""
     name = info.filename
     if not info.flag_bits & _UTF_8_FLAG and not name.isascii():
         # Programs that forget the flag write UTF-8 all the same, or the alphabet of some country.
@@ -380,13 +376,13 @@ def _path(info: zipfile.ZipInfo) -> tuple[str, tuple[str, str] | None]:
 
 
 def _is_skipped(path: str) -> bool:
-    """Folders and what operating systems leave behind."""
+    """Whether a member is a folder, or a file that operating systems leave behind."""
     hidden = path.startswith((".", "__MACOSX/")) or "/." in path
     return hidden or path.endswith("/") or path.rpartition("/")[2].lower() in _SYSTEM_FILES
 
 
 def _member_refusal(info: zipfile.ZipInfo, path: str) -> tuple[str, str] | None:
-    """Why a member cannot be taken (what it does, what to do), or None."""
+    """Return why a member cannot be taken (what is wrong, what to do), or None."""
     name = path.rpartition("/")[2]
     is_csv = name.lower().endswith(".csv")
     most_bytes = MAX_CSV_BYTES if is_csv else MAX_MEMBER_BYTES
@@ -425,11 +421,11 @@ def _is_bomb(info: zipfile.ZipInfo) -> bool:
 
 
 def _overlaps(infos: Iterable[zipfile.ZipInfo]) -> Iterator[Problem]:
-    """Members that share their bytes unpack to far more than the file holds."""
+    """Find members that share their bytes, which unpack to far more than the file holds."""
     ordered = sorted(infos, key=lambda info: info.header_offset)
     for before, after in pairwise(ordered):
         if before.header_offset + before.compress_size > after.header_offset:
-            yield _refused(after.filename, "shares its bytes with another member", "Make the ZIP anew.")
+            yield _member_problem(after.filename, "shares its bytes with another member", "Make the ZIP anew.")
             return
 
 
@@ -439,12 +435,12 @@ def _same_names(found: list[Member]) -> Iterator[Problem]:
     for member in found:
         path = member.info.filename
         if member.name in first:
-            yield _refused(
+            yield _member_problem(
                 path, f"has the same name as {shown(first[member.name])}; folders do not tell them apart", "Rename one."
             )
         elif member.name.casefold() in folded:
             other = shown(folded[member.name.casefold()])
-            yield _refused(
+            yield _member_problem(
                 path, f"differs from {other} only by capital letters", "Rename one if they are the same.", warning=True
             )
         first.setdefault(member.name, path)
@@ -464,7 +460,7 @@ def _mixture(found: list[Member]) -> Iterator[Problem]:
         yield Problem(message, path=lists[0], hint="Keep either the list or the files.")
 
 
-def _refused(path: str, what: str, todo: str, *, warning: bool = False) -> Problem:
+def _member_problem(path: str, what: str, todo: str, *, warning: bool = False) -> Problem:
     return Problem(f"{shown(path)} {what}.", path=path, hint=todo, warning=warning)
 
 
@@ -472,7 +468,7 @@ HEAD_BYTES = 262_144  # photographs carry previews and colour profiles in front 
 
 
 def picture_size(extension: str, head: bytes) -> tuple[int, int]:
-    """(width, height) in pixels; `head` is the beginning of the file, up to HEAD_BYTES."""
+    """Return (width, height) in pixels; `head` is the beginning of the file, up to HEAD_BYTES."""
     readers = {"png": _png, "gif": _gif, "bmp": _bmp, "jpg": _jpeg, "webp": _webp, "avif": _avif}
     try:
         return readers[extension](head) if extension in readers else (0, 0)
@@ -499,7 +495,7 @@ def _bmp(head: bytes) -> tuple[int, int]:
 
 
 def _jpeg(head: bytes) -> tuple[int, int]:
-    """Walks from segment to segment to the frame header (SOF0 … SOF15 without DHT, JPG and DAC)."""
+    """Follow the segments to the frame header (SOF0 … SOF15 without DHT, JPG and DAC)."""
     offset = 2
     while True:
         while head[offset] == 0xFF and head[offset + 1] == 0xFF:
@@ -526,6 +522,6 @@ def _webp(head: bytes) -> tuple[int, int]:
 
 
 def _avif(head: bytes) -> tuple[int, int]:
-    """The largest `ispe` property: an AVIF may hold a small preview or tiles beside its picture."""
+    """Return the largest `ispe` property: an AVIF may hold a small preview or tiles beside its picture."""
     sizes = [struct.unpack_from(">II", head, match.end() + 4) for match in re.finditer(b"ispe", head)]
     return max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))

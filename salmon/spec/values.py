@@ -1,13 +1,9 @@
-"""What each single value of a spec may be: one reader per kind of value, with the words that say what is wanted.
+"""Read the single values of a spec: one reader per kind of value, with the words that say what is wanted.
 
-A reader takes a value (a Scalar of a file, or a plain value that was stored as JSON) and returns the typed one. What it
-cannot read it refuses with a Misfit, which is turned into a sentence where the place of the value is known.
-
-A mapping that cannot change, can be compared, hashed, sent to another process and written as JSON.
-
-Colours as style sheets write them.
-
-Values of the page: sizes, colours, languages, keys of the keyboard and addresses on the web.
+A reader takes a value (a Scalar of a file, or a plain value that was stored as JSON) and returns the typed one. If it
+cannot read the value it raises a Misfit, which is turned into a sentence where the place of the value is known. The
+readers of colours, sizes, languages, keys of the keyboard and web addresses stand at the end; `FrozenMap` is a mapping
+that can be hashed, sent to another process and written as JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +41,10 @@ _LONGEST = timedelta(days=366)
 
 
 class Misfit(ValueError):  # noqa: N818 - a verdict on one value, not an error of the program
-    """A value that is not what is wanted. `sentence` replaces "… must be {wanted}, not …"; `at` leads to a part of it."""
+    """A value that is not what is wanted.
+
+    `sentence` replaces "… must be {wanted}, not …"; `at` leads to a part of the value.
+    """
 
     def __init__(self, wanted: str = "", *, sentence: str = "", hint: str = "", at: tuple[str | int, ...] = ()) -> None:
         super().__init__(sentence or wanted)
@@ -73,7 +72,7 @@ def every(items: Iterable[Any], read: Callable[[Any, int], T]) -> tuple[T, ...]:
 
 
 def scalar_of(value: Any, wanted: str) -> Scalar:
-    """The value as a Scalar; a list or a mapping is a Misfit."""
+    """Return the value as a Scalar; a list or a mapping is a Misfit."""
     if isinstance(value, Scalar):
         return value
     if value is None:
@@ -88,7 +87,7 @@ def scalar_of(value: Any, wanted: str) -> Scalar:
 
 
 def text(value: Any) -> str:
-    """Any text, exactly as it was written: `no`, `1.0` and `2026-01-01` stay what they are."""
+    """Read any text, exactly as it was written: `no`, `1.0` and `2026-01-01` stay what they are."""
     scalar = scalar_of(value, wanted := "a text")
     if scalar.empty and not scalar.text:
         raise Misfit(wanted, hint="Write '' where nothing is meant.")
@@ -96,7 +95,7 @@ def text(value: Any) -> str:
 
 
 def word(pattern: str, wanted: str) -> Reader[str]:
-    """A text of a certain form."""
+    """Read a text of a certain form."""
     compiled = re.compile(pattern)
 
     def read(value: Any) -> str:
@@ -109,7 +108,7 @@ def word(pattern: str, wanted: str) -> Reader[str]:
 
 
 def flag(value: Any) -> bool:
-    """Yes or no."""
+    """Read yes or no."""
     word = scalar_of(value, wanted := "true or false").text.lower()
     if word in _TRUE | _FALSE:
         return word in _TRUE
@@ -117,7 +116,7 @@ def flag(value: Any) -> bool:
 
 
 def whole(low: int | None = None, high: int | None = None, wanted: str = "") -> Reader[int]:
-    """A whole number within bounds."""
+    """Read a whole number within bounds."""
     wanted = wanted or f"a whole number{_bounds(low, high)}"
 
     def read(value: Any) -> int:
@@ -133,7 +132,7 @@ def whole(low: int | None = None, high: int | None = None, wanted: str = "") -> 
 
 
 def number(low: float | None = None, high: float | None = None, *, above: float | None = None) -> Reader[float]:
-    """A finite number within bounds."""
+    """Read a finite number within bounds."""
     wanted = f"a number above {above:g}" if above is not None else f"a number{_bounds(low, high)}"
 
     def read(value: Any) -> float:
@@ -148,7 +147,7 @@ def number(low: float | None = None, high: float | None = None, *, above: float 
 
 
 def choice(*names: str) -> Reader[str]:
-    """One of a few words; case does not matter."""
+    """Read one of a few words; case does not matter."""
     wanted = listed(names)
     folded = {name.casefold(): name for name in names}
 
@@ -162,7 +161,7 @@ def choice(*names: str) -> Reader[str]:
 
 
 def share(value: Any) -> float:
-    """A part of the whole, in [0, 1], written as 15%, 15 or .15."""
+    """Read a share in [0, 1], written as 15%, 15 or .15."""
     wanted = "a percentage from 0% to 100%, such as 15%"
     written = scalar_of(value, wanted).text.strip()
     digits = written.removesuffix("%").strip()
@@ -179,13 +178,13 @@ def share(value: Any) -> float:
 
 
 def percent(share_of_whole: float) -> str:
-    """The text that `share` reads back as exactly this number."""
+    """Return the text that `share` reads back as exactly this number."""
     amount = (Decimal(repr(share_of_whole)) * 100).normalize()
     return f"{amount:f}%" if amount > Decimal("1e-9") or not amount else f"{amount}%"
 
 
 def duration(value: Any) -> timedelta:
-    """A length of time with its unit: 2h, 30s, 15min, 1h 30min."""
+    """Read a length of time with its unit: 2h, 30s, 15min, 1h 30min."""
     wanted = "a length of time with its unit, such as 30s, 15min or 2h"
     if isinstance(value, timedelta):
         return value
@@ -202,7 +201,7 @@ def duration(value: Any) -> timedelta:
 
 
 def duration_text(length: timedelta) -> str:
-    """The shortest text that `duration` reads back as this length, to the millisecond."""
+    """Return the shortest text that `duration` reads back as this length, to the millisecond."""
     total_ms = round(length / timedelta(milliseconds=1))
     for unit in ("d", "h", "min", "s"):
         if total_ms and total_ms % _UNITS_MS[unit] == 0:
@@ -211,7 +210,7 @@ def duration_text(length: timedelta) -> str:
 
 
 def moment(value: Any) -> datetime:
-    """A date, or a date and a time, in UTC unless it says otherwise."""
+    """Read a date, or a date and a time, in UTC unless it says otherwise."""
     wanted = "a date and time such as 2027-01-31 18:00 (UTC)"
     written = scalar_of(value, wanted).text.strip()
     try:
@@ -226,7 +225,9 @@ def moment(value: Any) -> datetime:
 
 
 def loose(value: Any) -> Any:
-    """A value nobody has rules for: yes, no, numbers and nothing as YAML means them, else text; lists and mappings of these."""
+    """Read a value without rules: yes, no, numbers and nothing as YAML means them, else text; lists and mappings of
+    these.
+    """
     if isinstance(value, dict):
         return {str(key): loose(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list | tuple):
@@ -259,7 +260,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class FrozenMap(Mapping[K, V_co]):
-    """Keys with values in the order they were given; two are equal when they hold the same, in whatever order."""
+    """An immutable mapping in the order given; two are equal when they hold the same, in whatever order."""
 
     __slots__ = ("_items",)
 
@@ -290,13 +291,13 @@ class FrozenMap(Mapping[K, V_co]):
         key, value = get_args(source) or (Any, Any)
         inner = core_schema.dict_schema(handler.generate_schema(key), handler.generate_schema(value))
         return core_schema.no_info_before_validator_function(
-            _thawed,
+            _thaw,
             core_schema.no_info_after_validator_function(cls, inner),
             serialization=core_schema.plain_serializer_function_ser_schema(dict, return_schema=inner),
         )
 
 
-def _thawed(value: Any) -> Any:
+def _thaw(value: Any) -> Any:
     return dict(value) if isinstance(value, FrozenMap) else value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -324,7 +325,7 @@ _FUNCTION = re.compile(rf"(?:rgb|hsl)a?\({_PART}(?:[,/ ]{_PART}){{2,3}}\)")
 
 
 def is_colour(text: str) -> bool:
-    """Whether a style sheet would take this as a colour: a name, #rgb, #rrggbb, rgb(…) or hsl(…)."""
+    """Whether a style sheet accepts this as a colour: a name, #rgb, #rrggbb, rgb(…) or hsl(…)."""
     return text.lower() in NAMED or bool(_HEX.fullmatch(text) or _FUNCTION.fullmatch(text.lower()))
 
 
@@ -338,7 +339,7 @@ _KEY_NAMES = (
 
 
 def size(value: Any) -> str:
-    """A length as style sheets write it; a bare number is pixels."""
+    """Read a length as style sheets write it; a bare number is pixels."""
     wanted = "a size such as 320px"
     match = _SIZE.fullmatch(scalar_of(value, wanted).text.strip())
     if not match or not float(match[1]):
@@ -347,7 +348,7 @@ def size(value: Any) -> str:
 
 
 def colour(value: Any) -> str:
-    """A colour as style sheets write it."""
+    """Read a colour as style sheets write it."""
     wanted = "a colour such as white, #ffcc00 or rgb(255, 204, 0)"
     scalar = scalar_of(value, wanted)
     if not is_colour(scalar.text.strip()):
@@ -356,7 +357,7 @@ def colour(value: Any) -> str:
 
 
 def language(value: Any) -> str:
-    """A language tag: en, de, pt-BR."""
+    """Read a language tag: en, de, pt-BR."""
     wanted = "a language code such as en, de or pt-BR"
     written = scalar_of(value, wanted).text
     if not _LANGUAGE.fullmatch(written):
@@ -365,7 +366,7 @@ def language(value: Any) -> str:
 
 
 def key_name(value: Any) -> str:
-    """A key of the keyboard as browsers call it (KeyboardEvent.key): f, ArrowLeft, F2."""
+    """Read a key of the keyboard by its name in browsers (KeyboardEvent.key): f, ArrowLeft, F2."""
     wanted = "a key as browsers call it, such as f, 1 or ArrowLeft"
     written = scalar_of(value, wanted).text
     if len(written) == 1 and written.isprintable() and not written.isspace():
@@ -377,7 +378,7 @@ def key_name(value: Any) -> str:
 
 
 def web_address(value: Any) -> str:
-    """An address that a browser can be sent to: http or https, with a host."""
+    """Read an address that a browser can be sent to: http or https, with a host."""
     wanted = "a web address that begins with https://"
     written = scalar_of(value, wanted).text.strip()
     try:

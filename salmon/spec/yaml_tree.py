@@ -1,14 +1,9 @@
-"""A file as a tree of nodes that remember where they were written.
+"""Parse YAML into a tree of nodes that remember where they were written, in bounded memory and time.
 
-Scalars stay text until somebody knows what is wanted: `no` is a word where a text is wanted and a negation where yes or
-no is.
-
-YAML unfolded into a tree of nodes, in bounded memory and time.
-
-The tree is built from the parser's events, one at a time, so that a file that unfolds without end (aliases of aliases),
-nests without end or repeats a key is noticed while it is read and not after it has filled the memory.
-
-From the bytes of a file to its tree of nodes: size, encoding and the form of YAML.
+Scalars stay text until the wanted type is known: `no` is a word where a text is wanted and a negation where yes or no
+is. The tree is built from the parser's events, one at a time, so that a file that unfolds without end (aliases of
+aliases), nests too deeply or repeats a key is noticed while it is read, before it fills the memory. `read_source`
+begins with the bytes of a file: its size, its encoding and the syntax of YAML.
 """
 
 from __future__ import annotations
@@ -36,12 +31,12 @@ class Scalar:
 
     @property
     def empty(self) -> bool:
-        """Nothing is written here, or `null`."""
+        """Whether nothing is written here, or `null`."""
         return not self.quoted and self.text in _NULLS
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """A key and its value."""
 
     key: Scalar
@@ -54,7 +49,7 @@ class MappingNode:
 
     line: int
     column: int
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: dict[str, MappingEntry] = field(default_factory=dict[str, MappingEntry])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ Path = tuple[str | int, ...]
 
 
 class UnreadableError(Exception):
-    """The file cannot be read past this problem."""
+    """Raised when the file cannot be read past this problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -79,7 +74,7 @@ class UnreadableError(Exception):
 
 
 def node_at(root: Node | None, path: Path) -> tuple[Node | None, Scalar | None]:
-    """The node at a path and the key it stands under; of the nearest one above where the path leads nowhere."""
+    """Return the node at a path and its key; those of the nearest node above where the path leads nowhere."""
     node, key = root, None
     for part in path:
         if isinstance(node, MappingNode) and str(part) in node.entries:
@@ -93,7 +88,7 @@ def node_at(root: Node | None, path: Path) -> tuple[Node | None, Scalar | None]:
 
 
 def node_of(root: Node, *path: str) -> Node | None:
-    """The node at a path, or None where nothing is written."""
+    """Return the node at a path, or None if nothing is written there."""
     node: Node | None = root
     for key in path:
         entry = node.entries.get(key) if isinstance(node, MappingNode) else None
@@ -102,7 +97,7 @@ def node_of(root: Node, *path: str) -> Node | None:
 
 
 def plain(node: Node) -> Any:
-    """Nested dicts and lists with Scalars as leaves."""
+    """Return nested dicts and lists with Scalars as leaves."""
     if isinstance(node, MappingNode):
         return {key: plain(entry.node) for key, entry in node.entries.items()}
     if isinstance(node, SequenceNode):
@@ -124,7 +119,10 @@ _SHORTER_BY = 2
 
 
 def read_nodes(text: str, problems: list[Problem]) -> Node | None:
-    """The tree of a YAML text; None when it is empty. Adds what is wrong to `problems`; UnreadableError ends the reading."""
+    """Return the tree of a YAML text; None when it is empty.
+
+    Adds what is wrong to `problems`; UnreadableError ends the reading.
+    """
     if len(re.findall(r"(?m)^%", text)) > _MAX_DIRECTIVES:
         raise UnreadableError(
             Problem("The file has lines that begin with %.", 1, 1, hint="Remove them, or put the text in quotes.")
@@ -134,7 +132,9 @@ def read_nodes(text: str, problems: list[Problem]) -> Node | None:
 
 
 def _join_surrogates(text: str) -> tuple[str, Mapping[int, Sequence[int]]]:
-    """(the text with YAML's long escapes in place of JSON's pairs, line -> columns behind which it became shorter)."""
+    """Return the text with YAML's long escapes in place of JSON's pairs, and line → columns behind which it became
+    shorter.
+    """
     shifts: dict[int, list[int]] = {}
     if not _SURROGATES.search(text):
         return text, shifts
@@ -158,7 +158,7 @@ def _events(text: str) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Frame:
-    """A container that is still open."""
+    """A container that has not ended yet."""
 
     node: MappingNode | SequenceNode
     anchor: str | None
@@ -291,7 +291,7 @@ class _Builder:
     def _enter(self, mapping: MappingNode, key: Scalar, node: Node) -> None:
         first = mapping.entries.get(key.text)
         if first is None:
-            mapping.entries[key.text] = Entry(key, node)
+            mapping.entries[key.text] = MappingEntry(key, node)
             return
         self._problems.append(
             Problem(
@@ -346,7 +346,7 @@ class _Builder:
 
 
 MAX_BYTES = 5_000_000  # a spec is text; pictures and long lists belong into the ZIP
-_MAX_TABS = 20  # lines mended before we give up and let the experimenter mend the rest
+_MAX_TABS = 20  # lines corrected before the rest is left to the experimenter
 
 #: First bytes of files that are often uploaded by mistake.
 _OTHER_FILES = (
@@ -362,7 +362,10 @@ _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uff
 
 
 def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
-    """The tree of a file; None where it is empty. What is wrong goes to `problems`, and to UnreadableError what ends the reading."""
+    """Return the tree of a file; None if it is empty.
+
+    Adds what is wrong to `problems`, and raises UnreadableError for what ends the reading.
+    """
     if len(source) > MAX_BYTES:
         raise UnreadableError(
             Problem(
@@ -370,7 +373,7 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
                 hint="Put the targets into a ZIP and upload it beside the spec.",
             )
         )
-    text = source if isinstance(source, str) else _decoded(source)
+    text = source if isinstance(source, str) else _decode(source)
     text = text.removeprefix("\ufeff")
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
@@ -381,10 +384,10 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
                 hint="Save the file as plain text in UTF-8.",
             )
         )
-    return _read_mending_tabs(text, problems)
+    return _read_replacing_tabs(text, problems)
 
 
-def _decoded(source: bytes) -> str:
+def _decode(source: bytes) -> str:
     for start, kind in _OTHER_FILES:
         if source.startswith(start):
             raise UnreadableError(Problem(f"This is {kind}, not a spec.", 1, 1, hint="Upload the YAML file here."))
@@ -403,7 +406,7 @@ def _decoded(source: bytes) -> str:
         ) from None
 
 
-def _read_mending_tabs(text: str, problems: list[Problem]) -> Node | None:
+def _read_replacing_tabs(text: str, problems: list[Problem]) -> Node | None:
     """Indentation by tabs ends YAML's reading: it is noted, replaced by what seems to be meant, and reading goes on."""
     tabs: list[Problem] = []
     while True:
@@ -415,11 +418,11 @@ def _read_mending_tabs(text: str, problems: list[Problem]) -> Node | None:
             lines = text.split("\n")
             if line < len(lines) and len(tabs) < _MAX_TABS and "\t" in _indentation(lines[line]):
                 tabs.append(_tab(lines[line], line))
-                lines[line] = _mended(lines, line)
+                lines[line] = _replace_tabs(lines, line)
                 text = "\n".join(lines)
                 continue
             problems.extend(tabs)
-            # After mending, a new complaint may be about our guess and not about the file.
+            # After a correction, a new error may be about our guess and not about the file.
             raise UnreadableError(tabs[-1] if tabs else _syntax(error, text)) from None
         except yaml.YAMLError as error:
             raise UnreadableError(
@@ -438,7 +441,7 @@ def _tab(line: str, place: int) -> Problem:
     )
 
 
-def _mended(lines: list[str], place: int) -> str:
+def _replace_tabs(lines: list[str], place: int) -> str:
     above = next((line for line in reversed(lines[:place]) if line.strip() and not line.lstrip().startswith("#")), "")
     deeper = "  " if above.rstrip().endswith(":") else ""
     return _indentation(above) + deeper + lines[place].lstrip(" \t")
@@ -449,7 +452,7 @@ def _indentation(line: str) -> str:
 
 
 def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
-    """What the parser stumbled over, in other words than its own."""
+    """Describe a syntax error in other words than the parser's."""
     mark = error.problem_mark or error.context_mark
     place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     opened = f" in line {error.context_mark.line + 1}" if error.context_mark else ""
@@ -476,7 +479,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
         return Problem(f"Text cannot begin with {shown(rest[:1])}.", *place, hint="Put quotes around it.")
     if "block" in complaint or "expected key" in complaint or "simple key" in complaint:
         return Problem(
-            "This line does not fit to those above it.",
+            "This line does not fit those above it.",
             *place,
             hint="Check its indentation, its quotes and the colon after its key.",
         )

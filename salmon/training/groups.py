@@ -24,7 +24,7 @@ from torch.distributed import (
 
 from salmon.errors import SalmonError
 from salmon.parallel import SerialExecutor, on_executor
-from salmon.training.hook import gather_bytes
+from salmon.training.compression import gather_bytes
 from salmon.training.state import HistoryRow, SegmentOutcome, TrainingJob, TrainingState, join_replicas
 from salmon.training.steps import LostWorkerError, run_steps
 
@@ -168,7 +168,7 @@ class TorchGroup:
             present = self._executor.addresses()
             for rank, task in list(pending.items()):
                 if task.done():
-                    outcome = self._executor.collected(task)
+                    outcome = self._executor.collect(task)
                     if outcome is not None:
                         outcomes[rank] = outcome
                     del pending[rank]

@@ -1,4 +1,4 @@
 """The first Salmon's names for offline scripts: `salmon.triplets.offline` and `salmon.triplets.samplers`.
 
-New scripts are better served by `salmon.OrdinalEmbedding` and `salmon.samplers`, on which these stand.
+New scripts should use `salmon.OrdinalEmbedding` and `salmon.samplers`, on which these are built.
 """

@@ -79,24 +79,24 @@ class OfflineEmbedding(BaseEstimator):
 
     @property
     def embedding_(self) -> Coordinates:
-        """(n, d) coordinates; a copy, so that what a script keeps of an earlier pass stays what it was."""
+        """Return (n, d) coordinates; a copy, which later passes do not change."""
         self._check_initialized()
         return self._coordinates.copy()
 
     @property
     def history_(self) -> list[dict[str, Any]]:
-        """Figures of the fit so far, a line every few passes."""
+        """Return figures of the fit so far, a line every few passes."""
         self._check_initialized()
         return self._history
 
     @property
     def meta_(self) -> dict[str, Any]:
-        """The newest figures."""
+        """Return the newest figures."""
         self._check_initialized()
         return self._meta
 
     def initialize(self, X_train: ArrayLike, embedding: ArrayLike | None = None) -> Self:
-        """Begin at an `embedding` (n, d), or at random."""
+        """Start at an `embedding` (n, d), or at random."""
         if self.n is None or self.d is None:
             raise SalmonError("Say how many targets and dimensions there are.", hint="OfflineEmbedding(n=…, d=…).")
         self._noise = self._named_noise()
@@ -112,7 +112,7 @@ class OfflineEmbedding(BaseEstimator):
         return self
 
     def partial_fit(self, X_train: ArrayLike) -> Self:
-        """A few passes through rows [head, winner, loser], from where the embedding is."""
+        """Do a few passes through rows [head, winner, loser], continuing from the present embedding."""
         if not getattr(self, "initialized_", False):
             self.initialize(X_train)
         self._pass_over(self._rows(X_train), self._coordinates, n_starts=0, passes=_PASSES)
@@ -149,9 +149,9 @@ class OfflineEmbedding(BaseEstimator):
         return self
 
     def score(self, X: ArrayLike) -> float:
-        """The accuracy: the share of rows [head, winner, loser] whose winner lies nearer. **Larger is better.**
+        """Return the accuracy: the share of rows [head, winner, loser] whose winner lies nearer. **Larger is better.**
 
-        It is not a loss: that is `meta_["score__loss"]` afterwards, the mean −log of the chance given to what was answered.
+        It is not a loss: that is `meta_["score__loss"]` afterwards, the mean −log of the probability of the answers.
         """
         self._check_initialized()
         share, loss = self._score(X)
@@ -159,14 +159,14 @@ class OfflineEmbedding(BaseEstimator):
         return share
 
     def _score(self, X: ArrayLike) -> tuple[float, float]:
-        """(accuracy, loss); scripts that stop early by themselves call it under this name."""
+        """Return (accuracy, loss); scripts that stop early by themselves call it under this name."""
         rows = self._rows(X)
         return accuracy(self._coordinates, rows), log_loss(self._coordinates, rows, noise=self._noise)
 
     def _pass_over(
         self, rows: NDArray[np.int32], start: Coordinates | None, *, n_starts: int | None, passes: int
     ) -> bool:
-        """Some passes; whether nothing is to be gained by more."""
+        """Do some passes and return whether nothing is to be gained by more."""
         assert self.n is not None  # noqa: S101 - `initialize` has seen to it
         assert self.d is not None  # noqa: S101
         began = time.perf_counter()
@@ -198,7 +198,7 @@ class OfflineEmbedding(BaseEstimator):
         return found.converged
 
     def _rows(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Rows that are triplets; those that name a target twice say nothing, and are left out with a warning."""
+        """Return rows that are triplets; those that name a target twice are left out with a warning."""
         rows = np.asarray(X)
         if rows.ndim == 2 and rows.shape[1] == 3:
             twice = (rows[:, 0] == rows[:, 1]) | (rows[:, 0] == rows[:, 2]) | (rows[:, 1] == rows[:, 2])
@@ -221,7 +221,7 @@ class OfflineEmbedding(BaseEstimator):
 
 
 def join(embedding: ArrayLike, targets: Sequence[Any]) -> Any:
-    """A pandas table with a row a target: columns x, y, z, dim4, … and target."""
+    """Return a pandas table with a row a target: columns x, y, z, dim4, … and target."""
     try:
         import pandas as pd
     except ImportError as error:

@@ -1,6 +1,7 @@
-"""The samplers of the first Salmon under their names, for simulations offline: `get_queries`, `process_answers`, `score`.
+"""The samplers of the first Salmon under their names, for simulations offline: `get_queries`, `process_answers`,
+`score`.
 
-They stand on today's samplers. A query is a dict of head, left and right; an answer has its winner beside them.
+They are built on today's samplers. A query is a dict of head, left and right; an answer has its winner beside them.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class Adaptive:
 
     @property
     def embedding_(self) -> Coordinates:
-        """(n, d) coordinates; a copy."""
+        """Return (n, d) coordinates; a copy."""
         return self._state.coordinates.copy()
 
     def get_query(self) -> tuple[Query | None, float]:
-        """(a random query, -9999) until R·n answers are in; then (None, -9999): `get_queries` has the best."""
+        """Return (a random query, -9999) until R·n answers are in; then (None, -9999): `get_queries` has the best."""
         if len(self._rows) <= self.R * self.n:
             return self._random_query(), NO_SCORE
         return None, NO_SCORE
@@ -63,14 +64,17 @@ class Adaptive:
     def get_queries(
         self, num: int | None = None, stop: Any = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], dict[str, Any]]:
-        """((q, 3) queries [head, foot, foot], their (q,) scores, figures), best first; `stop.is_set()` ends the search."""
+        """Return ((q, 3) queries [head, foot, foot], their (q,) scores, figures), best first.
+
+        `stop.is_set()` ends the search.
+        """
         wanted = int(num or self.n_search or _MANY)
         keep = max(1, -(-wanted // self.n))
-        found = self._sampler.ranked(self._state, self._triplets(), keep, None, None if stop is None else stop.is_set)
+        found = self._sampler.rank(self._state, self._triplets(), keep, None, None if stop is None else stop.is_set)
         return found.queries[:wanted].astype(np.int64), found.scores[:wanted], {"exact": found.exact}
 
     def process_answers(self, answers: Sequence[Mapping[str, Any]]) -> tuple[Self, bool]:
-        """Absorb answers and refit; (the sampler, True)."""
+        """Add answers and refit; return (the sampler, True)."""
         for answer in answers:
             head, left, right, winner = (int(answer[name]) for name in ("head", "left", "right", "winner"))
             self._rows.append((head, winner, right if winner == left else left))
@@ -79,19 +83,19 @@ class Adaptive:
         return self, True
 
     def get_model(self) -> dict[str, Any]:
-        """The embedding, and what it was made of."""
+        """Return the embedding, and what it was made of."""
         model = {"embedding": self._state.coordinates.tolist(), "num_ans": len(self._rows)}
         return {**model, "model_updates": self._state.generation, "n": self.n, "d": self.d, "R": self.R}
 
     def predict(self, X: ArrayLike, embedding: ArrayLike | None = None) -> NDArray[np.uint8]:
-        """(m,) 0 where the left target of rows [head, left, right] lies nearer, 1 where the right one does."""
+        """Return (m,) 0 where the left target of rows [head, left, right] lies nearer, 1 where the right one does."""
         rows = np.asarray(X).astype(np.int64)
         placed = self._state.coordinates if embedding is None else np.asarray(embedding, dtype=np.float64)
         head, left, right = (placed[rows[:, place]] for place in range(3))
         return (((head - right) ** 2).sum(axis=1) < ((head - left) ** 2).sum(axis=1)).astype(np.uint8)
 
     def score(self, X: ArrayLike, y: ArrayLike, embedding: ArrayLike | None = None) -> float:
-        """The accuracy: the share of answers (0 left, 1 right) that are predicted. Larger is better."""
+        """Return the accuracy: the share of answers (0 left, 1 right) that are predicted. Larger is better."""
         return float((self.predict(X, embedding) == np.asarray(y)).mean())
 
     def _triplets(self) -> NDArray[np.int32]:
@@ -141,9 +145,9 @@ class ARR(Adaptive):
     def get_queries(
         self, num: int | None = None, stop: Any = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], dict[str, Any]]:
-        """One round: every head's best, shuffled; the scores only say in which order, as they did."""
+        """Return one round: every head's best, shuffled; as in the first Salmon, the scores only give the order."""
         top = self._sampler.n_top if isinstance(self._sampler, TODAYS_ARR) else 1
-        found = self._sampler.ranked(self._state, self._triplets(), top, None, None if stop is None else stop.is_set)
+        found = self._sampler.rank(self._state, self._triplets(), top, None, None if stop is None else stop.is_set)
         order = list(range(len(found.queries)))
         self._random.shuffle(order)
         order = order[: num or None]
@@ -155,11 +159,11 @@ class SRR(ARR):
     """Synchronous round robin: the best query of a head that is drawn for each turn."""
 
     def get_query(self) -> tuple[Query | None, float]:
-        """(the best query of a random head, its score), once R·n answers are in; random ones before."""
+        """Return (the best query of a random head, its score) once R·n answers are in; random queries before."""
         query, score = super().get_query()
         if query is not None:
             return query, score
-        found = self._sampler.ranked(self._state, self._triplets(), 1, None, None)
+        found = self._sampler.rank(self._state, self._triplets(), 1, None, None)
         place = self._random.randrange(len(found.queries))
         head, left, right = (int(target) for target in found.queries[place])
         return {"head": head, "left": left, "right": right}, float(found.scores[place])
@@ -167,7 +171,7 @@ class SRR(ARR):
     def get_queries(
         self, num: int | None = None, stop: Any = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], dict[str, Any]]:
-        """None: every turn is searched for by itself."""
+        """Return nothing: every turn is searched for by itself."""
         del num, stop
         return np.empty((0, 3), dtype=np.int64), np.empty(0), {}
 
@@ -182,7 +186,7 @@ class _Passive:
         self._turns: dict[str, int] = {}
 
     def get_query(self, puid: str = "", **_: Any) -> tuple[Query, float]:
-        """(the next query of this participant, its score)."""
+        """Return (the next query of this participant, its score)."""
         turn = self._turns.get(puid, 0)
         self._turns[puid] = turn + 1
         query = self._sampler.query(self.n, participant=puid, turn=turn, seed=self._seed)
@@ -191,14 +195,14 @@ class _Passive:
     def get_queries(
         self, num: int | None = None, stop: Any = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], dict[str, Any]]:
-        """`num` queries one after the other, and their scores."""
+        """Return `num` queries one after the other, and their scores."""
         del stop
         drawn = [self.get_query() for _ in range(num or self.n)]
         rows = [(query["head"], query["left"], query["right"]) for query, _ in drawn]
         return np.array(rows, dtype=np.int64).reshape(-1, 3), np.array([score for _, score in drawn]), {}
 
     def process_answers(self, answers: Sequence[Mapping[str, Any]]) -> tuple[Self, bool]:
-        """Nothing is learned."""
+        """Do nothing: a passive sampler learns nothing."""
         del answers
         return self, False
 

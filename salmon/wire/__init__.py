@@ -1,8 +1,8 @@
-"""What lies in Redis: the name of every key, the bytes of every value, and who may write which.
+"""Define what is stored in Redis: the name of every key, the bytes of every value, and who may write which.
 
-The law of these formats: a stored value is never reinterpreted. A new field goes to the end and has a default when it is
-absent, a field is never renamed, and a key whose meaning changes gets a new name. The files in tests/golden were
-written by earlier versions and must decode for ever.
+Stored values are never reinterpreted. A new field goes to the end and has a default when it is absent, a field is
+never renamed, and a key whose meaning changes gets a new name. The files in tests/golden were written by earlier
+versions and must decode for ever.
 """
 
 from salmon.wire.answers import (
@@ -19,10 +19,10 @@ from salmon.wire.jobs import (
     KEPT_SECONDS,
     REQUEST_STATES,
     WAITS_SECONDS,
+    JobStatus,
     Request,
     RequestState,
-    Standing,
-    encode_standing,
+    encode_job_status,
 )
 from salmon.wire.keys import (
     ACCOUNTS,
@@ -36,7 +36,7 @@ from salmon.wire.keys import (
     access_list,
     request,
 )
-from salmon.wire.values import Heartbeat, Judgement, decode_array, decode_json, encode_array, encode_json
+from salmon.wire.values import Heartbeat, StoredVerdicts, decode_array, decode_json, encode_array, encode_json
 
 __all__ = [
     "ACCOUNTS",
@@ -52,11 +52,11 @@ __all__ = [
     "WAITS_SECONDS",
     "AnswerReader",
     "Heartbeat",
-    "Judgement",
+    "JobStatus",
     "Keys",
     "Request",
     "RequestState",
-    "Standing",
+    "StoredVerdicts",
     "access_list",
     "decode_answer",
     "decode_array",
@@ -65,9 +65,9 @@ __all__ = [
     "decode_served",
     "encode_answer",
     "encode_array",
+    "encode_job_status",
     "encode_json",
     "encode_query",
     "encode_served",
-    "encode_standing",
     "request",
 ]

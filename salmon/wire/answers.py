@@ -1,4 +1,4 @@
-"""Queries, served queries and answers as they lie in lists, tokens and the stream."""
+"""Encode queries, served queries and answers as they are stored in lists, tokens and the stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Record = TypeVar("Record", Answer, Served, Timing)
 
 
 def encode_query(query: Query) -> str:
-    """One element of a list of queries: `head,foot,foot|score|trial type|probability|generation|published`.
+    """Return one element of a list of queries: `head,foot,foot|score|trial type|probability|generation|published`.
 
     The key stands first, so that the store can compare it without decoding the rest.
     """
@@ -22,7 +22,7 @@ def encode_query(query: Query) -> str:
 
 
 def decode_query(value: str) -> Query:
-    """The query of one list element."""
+    """Return the query of one list element."""
     key, score, trial_type, probability, generation, published_ms = value.split("|")[:6]
     head, low, high = (int(part) for part in key.split(","))
     return Query(
@@ -81,7 +81,10 @@ _FLOATS = {"score", "probability", "sampler_probability", "rt_ms", "query_wait_m
 
 
 def encode_answer(answer: Answer) -> dict[str, str]:
-    """The fields of one stream entry; always the same names in the same order, which a stream stores only once."""
+    """Return the fields of one stream entry.
+
+    They have always the same names in the same order, which a stream stores only once.
+    """
     entry = {name: _text(getattr(answer.served, attribute)) for name, attribute in _SERVED.items()}
     entry |= {name: _text(getattr(answer.timing, name)) for name in _TIMING}
     return entry | {
@@ -92,16 +95,16 @@ def encode_answer(answer: Answer) -> dict[str, str]:
 
 
 def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
-    """The answer of one stream entry; fields that an older version did not write keep their defaults."""
+    """Return the answer of one stream entry; fields that an older version did not write keep their defaults."""
     served: dict[str, Any] = {name: read(entry[key]) for key, name, read in _SERVED_FIELDS if key in entry}
     timing: dict[str, Any] = {name: read(entry[name]) for name, read in _TIMING_FIELDS if name in entry}
     served["experiment"] = experiment
-    return _made(
+    return _build_record(
         Answer,
         {
-            "served": _made(Served, served),
+            "served": _build_record(Served, served),
             "winner": int(entry["winner"]),
-            "timing": _made(Timing, timing),
+            "timing": _build_record(Timing, timing),
             "received_ms": int(entry["received_ms"]),
             "signed": entry.get("signed", "1") == "1",
         },
@@ -109,10 +112,10 @@ def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
 
 
 class AnswerReader:
-    """Reads the entries of one stream, each as its fields [name, value, name, value, …].
+    """Decodes the entries of one stream, each as its fields [name, value, name, value, …].
 
-    Entries of one version have the same names in the same order: what follows from them is worked out once, and each entry
-    after that is read in half the time of `decode_answer`.
+    Entries of one version have the same names in the same order: the places of the fields are found once, and each
+    entry after that is decoded in half the time of `decode_answer`.
     """
 
     def __init__(self, experiment: str) -> None:
@@ -123,7 +126,7 @@ class AnswerReader:
         self._parts: tuple[Callable[[list[Any]], tuple[Any, ...]], ...] = ()
 
     def read(self, entry: list[str]) -> Answer:
-        """The answer of one entry."""
+        """Return the answer of one entry."""
         if (names := entry[::2]) != self._names:
             self._learn(names)
         if not self._parts:
@@ -137,7 +140,7 @@ class AnswerReader:
         return answer
 
     def _learn(self, names: list[str]) -> None:
-        """Where each field lies, if none is missing."""
+        """Find the place of each field, if none is missing."""
         self._names, self._readers = names, [_reader(name) for name in names]
         place = {name: at for at, name in enumerate(names)}
         whole = place.keys() >= {*_SERVED, *_TIMING, *_REST}
@@ -145,9 +148,11 @@ class AnswerReader:
         self._parts = tuple(itemgetter(*(place[name] for name in part)) for part in parts)
 
 
-def _made(kind: type[Record], values: dict[str, Any]) -> Record:
-    """A record of these values. A frozen dataclass sets each field by a call, which is most of the time that reading a
-    million answers takes: where every field is there, they are set at once.
+def _build_record(kind: type[Record], values: dict[str, Any]) -> Record:
+    """Return a record of these values.
+
+    A frozen dataclass sets each field by a call, which is most of the time that reading a million answers takes: where
+    every field is there, they are set at once.
     """
     if len(values) < len(kind.__dataclass_fields__):
         return kind(**values)
@@ -157,12 +162,12 @@ def _made(kind: type[Record], values: dict[str, Any]) -> Record:
 
 
 def encode_served(served: Served) -> list[Any]:
-    """The payload of a token: short to send, complete enough to need no look-up when the answer comes."""
+    """Return the payload of a token: short, and complete enough to need no look-up when the answer arrives."""
     return [1, served.experiment, *(getattr(served, attribute) for attribute in _SERVED.values())]
 
 
 def decode_served(payload: Sequence[Any]) -> Served:
-    """The served query inside a token whose signature was checked."""
+    """Return the served query inside a token whose signature was checked."""
     _version, experiment, *values = payload
     attributes: dict[str, Any] = dict(zip(_SERVED.values(), values, strict=False))
     return Served(experiment=experiment, **attributes)

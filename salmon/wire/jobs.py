@@ -1,4 +1,4 @@
-"""Requests to the learning process: what is asked for, and how far it is."""
+"""Encode requests to the learning process, and the status of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REQUEST_STATES: tuple[RequestState, ...] = get_args(RequestState)
 #: The kind of those entries of the stream that only announce an experiment.
 ANNOUNCED = "experiment"
 
-#: How long a request is kept: while it waits, and after the last word about it.
+#: How long a request is kept while it waits, and after it has ended.
 WAITS_SECONDS = 7 * 24 * 3600
 KEPT_SECONDS = 24 * 3600
 
@@ -29,7 +29,7 @@ class Request:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def encode(self) -> dict[str, str]:
-        """The fields of the entry."""
+        """Return the fields of the entry."""
         return {
             "kind": self.kind,
             "request": self.request,
@@ -39,19 +39,19 @@ class Request:
 
     @staticmethod
     def decode(entry: Mapping[str, str]) -> Request | None:
-        """The request of an entry; None where the entry announces an experiment."""
+        """Return the request of an entry; None if the entry announces an experiment."""
         if entry.get("kind", ANNOUNCED) == ANNOUNCED or "request" not in entry:
             return None
         return Request(entry["request"], entry["kind"], entry["experiment"], decode_json(entry.get("arguments", "{}")))
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far a request is: the hash of its own key.
+class JobStatus:
+    """The status of a request, stored in the hash of its own key.
 
     `progress` goes from 0 to 1 and `note` says what is being done; `result` is there when it is done, `error` is a
-    sentence where it failed. `cancel` is the wish to stop it, `tries` how many processes have begun it, `backend` the
-    last of them. Times are Unix times in milliseconds, 0 where it has not come to that.
+    sentence if it failed. `cancel` asks for its end, `tries` counts the processes that have begun it, `backend` is the
+    last of them. Times are Unix times in milliseconds, 0 if it has not come to that.
     """
 
     kind: str
@@ -76,20 +76,22 @@ class Standing:
         return self.state in {"done", "failed", "cancelled"}
 
     def encode(self) -> dict[str, str]:
-        """The fields of the hash."""
-        return encode_standing({item.name: getattr(self, item.name) for item in fields(self)})
+        """Return the fields of the hash."""
+        return encode_job_status({item.name: getattr(self, item.name) for item in fields(self)})
 
     @staticmethod
-    def decode(values: Mapping[str, str]) -> Standing | None:
-        """The standing of a hash; None where there is no such request (any more), fields of newer versions passed over."""
+    def decode(values: Mapping[str, str]) -> JobStatus | None:
+        """Return the status in a hash, or None if there is no such request (any more); fields of newer versions are
+        ignored.
+        """
         if "kind" not in values:
             return None
-        known = {item.name for item in fields(Standing)}
-        return Standing(**{name: _value(name, text) for name, text in values.items() if name in known})
+        known = {item.name for item in fields(JobStatus)}
+        return JobStatus(**{name: _value(name, text) for name, text in values.items() if name in known})
 
 
-def encode_standing(values: Mapping[str, Any]) -> dict[str, str]:
-    """Some fields of the hash."""
+def encode_job_status(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return some fields of the hash."""
     return {name: _text(name, value) for name, value in values.items()}
 
 

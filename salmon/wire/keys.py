@@ -1,7 +1,4 @@
-"""The name of every key.
-
-Who may write what: the access list of the server.
-"""
+"""Name every key in Redis, and generate the server's access list: which process may write what."""
 
 from __future__ import annotations
 
@@ -148,7 +145,7 @@ _BACKEND_COMMANDS = (
     "get set incrby expire hget hset hdel hgetall hmget del rpush rename llen lrange xadd xread xrange xrevrange xlen"
     " exists multi exec eval evalsha script|load"
 )
-#: The frontend's two holes in its fence: appending to the answers, and the scripts that do so.
+#: The two exceptions to the frontend's limits: appending to the answers, and the scripts that do so.
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
@@ -157,10 +154,10 @@ _ANSWER_SCRIPTS = (
 
 
 def access_list(frontend_password: str, backend_password: str) -> tuple[str, ...]:
-    """The `user` lines for the server's configuration.
+    """Return the `user` lines for the server's configuration.
 
-    `default` is off but keeps every permission on purpose: before the fix of its issue 14541, Redis replays
-    MULTI/EXEC and scripts from the append-only file as `default` and drops, without a word, what that user may not do.
+    `default` is off but keeps every permission on purpose: before the fix of its issue 14541, Redis replays MULTI/EXEC
+    and scripts from the append-only file as `default` and drops, without an error, what that user may not do.
     """
     return (
         "user default off resetpass ~* &* +@all",

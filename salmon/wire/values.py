@@ -1,10 +1,6 @@
-"""Values as JSON.
+"""Encode single values: JSON, arrays, the backend's heartbeat, and verdicts on participants.
 
-Arrays as bytes: the .npy form, never a pickle.
-
-What the backend says about itself while it lives.
-
-What was found out about the quality of participants, as it is kept until more answers come.
+Arrays are stored as .npy and never as a pickle. Verdicts are stored until more answers arrive.
 """
 
 from __future__ import annotations
@@ -22,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def encode_json(value: Any) -> str:
-    """Compact JSON with sorted keys, so that equal values are equal bytes."""
+    """Return compact JSON with sorted keys, so that equal values are equal bytes."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def decode_json(value: str | bytes) -> Any:
-    """What `encode_json` wrote."""
+    """Return the value that `encode_json` wrote."""
     return json.loads(value)
 
 
 def encode_array(array: NDArray[Any]) -> bytes:
-    """An array as .npy bytes."""
+    """Return an array as .npy bytes."""
     import numpy as np
 
     file = io.BytesIO()
@@ -41,7 +37,7 @@ def encode_array(array: NDArray[Any]) -> bytes:
 
 
 def decode_array(content: bytes) -> NDArray[Any]:
-    """The array of .npy bytes; a pickle inside is refused."""
+    """Return the array of .npy bytes; a pickle inside is refused."""
     import numpy as np
 
     return np.load(io.BytesIO(content), allow_pickle=False)
@@ -49,7 +45,7 @@ def decode_array(content: bytes) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What the backend says about itself while it lives."""
+    """What the backend reports about itself while it runs."""
 
     started_ms: int
     beat_ms: int
@@ -59,32 +55,32 @@ class Heartbeat:
     errors: tuple[str, ...] = ()
 
     def encode(self) -> str:
-        """The JSON of `salmon:backend`."""
+        """Return the JSON of `salmon:backend`."""
         return encode_json(asdict(self))
 
     @staticmethod
     def decode(value: str | bytes) -> Heartbeat:
-        """The heartbeat of that JSON; fields of newer versions are passed over."""
+        """Return the heartbeat of that JSON; fields of newer versions are ignored."""
         known = {field.name for field in fields(Heartbeat)}
         content: dict[str, Any] = {name: item for name, item in decode_json(value).items() if name in known}
         content["errors"] = tuple(content.get("errors", ()))
         return Heartbeat(**content)
 
 
-#: Changes with what is measured and with the rules: what an earlier version found is found again.
+#: Version of the figures and rules; verdicts of another version are computed again.
 RULES = 1
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """Verdicts by participant, as of the last answer that was seen and of so many decisions of the experimenter."""
+class StoredVerdicts:
+    """Verdicts by participant, as of the last answer seen and of so many decisions of the experimenter."""
 
     as_of: str
     decisions: int
     verdicts: Mapping[str, Verdict]
 
     def encode(self) -> str:
-        """The JSON of `salmon:{E}:quality`."""
+        """Return the JSON of `salmon:{E}:quality`."""
         found = {
             participant: {
                 "figures": asdict(verdict.figures),
@@ -95,13 +91,13 @@ class Judgement:
         return encode_json({"rules": RULES, "as_of": self.as_of, "decisions": self.decisions, "verdicts": found})
 
     @staticmethod
-    def decode(text: str | None) -> Judgement | None:
-        """From that JSON; None where there is none or it follows other rules."""
+    def decode(text: str | None) -> StoredVerdicts | None:
+        """Return the verdicts of that JSON; None if there is none or it follows other rules."""
         content = decode_json(text) if text else {}
         if content.get("rules") != RULES:
             return None
         names = {field.name for field in fields(Figures)}
-        return Judgement(
+        return StoredVerdicts(
             content["as_of"],
             content["decisions"],
             {participant: _verdict(found, names) for participant, found in content["verdicts"].items()},

@@ -21,7 +21,8 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
-from salmon.answer_files.answers import AnswersFileError, read_answers
+from salmon.answer_files.answers import read_answers
+from salmon.answer_files.rows import AnswersFileError
 from salmon.errors import SalmonError
 from tests.bundles import rows_of, write_export
 from tests.contracts.salmon_rows import covers
@@ -306,14 +307,17 @@ async def test_what_goes_out_to_tripletTools_comes_back_in(ways: Ways) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"a,b\n1,2\n", "do not say what was answered: a, b"),
-        (b"head,left,right,winner\n0,1,2,3\n", "2: The winner is '3' but the feet are '1' and '2'"),
+        (b"a,b\n1,2\n", "the columns are a, b"),
+        (
+            b"head,left,right,winner\n0,1,2,3\n",
+            "2:4: In column 'winner': The winner is '3' but the feet are '1' and '2'",
+        ),
         (b"head,winner,loser\n0,1,1\n-1,0,2\nx,1,2\n0,,2\n", "The winner is missing"),
         (b"head,winner,loser\n0,1,2\n0,1\n", "3: The row has 2 cells but the table has 3 columns"),
         (b"head,winner,loser\n0,1,999999999\n", "at most 100,000"),
         (b"head,winner,loser,time_received\n0,1,2,soon\n", "The time 'soon' cannot be read"),
         (b"[" * 200_000, "not JSON"),
-        (b'[{"head": 1}, 2]', "do not say what was answered: head"),
+        (b'[{"head": 1}, 2]', "the columns are head"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (b"REDIS0009\xff", "holds no experiment"),
         (b"REDIS0099\xff", "up to 12 can be read"),

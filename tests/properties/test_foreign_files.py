@@ -18,11 +18,9 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from salmon.answer_files.answers import AnswersFileError
-from salmon.answer_files.recorded import answers_of, survey
-from salmon.answer_files.rows import rows_of
-from salmon.answer_files.salmon1_backup import DumpError, lzf_unpacked, modern_config, read_backup
-from salmon.answer_files.tables import ContainerError
+from salmon.answer_files.recorded import read_recorded, survey
+from salmon.answer_files.rows import AnswersFileError, ContainerError, read_rows
+from salmon.answer_files.salmon1_backup import DumpError, modern_config, read_backup, unpack_lzf
 from salmon.cli.redis_server import READY
 from tests.old_scripts import OLD_COLUMNS, Dump, length, old_answers, old_backup, old_rows, text
 from tests.program import poll
@@ -41,7 +39,7 @@ def read(content: bytes) -> int:
         file.write(content)
         file.flush()
         known = survey(Path(file.name))
-        assert sum(1 for _ in answers_of(known)) == known.answers
+        assert sum(1 for _ in read_recorded(known)) == known.answers
         return known.answers
 
 
@@ -96,7 +94,7 @@ def test_a_damaged_backup_ends_in_answers_or_sentences(content: bytes) -> None:
 @settings(deadline=None)
 def test_damaged_packed_text_ends_in_text_of_the_right_length_or_a_sentence(packed: bytes, size: int) -> None:
     with suppress(DumpError):
-        assert len(lzf_unpacked(packed, size)) == size
+        assert len(unpack_lzf(packed, size)) == size
 
 
 @given(st.text(max_size=60))
@@ -168,7 +166,8 @@ def test_long_tables_are_read_a_row_at_a_time(tmp_path: Path) -> None:
         file.write(TABLE.partition("\n")[0] + "\n")
         file.writelines([TABLE.splitlines()[1] + "\n"] * 20_000)
     assert path.stat().st_size > 6_000_000
-    assert taken(lambda: sum(1 for _ in rows_of(path))) < 2_000_000
+    with path.open("rb") as file:
+        assert taken(lambda: sum(1 for _ in read_rows(file))) < 2_000_000
     assert survey(path).answers == 20_000
 
 

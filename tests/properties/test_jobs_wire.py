@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.wire import REQUEST_STATES, Request, Standing
+from salmon.wire import REQUEST_STATES, JobStatus, Request
 from tests.program import REPOSITORY
 
 GOLDEN = sorted((REPOSITORY / "tests" / "golden" / "requests").glob("*.json"))
@@ -26,7 +26,7 @@ kinds = names.filter(lambda name: name != "experiment")
 moments = st.integers(0, 2**53)
 requests = st.builds(Request, request=names, kind=kinds, experiment=names, arguments=arguments)
 standings = st.builds(
-    Standing,
+    JobStatus,
     kind=kinds,
     experiment=names,
     arguments=arguments,
@@ -53,10 +53,10 @@ def test_a_request_decodes_to_itself_from_an_entry_of_strings(item: Request) -> 
 
 
 @given(standings)
-def test_a_standing_decodes_to_itself_from_a_hash_of_strings(item: Standing) -> None:
+def test_a_standing_decodes_to_itself_from_a_hash_of_strings(item: JobStatus) -> None:
     written = item.encode()
     assert all(isinstance(value, str) for value in written.values())
-    assert Standing.decode(written) == item
+    assert JobStatus.decode(written) == item
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -65,7 +65,7 @@ def test_requests_of_earlier_versions_still_decode(path: object) -> None:
     asked = Request.decode(written["entry"])
     assert asked is not None
     assert (asked.request, asked.arguments["exclude"]) == ("r1a2b3c4d5e6", ["abcdefghijkl"])
-    standing = Standing.decode(written["standing"])
+    standing = JobStatus.decode(written["standing"])
     assert standing is not None
     assert (standing.state, standing.progress, standing.cancel, standing.tries) == ("running", 0.25, True, 2)
     assert standing.result == {"loss": 0.5}
@@ -76,8 +76,8 @@ def test_an_announced_experiment_is_no_request() -> None:
 
 
 def test_a_standing_with_fields_of_a_newer_version_is_understood_and_an_expired_one_is_none() -> None:
-    standing = Standing.decode({"kind": "fit", "experiment": "e", "mood": "good"})
+    standing = JobStatus.decode({"kind": "fit", "experiment": "e", "mood": "good"})
     assert standing is not None
     assert (standing.state, standing.ended) == ("waiting", False)
-    assert Standing.decode({}) is None
-    assert Standing.decode({"progress": "0.5"}) is None
+    assert JobStatus.decode({}) is None
+    assert JobStatus.decode({"progress": "0.5"}) is None

@@ -7,12 +7,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from salmon.noise import NOISE_MODELS
-from salmon.simulate import DistanceLogistic, Judge, ModelJudgement, Participant, RatioSigmoid, given_world, stream
+from salmon.simulate import (
+    DistanceLogistic,
+    Judge,
+    RatioSigmoid,
+    ScaledNoiseModel,
+    SimulatedParticipant,
+    given_world,
+    stream,
+)
 
 JUDGEMENTS = [
     RatioSigmoid(),
     DistanceLogistic(),
-    *(ModelJudgement(model(lapse=0.03)) for model in NOISE_MODELS.values()),
+    *(ScaledNoiseModel(model(lapse=0.03)) for model in NOISE_MODELS.values()),
 ]
 positions = arrays(np.float64, st.tuples(st.integers(3, 7), st.integers(1, 3)), elements=st.floats(-5, 5))
 
@@ -50,8 +58,8 @@ def test_swapping_the_sides_mirrors_a_person_who_leans_to_one(lapse, side_bias, 
     world = given_world(stream(seed, "truth").normal(size=(5, 2)))
     queries = world.random_queries(10, stream(seed, "queries"))
     swapped = queries[:, [0, 2, 1]]
-    leaning = Participant(world, lapse=lapse, side_bias=side_bias)
-    mirrored = Participant(world, lapse=lapse, side_bias=-side_bias)
+    leaning = SimulatedParticipant(world, lapse=lapse, side_bias=side_bias)
+    mirrored = SimulatedParticipant(world, lapse=lapse, side_bias=-side_bias)
     assert np.allclose(leaning.left_wins(queries), 1 - mirrored.left_wins(swapped))
 
 
@@ -59,7 +67,7 @@ def test_swapping_the_sides_mirrors_a_person_who_leans_to_one(lapse, side_bias, 
 def test_every_answer_is_one_of_the_two_feet_and_every_time_is_positive(seed):
     world = given_world(stream(seed, "truth").normal(size=(6, 2)))
     queries = world.random_queries(20, stream(seed, "queries"))
-    triplets, rt_ms = Participant(world, lapse=0.1).react_all(queries, stream(seed, "answers"))
+    triplets, rt_ms = SimulatedParticipant(world, lapse=0.1).react_all(queries, stream(seed, "answers"))
     assert np.array_equal(np.sort(triplets[:, 1:], axis=1), np.sort(queries[:, 1:], axis=1))
     assert np.array_equal(triplets[:, 0], queries[:, 0])
     assert np.all(rt_ms > 0)

@@ -11,9 +11,9 @@ from salmon.simulate import (
     EGG_COUNTS,
     STREAMS,
     Judge,
-    ModelJudgement,
-    Participant,
     RatioSigmoid,
+    ScaledNoiseModel,
+    SimulatedParticipant,
     bayes_accuracy,
     clustered_world,
     egg_world,
@@ -127,7 +127,7 @@ def test_a_stream_nobody_named_is_refused():
 
 def test_a_person_who_never_looks_answers_by_side_alone():
     world = random_world(8, 2, 1)
-    person = Participant(world, lapse=1.0, side_bias=0.6)
+    person = SimulatedParticipant(world, lapse=1.0, side_bias=0.6)
     queries = world.random_queries(30, stream(1, "queries"))
     assert np.allclose(person.left_wins(queries), 0.2)
 
@@ -135,7 +135,7 @@ def test_a_person_who_never_looks_answers_by_side_alone():
 def test_lapses_pull_every_answer_towards_the_side_a_person_prefers():
     world = random_world(8, 2, 1)
     queries = world.random_queries(4000, stream(1, "queries"))
-    person = Participant(world, lapse=0.2, side_bias=-1.0)
+    person = SimulatedParticipant(world, lapse=0.2, side_bias=-1.0)
     triplets, _ = person.react_all(queries, stream(1, "answers"))
     left = np.mean(triplets[:, 1] == queries[:, 1])
     expected = person.left_wins(queries)
@@ -145,7 +145,7 @@ def test_lapses_pull_every_answer_towards_the_side_a_person_prefers():
 
 def test_response_times_are_log_normal_and_longer_for_hard_queries():
     line = given_world([[0.0], [1.0], [1.0], [9.0]], RatioSigmoid(error=0.0))
-    person = Participant(line, median_ms=1000, hard_factor=2.0, spread=0.4)
+    person = SimulatedParticipant(line, median_ms=1000, hard_factor=2.0, spread=0.4)
     rng = stream(4, "answers")
     _, easy = person.react_all([(0, 1, 3)] * 4000, rng)
     _, hard = person.react_all([(0, 1, 2)] * 4000, rng)
@@ -156,7 +156,7 @@ def test_response_times_are_log_normal_and_longer_for_hard_queries():
 
 def test_a_person_answers_the_same_query_alike_in_one_and_in_many():
     world = egg_world(30)
-    person = Participant(world)
+    person = SimulatedParticipant(world)
     reaction = person.react(3, 8, 20, stream(0, "answers", 5))
     triplets, rt_ms = person.react_all([(3, 8, 20)], stream(0, "answers", 5))
     assert (reaction.winner, reaction.rt_ms) == (triplets[0, 1], rt_ms[0])
@@ -164,13 +164,13 @@ def test_a_person_answers_the_same_query_alike_in_one_and_in_many():
 
 def test_an_impossible_person_is_refused_with_every_reason_at_once():
     with pytest.raises(SalmonError) as caught:
-        Participant(egg_world(30), lapse=1.2, side_bias=-3)
+        SimulatedParticipant(egg_world(30), lapse=1.2, side_bias=-3)
     assert "lapse is 1.2" in str(caught.value)
     assert "side_bias is -3" in str(caught.value)
 
 
 def test_a_world_can_answer_by_any_noise_model_that_is_fitted():
-    world = given_world([[0.0], [1.0], [3.0]], ModelJudgement(STE(lapse=0.1), scale=2.0))
+    world = given_world([[0.0], [1.0], [3.0]], ScaledNoiseModel(STE(lapse=0.1), scale=2.0))
     d_near, d_far = 4.0, 36.0
     assert world.first_wins([(0, 1, 2)])[0] == pytest.approx(0.1 + 0.8 / (1 + np.exp(d_near - d_far)))
 

@@ -7,7 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from salmon.answer_files.answers import AnswersFileError, read_answers, read_bytes
+from salmon.answer_files.answers import read_answers, read_bytes
+from salmon.answer_files.recorded import read_recorded, survey
+from salmon.answer_files.rows import AnswersFileError
 from salmon.errors import TripletError
 
 MODERN = """head,left,right,winner,sampler,score,puid,response_time,network_latency,time_received,loser,\
@@ -22,6 +24,17 @@ three.png,zero.png,one.png,zero.png,three.png,4.2,2023-11-14T22:13:21.123000,170
 three.png,one.png,two.png,three.png,one.png,5.2,2023-11-14T22:13:22.123000,1700000000.0,2,3
 """
 ROWS = [[0, 1, 2], [1, 0, 3], [2, 3, 1]]
+#: The same rows in every form in which tables of indices are kept.
+FORMS = [
+    "head,winner,loser\n0,1,2\n1,0,3\n2,3,1\n",
+    "0,1,2\n1,0,3\n2,3,1\n",
+    "0.0 1.0 2.0\n  1.0 0.0 3.0\n2.0 3.0 1.0",
+    "0\t1\t2\r\n1\t0\t3\r\n2\t3\t1\r\n",
+    "head;winner;loser\n0;1;2\n\n1;0;3\n2;3;1\n",
+    '"head","winner","loser"\n"1",0,1,2\n"2",1,0,3\n"3",2,3,1\n',
+    '[{"head":0,"winner":1,"loser":2},{"head":1,"winner":0,"loser":3},{"head":2,"winner":3,"loser":1}]',
+    '{"head":0,"left":2,"right":1,"winner":1}\n{"head":1,"left":3,"right":0,"winner":0}\n{"head":2,"left":3,"right":1,"winner":3}',
+]
 
 
 def test_the_responses_of_the_old_program_are_read_with_their_names():
@@ -54,20 +67,8 @@ def test_a_missing_loser_is_the_foot_that_did_not_win():
     assert table.triplets.tolist() == ROWS
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "head,winner,loser\n0,1,2\n1,0,3\n2,3,1\n",
-        "0,1,2\n1,0,3\n2,3,1\n",
-        "0.0 1.0 2.0\n  1.0 0.0 3.0\n2.0 3.0 1.0",
-        "0\t1\t2\r\n1\t0\t3\r\n2\t3\t1\r\n",
-        "head;winner;loser\n0;1;2\n\n1;0;3\n2;3;1\n",
-        '"head","winner","loser"\n"1",0,1,2\n"2",1,0,3\n"3",2,3,1\n',
-        '[{"head":0,"winner":1,"loser":2},{"head":1,"winner":0,"loser":3},{"head":2,"winner":3,"loser":1}]',
-        '{"head":0,"left":2,"right":1,"winner":1}\n{"head":1,"left":3,"right":0,"winner":0}\n{"head":2,"left":3,"right":1,"winner":3}',
-    ],
-)
-def test_rows_of_head_winner_loser_are_read_in_every_dress(text):
+@pytest.mark.parametrize("text", FORMS)
+def test_rows_of_head_winner_loser_are_read_in_every_form(text):
     table = read_answers(text)
     assert table.triplets.tolist() == ROWS
     assert any("taken to be random" in note for note in table.notes)
@@ -100,7 +101,7 @@ def test_indices_beside_labels_win_and_checks_are_left_out():
     assert table.random.tolist() == [True, False, True]
     assert table.repeatable.all()
     assert table.test.tolist() == [False, False, True]
-    assert "Left out: check trials (1)." in table.notes
+    assert "Left out: catch and practice trials (1)." in table.notes
 
 
 def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
@@ -214,3 +215,36 @@ def test_a_zip_with_several_tables_and_no_responses_is_refused():
         written.writestr("b.csv", "0,1,2")
     with pytest.raises(AnswersFileError, match="holds 2 files"):
         read_bytes(archive.getvalue())
+
+
+def test_an_import_reads_the_same_rows_as_a_fit_in_every_form(tmp_path):
+    path = tmp_path / "answers"
+    for text in FORMS:
+        path.write_text(text)
+        rows = [[int(target) for target in answer.targets] for answer in read_recorded(survey(path))]
+        assert rows == read_answers(text).triplets.tolist() == ROWS
+
+
+def test_an_import_reports_rows_of_the_wrong_length_with_everything_else(tmp_path):
+    path = tmp_path / "answers.csv"
+    path.write_text("\n\nhead,left,right,winner,time_received\n0,1,2,1,5\n0,1\n1,1,2,2,5\n0,1,2,1,soon\n")
+    with pytest.raises(AnswersFileError) as caught:
+        survey(path, name="a.csv")
+    assert [problem.line for problem in caught.value.problems] == [5, 6, 7]
+
+
+def test_records_of_an_indented_array_are_reported_at_their_lines():
+    text = '[\n  {\n    "head": 0,\n    "winner": 1,\n    "loser": 2\n  },\n  {"head": 0, "winner": 0, "loser": 2}\n]'
+    with pytest.raises(AnswersFileError) as caught:
+        read_answers(text)
+    assert [problem.line for problem in caught.value.problems] == [7]
+
+
+def test_a_table_of_labels_may_begin_with_labels_that_are_numbers():
+    table = read_answers("Center,Left,Right,Answer\n7,1,2,1\nant,bee,cat,bee\nbee,ant,cat,cat\n")
+    assert table.labels == ("1", "2", "7", "ant", "bee", "cat")
+
+
+def test_of_columns_with_the_same_name_the_first_counts():
+    table = read_answers("head,winner,loser,winner\n0,1,2,9\n")
+    assert table.triplets.tolist() == [[0, 1, 2]]

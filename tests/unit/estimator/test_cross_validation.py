@@ -23,7 +23,7 @@ from salmon.estimator.figure import map_figure, place_labels
 from salmon.estimator.noise_ceiling import noise_ceiling
 from salmon.estimator.report import FitOptions, analyse
 from salmon.noise import STE, TSTE
-from salmon.simulate import DistanceLogistic, ModelJudgement, bayes_accuracy, egg_world, random_world, stream
+from salmon.simulate import DistanceLogistic, ScaledNoiseModel, bayes_accuracy, egg_world, random_world, stream
 
 pytestmark = pytest.mark.slow
 
@@ -166,7 +166,7 @@ def test_one_dimension_is_enough_for_the_eggs(eggs):
 
 
 def test_the_noise_model_that_answers_follow_is_chosen():
-    world = random_world(12, 2, 6, ModelJudgement(STE(lapse=0.02), scale=1.0))
+    world = random_world(12, 2, 6, ScaledNoiseModel(STE(lapse=0.02), scale=1.0))
     rows = world.answer(world.random_queries(4000, stream(6, "queries")), stream(6, "answers"))
     random = np.ones(len(rows), dtype=bool)
     judged = {

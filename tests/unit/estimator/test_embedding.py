@@ -15,7 +15,7 @@ from salmon.estimator.cross_validation import held_out_split
 from salmon.geometry import align
 from salmon.learning import laplace
 from salmon.noise import CKL, NOISE_MODELS, STE, TSTE, PowerTSTE
-from salmon.simulate import Judge, ModelJudgement, bayes_accuracy, egg_world, random_world, stream
+from salmon.simulate import Judge, ScaledNoiseModel, bayes_accuracy, egg_world, random_world, stream
 
 NEEDS_TRIPLETS = (
     "the check fits random real numbers or another number of columns; X must hold triplets of whole numbers"
@@ -198,7 +198,7 @@ def test_partial_fits_end_where_one_fit_of_everything_ends(answers, fitted):
 
 
 def test_uncertainty_shrinks_with_answers_and_hides_no_free_rotation():
-    world = random_world(12, 2, 1, ModelJudgement(TSTE(lapse=0.05)))
+    world = random_world(12, 2, 1, ScaledNoiseModel(TSTE(lapse=0.05)))
     rows = world.answer(world.random_queries(2400, stream(1, "queries")), stream(1, "answers"))
     few = OrdinalEmbedding(random_state=0, n_targets=12, noise=TSTE(lapse=0.05), ridge=1.0).fit(rows[:300])
     lot = OrdinalEmbedding(random_state=0, n_targets=12, noise=TSTE(lapse=0.05), ridge=1.0).fit(rows)
@@ -213,7 +213,7 @@ def test_uncertainty_shrinks_with_answers_and_hides_no_free_rotation():
 def test_posterior_ellipses_hold_the_truth_as_often_as_they_say():
     inside = []
     for seed in range(8):
-        world = random_world(12, 2, seed, ModelJudgement(STE(lapse=0.02)))
+        world = random_world(12, 2, seed, ScaledNoiseModel(STE(lapse=0.02)))
         rows = world.answer(world.random_queries(1500, stream(seed, "queries")), stream(seed, "answers"))
         model = OrdinalEmbedding(noise=STE(lapse=0.02), ridge=1.0, random_state=seed).fit(rows)
         gap = model.embedding_ - align(world.coordinates, model.embedding_).coordinates
@@ -239,7 +239,7 @@ def test_early_stopping_returns_to_the_best_held_out_iteration(answers):
 
 def test_lapses_are_chosen_where_people_lapse_and_not_where_they_do_not():
     for lapse in (0.0, 0.15):
-        world = random_world(15, 2, 4, ModelJudgement(PowerTSTE(k=2.0, lapse=lapse), scale=2.0))
+        world = random_world(15, 2, 4, ScaledNoiseModel(PowerTSTE(k=2.0, lapse=lapse), scale=2.0))
         rows = world.answer(world.random_queries(3000, stream(4, "queries")), stream(4, "answers"))
         model = OrdinalEmbedding(noise="TSTE", lapse="held-out", random_state=0).fit(rows)
         assert abs(model.noise_.lapse - lapse) <= 0.051

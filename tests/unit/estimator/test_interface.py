@@ -122,7 +122,7 @@ def test_an_unfitted_estimator_says_so():
         ({"lapse": "some"}, "no lapse 'some'"),
         ({"lapse": 0.7}, "0.7"),
         ({"n_components": 0}, "0 dimensions"),
-        ({"ridge": -1.0}, "ridge of -1.0"),
+        ({"ridge": -1.0}, "ridge is -1.0"),
         ({"validation_share": 1.0}, "validation_share of 1.0"),
         ({"n_targets": 2}, "2 targets"),
     ],

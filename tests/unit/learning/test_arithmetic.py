@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from salmon.learning.objective import TENSORS_FROM, Arrays, Tensors, arithmetic_for
+from salmon.learning.objective import TENSORS_FROM, NumpyArithmetic, TorchArithmetic, arithmetic_for
 
 PLACES = np.array([2, 0, 2, 2])
 
@@ -20,8 +20,8 @@ def use(request):
 
 def test_small_blocks_are_left_to_numpy_and_large_ones_to_torch():
     with arithmetic_for(TENSORS_FROM - 1) as small, arithmetic_for(TENSORS_FROM) as large:
-        assert isinstance(small, Arrays)
-        assert isinstance(large, Tensors)
+        assert isinstance(small, NumpyArithmetic)
+        assert isinstance(large, TorchArithmetic)
 
 
 def test_a_place_that_recurs_gets_every_value(use):

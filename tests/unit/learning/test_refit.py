@@ -103,7 +103,7 @@ def test_a_large_fit_follows_only_the_start_that_looks_best():
     [
         ({"n": 2}, "2 targets cannot be embedded"),
         ({"d": 0}, "0 dimensions"),
-        ({"ridge": -1.0}, "ridge of -1"),
+        ({"ridge": -1.0}, "ridge is -1"),
         ({"start": np.zeros((4, 2))}, r"start of shape \(4, 2\)"),
         ({"start": np.full((5, 2), np.nan)}, "finite numbers"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from salmon.quality import Evidence, Verdict, judge
 from salmon.quality.figures import figures_of
 from salmon.records import Answer, Served, Timing
-from salmon.wire import Judgement
+from salmon.wire import StoredVerdicts
 
 N = 12
 MAP = np.random.default_rng(4).normal(size=(N, 2))
@@ -146,8 +146,8 @@ def test_nothing_is_said_about_what_was_not_asked() -> None:
 
 def test_a_judgement_is_remembered_as_it_was_and_forgotten_under_other_rules() -> None:
     found = judge(crowd(**HONEST, x=guess), asked={"x": 200}, coordinates=MAP)
-    judgement = Judgement("17-0", 3, found)
+    judgement = StoredVerdicts("17-0", 3, found)
     text = judgement.encode()
-    assert Judgement.decode(text) == judgement
-    assert Judgement.decode(text.replace('"rules":1', '"rules":0')) is None
-    assert Judgement.decode(None) is None
+    assert StoredVerdicts.decode(text) == judgement
+    assert StoredVerdicts.decode(text.replace('"rules":1', '"rules":0')) is None
+    assert StoredVerdicts.decode(None) is None

@@ -107,7 +107,7 @@ def test_what_is_pending_is_not_asked_again_nor_twice_in_a_round(sampler):
 def test_arr_asks_each_head_its_best_query():
     sampler = ARR(ridge=1, fresh_posterior=True)
     state, rows = learned(sampler)
-    best = sampler.ranked(state, rows, 1, None, None)
+    best = sampler.rank(state, rows, 1, None, None)
     asked = sampler.search(state, rows, NOTHING, N)
     assert {tuple(query) for query in asked.queries.tolist()} == {tuple(query) for query in best.queries.tolist()}
 
@@ -147,7 +147,7 @@ def test_greedy_asks_the_best_of_all_whatever_the_heads():
     sampler = Greedy()
     state, rows = learned(sampler)
     asked = sampler.search(state, rows, NOTHING, 10)
-    best = sampler.ranked(state, rows, 10, None, None)
+    best = sampler.rank(state, rows, 10, None, None)
     np.testing.assert_array_equal(asked.queries, best.queries[:10])
 
 
@@ -291,8 +291,8 @@ def test_present_and_older_spellings_build_the_same_samplers(name, arguments, ex
         (lambda: ARR(scorer="entropy"), "scorer is 'entropy'"),
         (lambda: ARR(n_top=0), "n_top is 0"),
         (lambda: SRR(n_search=0), "n_search is 0"),
-        (lambda: Adaptive(random_share=15), "random share of 15"),
-        (lambda: Adaptive(ridge=0), "ridge of 0"),
+        (lambda: Adaptive(random_share=15), "random_share is 15"),
+        (lambda: Adaptive(ridge=0), "ridge is 0"),
         (lambda: Adaptive(noise="nothing"), "no noise model"),
     ],
 )

@@ -10,7 +10,7 @@ from salmon.learning import laplace
 from salmon.noise import TSTE
 from salmon.parallel import SerialExecutor
 from salmon.search import exact_search, information_gain, ranking, uncertain_search
-from salmon.search.wide_design import arrange_wide
+from salmon.search.design import arrange_wide
 from tests.properties.test_gradient import drawn
 
 
@@ -112,7 +112,7 @@ def test_heads_whose_places_are_given_are_not_judged_again(world):
     ],
 )
 def test_keeping_nothing_is_refused(search):
-    with pytest.raises(SalmonError, match="0 queries"):
+    with pytest.raises(SalmonError, match="keep is 0"):
         search(0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from salmon.spec.manifest import told_by_content
+from salmon.spec.manifest import detect_extension
 from salmon.spec.target_zip import picture_size
 
 
@@ -40,7 +40,7 @@ def test_the_size_is_what_the_picture_was_saved_with(
     extension: str, kind: str, options: dict[str, object], size: tuple[int, int]
 ):
     content = _saved(kind, size, **options)
-    assert told_by_content(content) == extension
+    assert detect_extension(content) == extension
     assert picture_size(extension, content) == size
 
 
@@ -76,4 +76,4 @@ def test_a_broken_header_means_that_the_size_is_unknown_or_some_number(kind: str
     ],
 )
 def test_content_tells_its_kind(head: bytes, told: str | None):
-    assert told_by_content(head) == told
+    assert detect_extension(head) == told

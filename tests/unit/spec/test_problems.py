@@ -116,7 +116,7 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("recruitment: {redirect: 'https://a.org/?p=%SURVEY_CODE%'}", "2:25: recruitment.redirect still holds a placeholder: "),
         ("recruitment: {redirect: 'https://a.org/?p={puidd}'}", "2:25: recruitment.redirect has the field {puidd}, which nothing fills in. Did you mean puid?"),
         ("recruitment: {redirect: 'javascript:alert(1)'}", "2:25: recruitment.redirect must be a web address that begins with https://, not 'javascript:alert(1)'."),
-        ("recruitment: {redirect: 'https://app.prolific.co/x'}", "2:25: warning: Links to app.prolific.co do not work any more. Write app.prolific.com."),
+        ("recruitment: {redirect: 'https://app.prolific.co/x'}", "2:25: warning: Links to app.prolific.co no longer work. Write app.prolific.com."),
         ("seed: " + "9" * 5000, "2:7: seed must be a whole number from 0 to 9,007,199,254,740,991, not '999"),
         ("seed: .nan", "2:7: seed must be a whole number from 0 to 9,007,199,254,740,991, not '.nan'."),
         ("seed: 1\nseed: 2", "3:1: 'seed' is written twice here; the first time in line 2. Keep one of them."),
