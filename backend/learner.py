@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from backend.answer_log import AnswerLog, Entry, Rows
 from backend.plan import Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
-from salmon.learning.accuracy import compared_distances
+from salmon.learning.objective import compared_distances
 from salmon.logs import fields
 from salmon.records import Query
 from salmon.samplers.registry import ActiveSampler

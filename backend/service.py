@@ -183,7 +183,8 @@ class Service:
                 answers = ((i, decode_answer(experiment, entry)) for i, entry in page)
                 item.absorb(answers, live_at=time.monotonic())
         asked = [found for _, entry in announced if (found := Request.decode(entry))]
-        self._jobs.take(asked)
+        if asked:
+            self._jobs.take(asked)
         if len(asked) < len(announced):
             self._follow()
 

@@ -74,7 +74,7 @@ def report(
 
 def ceiling(rows: Rows) -> float:
     """Return the noise ceiling: how well any embedding could predict, from answers to repeated queries."""
-    from salmon.estimator.noise_ceiling import noise_ceiling  # loads scikit-learn, which only the workers need
+    from salmon.estimator.cross_validation import noise_ceiling  # loads scikit-learn, which only the workers need
 
     found = noise_ceiling(rows)
     return found.ceiling.value if found else float("nan")

@@ -10,7 +10,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class Settings(BaseSettings):
-    """Settings; each variable of the environment is `SALMON_` and the name in capitals."""
+    """What the web process reads from its environment, once.
+
+    Each variable is `SALMON_` and the name in capitals, such as `SALMON_PUBLIC_URL`.
+    """
 
     model_config = SettingsConfigDict(env_prefix="SALMON_", frozen=True)
 

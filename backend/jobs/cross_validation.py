@@ -23,8 +23,8 @@ from salmon.estimator.cross_validation import (
     choose_dimension,
     choose_noise_by_accuracy,
     cross_validate,
+    noise_ceiling,
 )
-from salmon.estimator.noise_ceiling import noise_ceiling
 from salmon.jobs import RECOMMENDED, CrossValidation
 from salmon.noise import NoiseModel, noise_model
 from salmon.spec import Spec

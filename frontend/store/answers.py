@@ -12,7 +12,7 @@ from salmon.wire import Keys, encode_answer
 
 
 @dataclass(frozen=True)
-class RecordedAnswer:
+class AnswerReceipt:
     """Result of recording an answer: its place in the stream, and how many this participant has given."""
 
     stream_id: str
@@ -26,7 +26,7 @@ class Answers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def record(self, answer: Answer) -> RecordedAnswer:
+    async def record(self, answer: Answer) -> AnswerReceipt:
         """Append an answer and move the counters, unless its token was answered (atomic).
 
         For a token that was answered, return what was recorded the first time.
@@ -55,7 +55,7 @@ class Answers:
                 *fields,
             ),
         )
-        return RecordedAnswer(stream_id, duplicate=not fresh, count=int(count))
+        return AnswerReceipt(stream_id, duplicate=not fresh, count=int(count))
 
     async def count(self, experiment: str) -> int:
         """Return how many answers there are."""

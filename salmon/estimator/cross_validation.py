@@ -1,9 +1,10 @@
-"""Judge fits by held-out answers, and choose noise models and dimensions by them.
+"""Judge fits by held-out answers, choose noise models and dimensions by them, and estimate the noise ceiling.
 
 Answers about the same three targets always stay together: a query asked twice, once fitted and once judged, would be
 judged by its own answer. Accuracy is estimated on answers to random queries only: an active sampler asks what its
 model is least sure of, so accuracy on its answers says nothing about other queries. All candidates are judged on the
-same folds.
+same folds. The noise ceiling is how well any embedding could predict, because people who get the same query again do not
+always agree.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -18,7 +19,7 @@ from scipy.stats import t as student
 from salmon.errors import TripletError
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets, fit
-from salmon.learning.accuracy import compared_distances
+from salmon.learning.objective import compared_distances
 from salmon.noise import NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
 
@@ -306,3 +307,61 @@ def _beaten(one: HeldOut, others: list[HeldOut]) -> bool:
 def _figures(results: Mapping[Candidate, HeldOut]) -> tuple[dict[Candidate, Interval], dict[Candidate, float]]:
     accuracy = {candidate: found.accuracy for candidate, found in results.items()}
     return accuracy, {candidate: found.log_loss for candidate, found in results.items()}
+
+
+@dataclass(frozen=True)
+class NoiseCeiling:
+    """The noise ceiling from `queries` that were answered more than once, `answers` in all.
+
+    `agreement` is the probability that two answers to one query agree; no embedding predicts better than `ceiling`.
+    """
+
+    agreement: Interval
+    ceiling: Interval
+    queries: int
+    answers: int
+
+
+def noise_ceiling(triplets: Triplets) -> NoiseCeiling | None:
+    """Return the ceiling from repeated queries among these answers; None if there are fewer than two repeated queries.
+
+    If a query's likelier answer has the probability p, two answers agree with the probability a = p² + (1 − p)², so
+    that p = (1 + √(2a − 1)) / 2. That is concave in a: with the mean of a in its place the result is an upper bound of
+    the mean of p, and may not be reached. Each query's a is estimated without bias from the pairs of its answers.
+    """
+    if not len(triplets):
+        return None
+    counts, wins = _answers_by_query(triplets)
+    repeated = counts > 1
+    if repeated.sum() < 2:
+        return None
+    counts, wins = counts[repeated], wins[repeated]
+    pairs = counts * (counts - 1)
+    agreement = (wins * (wins - 1) + (counts - wins) * (counts - wins - 1)) / pairs
+    # Queries count by their answers: accuracy, too, is taken over answers.
+    weights = counts / counts.sum()
+    mean = float(weights @ agreement)
+    error = float(np.sqrt((weights**2 * (agreement - mean) ** 2).sum()))
+    low, high = max(0.0, mean - 1.96 * error), min(1.0, mean + 1.96 * error)
+    return NoiseCeiling(
+        agreement=Interval(mean, low, high),
+        ceiling=Interval(*(_likelier(share) for share in (mean, low, high))),
+        queries=int(repeated.sum()),
+        answers=int(counts.sum()),
+    )
+
+
+def _likelier(agreement: float) -> float:
+    return (1.0 + float(np.sqrt(max(0.0, 2.0 * agreement - 1.0)))) / 2.0
+
+
+def _answers_by_query(triplets: Triplets) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for each query (q,) how many answers it has, and how often its foot of smaller index won."""
+    heads, winners, losers = triplets.astype(np.int64).T
+    low, high = np.minimum(winners, losers), np.maximum(winners, losers)
+    n = int(triplets.max()) + 1
+    _, which = np.unique((heads * n + low) * n + high, return_inverse=True)
+    first_won = winners == low
+    return np.bincount(which).astype(np.float64), np.bincount(which[first_won], minlength=which.max() + 1).astype(
+        np.float64
+    )

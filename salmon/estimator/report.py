@@ -13,16 +13,17 @@ from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, 
 from salmon.estimator.cross_validation import (
     HeldOut,
     Interval,
+    NoiseCeiling,
     Selection,
     choose_dimension,
     choose_noise_by_accuracy,
     cross_validate,
     grouped_interval,
+    noise_ceiling,
 )
-from salmon.estimator.noise_ceiling import NoiseCeiling, noise_ceiling
 from salmon.geometry import align, principal_axes
 from salmon.learning import Fit, Triplets, accuracy, fit, laplace
-from salmon.learning.accuracy import compared_distances
+from salmon.learning.objective import compared_distances
 from salmon.noise import NoiseModel, noise_model
 
 Floats = NDArray[np.float64]

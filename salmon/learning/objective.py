@@ -1,10 +1,13 @@
-"""Compute the objective of a refit and its gradient: the loss of all answers plus a ridge, block by block.
+"""Compute the objective of a refit and its gradient, and how well an embedding agrees with answers.
 
-The expensive part is gathering and adding up by index. It is done on NumPy arrays, or on torch tensors of the same
-memory; everything else about a loss is written once, in operators that both understand. A noise model always gets
-NumPy arrays: a CPU tensor and its array share their memory, so that nothing is copied. (With AVX-512, NumPy's
-logarithms and exponentials take less than half the time of torch's.) Work arrays are not kept from call to call: the
-memory of the last ones is reused at once, and keeping them gained nothing.
+The objective is the loss of all answers plus a ridge, summed block by block. The expensive part is gathering and adding up
+by index. It is done on NumPy arrays, or on torch tensors of the same memory; everything else about a loss is written once,
+in operators that both understand. A noise model always gets NumPy arrays: a CPU tensor and its array share their memory, so
+that nothing is copied. (With AVX-512, NumPy's logarithms and exponentials take less than half the time of torch's.) Work
+arrays are not kept from call to call: the memory of the last ones is reused at once, and keeping them gained nothing.
+
+Accuracy counts which target lies nearer and needs no noise model; log-loss judges the probabilities of one. Both are biased
+if the answers were also fitted, or if a sampler chose their queries because the embedding was unsure of them.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from functools import cache, partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from salmon.geometry import Coordinates
-from salmon.learning.triplets import Triplets
-from salmon.noise import NoiseModel
+from salmon.geometry import Coordinates, Reals
+from salmon.learning.triplets import Triplets, check_triplets
+from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor, SerialExecutor
 
 # From this many triplets in a block torch adds up by index so much sooner (27 µs for 65,536 numbers, numpy 65) that it
@@ -308,3 +311,39 @@ def objective_of(
     parts = np.array_split(triplets, executor.workers)
     shares = tuple(executor.scatter(tuple(blocks_of(part, n))) for part in parts)
     return Objective(model, ridge, len(triplets), shares, executor)
+
+
+def accuracy(coordinates: Reals, triplets: ArrayLike) -> float:
+    """Return the share of triplets whose winner lies nearer the head than the loser.
+
+    A tie counts half. Without triplets the result is NaN.
+    """
+    rows = check_triplets(triplets, len(coordinates))
+    if not len(rows):
+        return float("nan")
+    d2_winner, d2_loser = compared_distances(coordinates, rows)
+    return float(np.mean((d2_winner < d2_loser) + 0.5 * (d2_winner == d2_loser)))
+
+
+def log_loss(
+    coordinates: Reals, triplets: ArrayLike, *, noise: str | NoiseModel = "TSTE", lapse: float | None = None
+) -> float:
+    """Return the mean of −log p(winner) over the triplets, in nats, with p at least 1e-12.
+
+    Guessing gives log 2. Without triplets the result is NaN.
+    """
+    rows = check_triplets(triplets, len(coordinates))
+    if not len(rows):
+        return float("nan")
+    d2_winner, d2_loser = compared_distances(coordinates, rows)
+    chance = noise_model(noise, lapse=lapse).probability(d2_winner, d2_loser)
+    return float(-np.log(np.maximum(chance, 1e-12)).mean())
+
+
+def compared_distances(coordinates: Reals, triplets: Triplets) -> tuple[Reals, Reals]:
+    """Return the squared distances (m,) from the heads to the winners, and those to the losers."""
+    placed = np.asarray(coordinates, dtype=np.float64)
+    heads = placed[triplets[:, 0]]
+    d2_winner = ((heads - placed[triplets[:, 1]]) ** 2).sum(axis=1)
+    d2_loser = ((heads - placed[triplets[:, 2]]) ** 2).sum(axis=1)
+    return d2_winner, d2_loser

@@ -181,7 +181,7 @@ class Replicas:
 
 
 @dataclass(frozen=True)
-class StepResult:
+class ReplicaStep:
     """The result of a step: `columns` are for its row, `shared` holds the figures that all ranks know to be equal."""
 
     loss: float
@@ -217,7 +217,7 @@ class Synchronisation:
         counts: torch.Tensor,
         batch_size: int,
         factor: float,
-    ) -> StepResult:
+    ) -> ReplicaStep:
         """Update the local replicas from their summed losses (r,), summed gradients (r, P) and examples (r,)."""
         raise NotImplementedError
 
@@ -264,7 +264,7 @@ class GradientAveraging(Synchronisation):
         counts: torch.Tensor,
         batch_size: int,
         factor: float,
-    ) -> StepResult:
+    ) -> ReplicaStep:
         """Average gradients and take one step; see `Synchronisation`."""
         measured = any(step % every == 0 for every in self._intervals)
         notes = self._notes(sums, counts, gradients if measured else None)
@@ -278,7 +278,7 @@ class GradientAveraging(Synchronisation):
         self._replicas.step(gradient[None], factor)
         columns: HistoryRow = {"loss": loss, "gradient_norm2": norm2}
         local_norm2 = float(total_notes[2]) / self._ranks.size if measured else nan
-        return StepResult(loss, sent, 1, columns, local_norm2=local_norm2, norm2=norm2)
+        return ReplicaStep(loss, sent, 1, columns, local_norm2=local_norm2, norm2=norm2)
 
     def _exchange_coded(
         self, step: int, vectors: torch.Tensor, notes: torch.Tensor
@@ -320,7 +320,7 @@ class ParameterAveraging(Synchronisation):
         counts: torch.Tensor,
         batch_size: int,
         factor: float,
-    ) -> StepResult:
+    ) -> ReplicaStep:
         """Take a step with each replica and average them if it is time; see `Synchronisation`."""
         del batch_size
         self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
@@ -330,7 +330,7 @@ class ParameterAveraging(Synchronisation):
         self.state, due = self._job.averaging.decide(self.state, step)
         columns: HistoryRow = {"loss": loss, "period": self.state.period}
         if not due:
-            return StepResult(loss, 0, 0, columns)
+            return ReplicaStep(loss, 0, 0, columns)
         weights = self._replicas.weights.detach()
         total, notes, sent = self._exchange(weights, self._notes(self._sums, self._counts))
         mean = total / self._ranks.size
@@ -344,7 +344,7 @@ class ParameterAveraging(Synchronisation):
         columns |= {"replica_variance": variance, "period": self.state.period}
         shared: HistoryRow = {"loss": float(notes[0] / notes[1].clamp(min=1))}
         # The variance is exchanged too: four more bytes from each rank.
-        return StepResult(loss, sent + 4 * self._ranks.size, 1, columns, shared)
+        return ReplicaStep(loss, sent + 4 * self._ranks.size, 1, columns, shared)
 
 
 class CentralAveraging(Synchronisation):
@@ -365,7 +365,7 @@ class CentralAveraging(Synchronisation):
         counts: torch.Tensor,
         batch_size: int,
         factor: float,
-    ) -> StepResult:
+    ) -> ReplicaStep:
         """Take a step with each replica and exchange corrections; see `Synchronisation`."""
         del step, batch_size
         method = self._job.averaging
@@ -380,7 +380,7 @@ class CentralAveraging(Synchronisation):
         moved = self._centre + total + method.momentum * (self._centre - self._before)
         self._before, self._centre = self._centre, moved
         loss = float(notes[0] / notes[1].clamp(min=1))
-        return StepResult(loss, sent, 1, {"loss": loss})
+        return ReplicaStep(loss, sent, 1, {"loss": loss})
 
     def centre(self) -> torch.Tensor:
         """Return the central average."""

@@ -18,9 +18,9 @@ from salmon.estimator.cross_validation import (
     cross_validate,
     grouped_interval,
     holm,
+    noise_ceiling,
 )
 from salmon.estimator.figure import map_figure, place_labels
-from salmon.estimator.noise_ceiling import noise_ceiling
 from salmon.estimator.report import FitOptions, analyse
 from salmon.noise import STE, TSTE
 from salmon.simulate import DistanceLogistic, ScaledNoiseModel, bayes_accuracy, egg_world, random_world, stream
