@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.answer_files.answers import AnswerTable, read_bytes
+from salmon.answer_files.answer_table import AnswerTable, read_bytes
 from salmon.learning import accuracy
 from salmon.simulate import stream
 

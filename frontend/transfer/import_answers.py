@@ -31,7 +31,7 @@ from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
 from frontend.store.participants import Participant, Status, identity_of
 from frontend.transfer.import_bundle import Imported, batches_of, check_free, free_id, import_bundle
-from salmon.answer_files.recorded import RecordedAnswer, Survey, read_recorded, survey
+from salmon.answer_files.recorded_answers import RecordedAnswer, Survey, read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError, ContainerError, bare
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
 from salmon.errors import Problem

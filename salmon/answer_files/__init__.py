@@ -7,7 +7,7 @@ makes columns in memory of them for a fit, and `recorded` reads files of any len
 reads backups of the first Salmon.
 """
 
-from salmon.answer_files.answers import AnswerTable, read_answers, read_bytes
+from salmon.answer_files.answer_table import AnswerTable, read_answers, read_bytes
 from salmon.answer_files.rows import AnswersFileError, ContainerError
 
 __all__ = ["AnswerTable", "AnswersFileError", "ContainerError", "read_answers", "read_bytes"]

@@ -14,7 +14,7 @@ import typer
 from salmon.errors import SalmonError
 
 if TYPE_CHECKING:
-    from salmon.answer_files.answers import AnswerTable
+    from salmon.answer_files.answer_table import AnswerTable
     from salmon.estimator.report import FitReport, Progress
 
 #: Dimensions compared by `--cv` where `--dim` is not given.
@@ -58,7 +58,7 @@ def fit(
 
     Example: salmon fit responses.csv -o embedding.csv --cv
     """
-    from salmon.answer_files.answers import read_bytes
+    from salmon.answer_files.answer_table import read_bytes
     from salmon.answer_files.rows import AnswersFileError
     from salmon.estimator.figure import map_figure
     from salmon.estimator.report import RECOMMENDED, FitOptions, analyse

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.answer_files.answers import AnswerTable
+from salmon.answer_files.answer_table import AnswerTable
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, triple_groups
 from salmon.estimator.cross_validation import (

@@ -21,7 +21,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
-from salmon.answer_files.answers import read_answers
+from salmon.answer_files.answer_table import read_answers
 from salmon.answer_files.rows import AnswersFileError
 from salmon.errors import SalmonError
 from tests.bundles import rows_of, write_export

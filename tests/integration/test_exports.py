@@ -26,7 +26,7 @@ from frontend.transfer import subprocesses as transfer_subprocesses
 from frontend.transfer.bundle_writer import write
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import EXTENSIONS, MOST, BrokenOffError, ExportOrder, Subprocesses, check_order
-from salmon.answer_files.answers import read_bytes
+from salmon.answer_files.answer_table import read_bytes
 from salmon.errors import StoreError
 from salmon.export import FIRST_COLUMNS
 from tests.bundles import bundle_of, rows_of, write_export

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.answer_files.answers import read_answers, read_bytes
+from salmon.answer_files.answer_table import read_answers, read_bytes
 from salmon.answer_files.rows import AnswersFileError
 
 triplet = st.permutations(range(6)).map(lambda order: order[:3])

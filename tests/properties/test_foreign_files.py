@@ -18,7 +18,7 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from salmon.answer_files.recorded import read_recorded, survey
+from salmon.answer_files.recorded_answers import read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError, ContainerError, read_rows
 from salmon.answer_files.salmon1_backup import DumpError, modern_config, read_backup, unpack_lzf
 from salmon.cli.redis_server import READY

@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from salmon.answer_files.answers import read_answers, read_bytes
-from salmon.answer_files.recorded import read_recorded, survey
+from salmon.answer_files.answer_table import read_answers, read_bytes
+from salmon.answer_files.recorded_answers import read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError
 from salmon.errors import TripletError
 

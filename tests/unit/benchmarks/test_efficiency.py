@@ -12,7 +12,7 @@ from benchmarks.efficiency.protocol import Simulated, run, setting
 from benchmarks.efficiency.records import Records
 from benchmarks.efficiency.replay import Pool
 from benchmarks.efficiency.runs import carry_out_all, task
-from salmon.answer_files.answers import read_answers
+from salmon.answer_files.answer_table import read_answers
 from salmon.simulate import egg_world, stream
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.answer_files.answers import read_answers
+from salmon.answer_files.answer_table import read_answers
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, triple_groups
 from salmon.estimator.cross_validation import (
