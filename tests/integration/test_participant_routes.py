@@ -47,7 +47,7 @@ async def test_the_same_token_records_one_answer_however_often_and_concurrently_
     query = await colors.query(await colors.arrive(puid="twice"))
     first = {"token": query["token"], "winner": query["left"]}
     second = {"token": query["token"], "winner": query["right"]}
-    replies = await asyncio.collect_answers(*(colors.answer(first, second) for _ in range(10)))
+    replies = await asyncio.gather(*(colors.answer(first, second) for _ in range(10)))
     results = [result for reply in replies for result in reply.json()["results"]]
     assert sum(result["recorded"] for result in results) == 1
     assert {result["count"] for result in results} == {1}
