@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from backend.answer_log import AnswerLog, Entry, to_entry
-from backend.learner import Learner, LearningTask
+from backend.learner import AnswerLog, Entry, Learner, LearningTask, to_entry
 from backend.store import ExperimentRecord, Store
 from salmon.logs import fields
 from salmon.records import Answer

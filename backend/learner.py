@@ -1,30 +1,103 @@
 """The learning state of one active sampler: starts the tasks that the plan asks for and publishes their outcomes.
 
 All methods run in the service's thread. The tasks run on the workers, and their outcomes come back through `finish`. After
-a crash `resume` continues from what was published last. `LiveAccuracy` is the share of answers to random queries that the
-model published before them predicted rightly.
+a crash `resume` continues from what was published last.
+
+All learners of an experiment share one `AnswerLog`: every triplet is in it once, in the order of the stream. `LiveAccuracy`
+is the share of answers to random queries that the model published before them predicted rightly.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, isnan, sqrt
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.answer_log import AnswerLog, Entry, Rows
 from backend.plan import Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
 from salmon.learning.objective import compared_distances
 from salmon.logs import fields
-from salmon.records import Query
+from salmon.records import REPEATABLE, Answer, Query
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State, random_round
 from salmon.wire import encode_array
+
+#: Rows of a block: large enough that sending a block only once pays off, small enough that the tail stays short.
+BLOCK = 4096
+
+Rows = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An answer that may be fitted, with its stream id.
+
+    `random` says that its query was drawn uniformly, `repeatable` that it can show how much people agree (see
+    `salmon.records.REPEATABLE`).
+    """
+
+    stream_id: str
+    triplet: tuple[int, int, int]
+    random: bool
+    repeatable: bool
+
+
+def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry | None:
+    """Return the entry of an answer, or None for catch and practice trials and for samplers marked `test`."""
+    served = answer.served
+    if served.trial_type in {"catch", "practice"} or served.sampler in tests:
+        return None
+    triplet = (served.head, answer.winner, answer.loser)
+    return Entry(stream_id, triplet, served.trial_type == "random", served.trial_type in REPEATABLE)
+
+
+@dataclass
+class AnswerLog:
+    """All triplets so far, as immutable blocks that are sent to the workers once, and a short tail.
+
+    `cursor` is the id of the last stream entry read, fitted or not.
+    """
+
+    cursor: str = "0"
+    _blocks: list[Rows] = field(default_factory=list[Rows])
+    _tail: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    _repeatable: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+
+    def __len__(self) -> int:
+        return BLOCK * len(self._blocks) + len(self._tail)
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Add triplets at the end."""
+        for entry in entries:
+            self._tail.append(entry.triplet)
+            if entry.repeatable:
+                self._repeatable.append(entry.triplet)
+        while len(self._tail) >= BLOCK:
+            self._blocks.append(np.array(self._tail[:BLOCK], dtype=np.int32))
+            del self._tail[:BLOCK]
+
+    def parts(self) -> tuple[tuple[Rows, ...], Rows]:
+        """Return (full blocks, tail). The blocks are the same objects every time, so each is sent to the workers once."""
+        return tuple(self._blocks), _rows(self._tail)
+
+    def repeatable(self) -> Rows:
+        """Return the triplets (m, 3) from which a noise ceiling can be estimated."""
+        return _rows(self._repeatable)
+
+
+def _rows(triplets: list[tuple[int, int, int]]) -> Rows:
+    return np.array(triplets, dtype=np.int32).reshape(-1, 3)
+
+
+def join(blocks: Iterable[Rows]) -> Rows:
+    """Return the rows of several blocks as one array."""
+    return np.concatenate([*blocks, np.zeros((0, 3), np.int32)])
+
 
 #: Recent predictions are the later half of all, at least LEAST_RECENT and at most RECENT. The mistakes of an early model
 #: say little about the present one.

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.answer_log import Rows, join
-from backend.learner import LearningTask
+from backend.learner import LearningTask, Rows, join
 from salmon.learning import laplace
 from salmon.logs import fields
 from salmon.parallel import Executor

@@ -28,7 +28,7 @@ import psutil
 from benchmarks.report import Report
 from frontend.experiments import make_revision
 from frontend.store import Store
-from frontend.store.counters import recount
+from frontend.store.answers import recount
 from frontend.store.importing import PAGE
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer, Served, Timing

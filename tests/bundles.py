@@ -16,7 +16,8 @@ from typing import Any
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.transfer.bundle_writer import MANIFEST, write
+from frontend.transfer.__main__ import write
+from frontend.transfer.bundle_writer import MANIFEST
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.data_directory import DataDirectory

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.answer_log import AnswerSet, Rows
+from backend.jobs.answers import AnswerSet
 from backend.jobs.steps import JobPlan, JobStep
+from backend.learner import Rows
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, grouped_folds, triple_groups
 from salmon.estimator.cross_validation import (

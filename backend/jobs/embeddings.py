@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.answer_log import AnswerSet, Rows
+from backend.jobs.answers import AnswerSet
 from backend.jobs.cross_validation import (
     RIDGE,
     Candidate,
@@ -21,6 +21,7 @@ from backend.jobs.cross_validation import (
     noise_with_lapse,
 )
 from backend.jobs.steps import JobPlan, JobStep
+from backend.learner import Rows
 from salmon.errors import TripletError
 from salmon.estimator.cross_validation import HeldOut, grouped_interval
 from salmon.geometry import principal_axes

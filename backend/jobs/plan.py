@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backend.answer_log import AnswerSet, collect_answers
+from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
 from backend.jobs.rehearsal import plan_rehearsal

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from backend.answer_log import Rows
 from backend.jobs.cross_validation import RIDGE
 from backend.jobs.steps import JobPlan, JobStep
+from backend.learner import Rows
 from salmon.estimator import RECOMMENDED_NOISE
 from salmon.jobs import Rehearsal
 from salmon.learning import fit

@@ -21,7 +21,7 @@ from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, NotFoundError
 from frontend.experiments import ServedExperiment
 from frontend.schemas import Json
-from frontend.store.counters import Counts
+from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Manifest, Spec, TargetSpec

@@ -8,7 +8,7 @@ from math import ceil, log2
 from typing import Any
 
 from frontend.metrics import Latency
-from frontend.store.counters import MINUTE_MS, Counts, bin_start_ms
+from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState
 from frontend.store.models import HistoryLine
 from salmon.spec import Spec

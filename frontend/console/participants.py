@@ -15,8 +15,7 @@ from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from frontend.store.participants import Keep, Participant
 from frontend.transfer.subprocesses import VERDICTS, ExportOrder, WithSubprocesses
-from salmon.export.participants import Decision
-from salmon.quality import Verdict
+from salmon.quality import Decision, Verdict
 from salmon.wire import StoredVerdicts
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")

@@ -23,12 +23,12 @@ from frontend.errors import NotOpenError
 from frontend.experiments import ParsedRevision, SamplingPlan, ServedExperiment
 from frontend.security import Session
 from frontend.store import Store
-from frontend.store.ids import NOBODY, is_tryout
 from frontend.store.participants import Turn
 from salmon.logs import fields
 from salmon.records import Query, Served
 from salmon.samplers.passive import Random, candidates, fallback
 from salmon.spec import TargetSpec
+from salmon.wire.keys import NOBODY, is_tryout
 
 log = logging.getLogger("salmon.trials")
 

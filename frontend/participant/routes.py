@@ -52,10 +52,10 @@ from frontend.participant.queries import (
 from frontend.participant.steps import carry_out, missing_before_trials, next_step, ready_to_finish
 from frontend.schemas import AnswerBody, ArriveBody, EventBody, FinishBody, Json, StepBody
 from frontend.security import Session
-from frontend.store.ids import draw_tryout_id, is_tryout
 from frontend.store.participants import FINISHED, OUT, UNDER_WAY, Participant
 from salmon.errors import SalmonError
 from salmon.records import Answer, Served, Timing
+from salmon.wire.keys import draw_tryout_id, is_tryout
 
 #: The parameter of the page's address that holds the key of a try-out.
 _TRYOUT = "tryout"

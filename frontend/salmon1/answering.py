@@ -22,9 +22,9 @@ from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
-from frontend.store.ids import NOBODY, is_tryout
 from frontend.store.participants import OUT, Status
 from salmon.records import NO_SCORE, Answer, Served, Timing
+from salmon.wire.keys import NOBODY, is_tryout
 
 _SESSION = "script"
 _LONGEST_PUID = 512

@@ -1,14 +1,37 @@
-"""Answers in the store: appended once each, never changed. `frontend.store.export_reader` reads them in order."""
+"""Answers in the store, appended once each and never changed, and the counters behind the console's figures.
+
+Counters move in the call that records the answer, so they are right after every crash, and a figure about a million
+answers is read from a few thousand numbers. What an answer adds to them is a pure function, so that counting an experiment's
+answers again finds the same numbers. Each counter is a field of one hash; its name says what is counted:
+
+    minute:M    answers received in minute M since 1970          began:M     participants whose first answer came then
+    completed:M participants who finished then
+    rt:B, wait:B, net:B   response times, waiting times and network latencies in bin B
+    head:T, foot:T, won:T how often target T was the head, a foot, and the winner
+    type:K      answers to queries of trial type K               late        answers long after their query
+
+`frontend.store.export_reader` reads the answers in order.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import floor, log2
 
 from frontend.store.connection import Connection
-from frontend.store.counters import MINUTE_MS, counters_of
 from frontend.store.lua import RECORD_ANSWER
+from salmon.export import LATE_MS
 from salmon.records import Answer
 from salmon.wire import Keys, encode_answer
+
+#: Bins of times are an eighth of an octave wide (9 %), the first begins here, and the last is open (a day).
+FIRST_MS = 1.0
+BINS_AN_OCTAVE = 8
+LAST_BIN = 8 * 26
+
+MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -60,3 +83,82 @@ class Answers:
     async def count(self, experiment: str) -> int:
         """Return how many answers there are."""
         return int(await self._connection.do(lambda client: client.xlen(Keys(experiment).answers)))
+
+
+def bin_of(milliseconds: float) -> int:
+    """Return the bin of a time; what is below the first bin is counted in it."""
+    if milliseconds <= FIRST_MS:
+        return 0
+    return min(LAST_BIN, floor(BINS_AN_OCTAVE * log2(milliseconds / FIRST_MS)))
+
+
+def bin_start_ms(place: int) -> float:
+    """Return where a bin begins, in milliseconds."""
+    return FIRST_MS * 2 ** (place / BINS_AN_OCTAVE)
+
+
+def counters_of(answer: Answer) -> tuple[str, ...]:
+    """Return the counters that one answer moves by one."""
+    served, timing = answer.served, answer.timing
+    moved = [
+        f"minute:{answer.received_ms // MINUTE_MS}",
+        f"head:{served.head}",
+        f"foot:{served.left}",
+        f"foot:{served.right}",
+        f"won:{answer.winner}",
+        f"type:{served.trial_type}",
+    ]
+    times = (("rt", timing.rt_ms), ("wait", timing.query_wait_ms), ("net", timing.network_latency_ms))
+    moved += [f"{name}:{bin_of(value)}" for name, value in times if value >= 0]
+    if answer.received_ms - served.served_ms > LATE_MS:
+        moved.append("late")
+    return tuple(moved)
+
+
+def recount(answers: Iterable[Answer]) -> dict[str, int]:
+    """Return all counters of answers in the order of the stream, except `completed`, which does not follow from answers."""
+    counts: Counter[str] = Counter()
+    seen: set[str] = set()
+    for answer in answers:
+        counts.update(counters_of(answer))
+        if answer.served.participant not in seen:
+            seen.add(answer.served.participant)
+            counts[f"began:{answer.received_ms // MINUTE_MS}"] += 1
+    return dict(counts)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The counters of one experiment, by kind."""
+
+    series: Mapping[str, Mapping[int, int]] = field(default_factory=dict[str, Mapping[int, int]])
+    types: Mapping[str, int] = field(default_factory=dict[str, int])
+    late: int = 0
+
+    @staticmethod
+    def of(fields: Mapping[str, str]) -> Counts:
+        """Return the counters of the stored hash; those of later versions are ignored."""
+        series: dict[str, dict[int, int]] = {}
+        types: dict[str, int] = {}
+        for name, value in fields.items():
+            kind, _, place = name.partition(":")
+            if kind == "type":
+                types[place] = int(value)
+            elif place.isdigit():
+                series.setdefault(kind, {})[int(place)] = int(value)
+        return Counts(series, types, int(fields.get("late", 0)))
+
+    def get(self, kind: str) -> Mapping[int, int]:
+        """Return one kind of counter by its minute, bin or target."""
+        return self.series.get(kind, {})
+
+    def quantile_ms(self, kind: str, share: float) -> float | None:
+        """Return a quantile of times, to the middle of its bin (± 4 %); None before the first."""
+        counted = sorted(self.get(kind).items())
+        total = sum(count for _, count in counted)
+        passed = 0
+        for place, count in counted:
+            passed += count
+            if passed >= share * total > 0:
+                return (bin_start_ms(place) * bin_start_ms(place + 1)) ** 0.5
+        return None

@@ -8,8 +8,8 @@ from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, NotFoundError
 from frontend.store.connection import Connection
-from frontend.store.ids import NOBODY, draw_experiment_id
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
+from salmon.wire.keys import NOBODY, draw_experiment_id
 
 State = Literal["draft", "open", "paused", "closed"]
 #: The state's own fields; all others are counters.

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from frontend.errors import NotFoundError
 from frontend.store.connection import Connection
-from frontend.store.ids import draw_participant_id
 from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, JobStatus, Keys, Request, request
+from salmon.wire.keys import draw_participant_id
 
 #: The stream of requests is trimmed to about this length; a list looks through so many of its last entries.
 _KEPT = 10_000

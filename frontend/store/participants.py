@@ -3,7 +3,7 @@
 The hash of a participant is parsed here, once, into a `Participant`; everything that writes to it is a verb of
 `Participants` with typed arguments.
 
-An experimenter who tries an experiment out is a participant of a kind of their own (`frontend.store.ids.is_tryout`).
+An experimenter who tries an experiment out is a participant of a kind of their own (`salmon.wire.keys.is_tryout`).
 What the steps need to know of them is forgotten after some hours; their answers are confirmed and never reach the log,
 and no counter moves.
 """
@@ -16,12 +16,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
+from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Connection
-from frontend.store.counters import MINUTE_MS
-from frontend.store.ids import draw_participant_id
 from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
 from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, decode_query, encode_json
+from salmon.wire.keys import draw_participant_id
 
 #: What is known of somebody who tries an experiment out is forgotten after this time.
 KEPT_SECONDS = 6 * 3600

@@ -13,7 +13,10 @@ import asyncio
 import gc
 import os
 import sys
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from frontend.transfer.source import ExportSource
 
 #: The subprocess yields the processor to the web process, which serves participants.
 _NICENESS = 10
@@ -44,21 +47,55 @@ def main(arguments: list[str], output: BinaryIO) -> int:
 
 
 async def _export(order: str, output: BinaryIO) -> None:
-    from frontend.transfer.bundle_writer import deliver
+    """Write what was ordered, with the store that the environment names."""
+    from pydantic import TypeAdapter
+
+    from frontend.context import Context
+    from frontend.settings import Settings
+    from frontend.store import Store
+    from frontend.transfer.source import ExportSource
     from frontend.transfer.subprocesses import ExportOrder
 
-    await deliver(ExportOrder.decode(order), output)
+    settings = Settings()  # pyright: ignore[reportCallIssue]
+    store = Store.open(settings.redis_url)
+    try:
+        given = TypeAdapter(ExportOrder).validate_json(order)
+        await write(await ExportSource.open(Context(settings, store), given), output)
+    finally:
+        await store.close()
+
+
+async def write(source: ExportSource, output: BinaryIO) -> None:
+    """Write one file of an experiment."""
+    from frontend.transfer.bundle_writer import document_of, write_bundle
+    from frontend.transfer.subprocesses import BUNDLE, EXTENSIONS, VERDICTS
+    from frontend.transfer.tables import table_arrays, table_pieces
+
+    name, extension = source.order.name, source.order.extension
+    if (name, extension) == BUNDLE:
+        await write_bundle(source, output.write)
+    elif (name, extension) == VERDICTS:
+        await source.quality()
+    elif extension == "npz":
+        output.write(await table_arrays(source, name))
+    elif "csv" in EXTENSIONS[name]:
+        async for piece in table_pieces(source, name, extension):
+            output.write(piece)
+    else:
+        output.write(await document_of(source, name, extension))
 
 
 async def _import(order: str, output: BinaryIO) -> None:
     from dataclasses import asdict
     from pathlib import Path
 
+    from pydantic import TypeAdapter
+
     from frontend.transfer.import_answers import ImportFiles, import_here
     from frontend.transfer.subprocesses import ImportOrder
     from salmon.wire import encode_json
 
-    given = ImportOrder.decode(order)
+    given = TypeAdapter(ImportOrder).validate_json(order)
     config, targets = (Path(path) if path else None for path in (given.config, given.targets))
     files = ImportFiles(Path(given.answers), given.name, config, targets)
     made = await import_here(files, slug=given.slug, otherwise=given.otherwise, owner=given.owner)

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from frontend.errors import BundleError, NotFoundError
 from frontend.experiments import ParsedRevision, parse_revision
-from frontend.store.counters import MINUTE_MS, recount
+from frontend.store.answers import MINUTE_MS, recount
 from frontend.store.experiments import Revision
 from frontend.store.participants import Status
 from frontend.transfer.bundle_writer import MEDIA

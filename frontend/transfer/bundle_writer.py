@@ -27,20 +27,15 @@ import time
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
-from frontend.context import Context
-from frontend.settings import Settings
-from frontend.store import Store
 from frontend.transfer.source import ExportSource
-from frontend.transfer.subprocesses import BUNDLE, EXTENSIONS, VERDICTS, ExportOrder
-from frontend.transfer.tables import pages_of, table_of
+from frontend.transfer.subprocesses import EXTENSIONS
+from frontend.transfer.tables import pages_of, table_of, table_pieces
 from salmon import __version__
-from salmon.export import FILES, Row, Table, moment
+from salmon.export import Row, Table, moment
 from salmon.export.notebooks import notebook, r_script
-from salmon.export.other_programs import STACKS
 from salmon.export.readme import provenance, readme
-from salmon.export.table import NpzFile
 from salmon.spec import dump_spec
 from salmon.wire import encode_json
 
@@ -195,32 +190,6 @@ class _Bundle:
         self._archive.writestr(info, text + "\n")
 
 
-async def deliver(order: ExportOrder, output: BinaryIO) -> None:
-    """Write what was ordered, with the store that the environment names."""
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        await write(await ExportSource.open(Context(settings, store), order), output)
-    finally:
-        await store.close()
-
-
-async def write(source: ExportSource, output: BinaryIO) -> None:
-    """Write one file of an experiment."""
-    name, extension = source.order.name, source.order.extension
-    if (name, extension) == BUNDLE:
-        await write_bundle(source, output.write)
-    elif (name, extension) == VERDICTS:
-        await source.quality()
-    elif extension == "npz":
-        await _write_arrays(source, output)
-    elif "csv" in EXTENSIONS[name]:
-        async for piece in table_pieces(source, name, extension):
-            output.write(piece)
-    else:
-        output.write(await document_of(source, name, extension))
-
-
 async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) -> None:
     """Write the whole ZIP, piece by piece."""
     experiment, context = source.experiment, source.context
@@ -249,16 +218,6 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
         )
 
 
-async def table_pieces(source: ExportSource, name: str, extension: str) -> AsyncIterator[bytes]:
-    """Yield the bytes of a table as a file."""
-    table, pages = await pages_of(source, name)
-    file = FILES[extension](table)
-    yield file.begin()
-    async for rows in pages:
-        yield file.rows(rows)
-    yield file.end()
-
-
 async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     """Yield (name, pieces) of each member, in an order in which an import can check them."""
     store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
@@ -284,14 +243,6 @@ async def members_of(source: ExportSource) -> AsyncIterator[Member]:
                 yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _content(content)
             lines.append(_line([sampler, stream_id, model.numbers, sorted(model.arrays)]))
     yield f"{FOLDER}history.jsonl", lambda lines=lines: _content(b"".join(lines))
-
-
-async def _write_arrays(source: ExportSource, output: BinaryIO) -> None:
-    table, pages = await pages_of(source, source.order.name)
-    file = NpzFile(table, STACKS[table.name], [target.filename for target in source.targets])
-    async for rows in pages:
-        file.rows(rows)
-    output.write(file.end())
 
 
 def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:

@@ -25,9 +25,8 @@ from frontend.errors import BundleError
 from frontend.experiments import make_revision
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.counters import MINUTE_MS, counters_of
+from frontend.store.answers import MINUTE_MS, counters_of
 from frontend.store.experiments import Change
-from frontend.store.ids import derive_participant_id
 from frontend.store.importing import PAGE
 from frontend.store.participants import Participant, Status, identity_of
 from frontend.transfer.import_bundle import Imported, batches_of, check_free, free_id, import_bundle
@@ -40,6 +39,7 @@ from salmon.spec import Manifest, Spec, TargetSpec, parse_spec, targets_of
 from salmon.spec.sampler_arguments import OLD_CLASSES, SAMPLER_CLASSES
 from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, SAMPLER_NAME
 from salmon.wire import encode_answer
+from salmon.wire.keys import derive_participant_id
 
 #: The sampler of answers of which nothing says how their query was chosen.
 UNNAMED = "random"

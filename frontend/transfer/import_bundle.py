@@ -11,12 +11,12 @@ from typing import TypeVar
 from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.store.experiments import OWN_FIELDS, Change
-from frontend.store.ids import derive_experiment_id
 from frontend.store.importing import PAGE
 from frontend.transfer import bundle_reader
 from frontend.transfer.bundle_reader import Outline, Totals
 from frontend.transfer.bundle_writer import MEDIA
 from frontend.transfer.bundle_zip import BundleZip
+from salmon.wire.keys import derive_experiment_id
 
 Item = TypeVar("Item")
 _PEOPLE = 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from frontend.context import Context
@@ -12,11 +13,10 @@ from frontend.store.experiments import Revision
 from frontend.store.models import PublishedModel
 from frontend.store.participants import Participant
 from frontend.transfer.subprocesses import ExportOrder
-from salmon.export import RevisionNames, TargetNames
-from salmon.export.participants import Conduct, Decision
-from salmon.export.readme import RevisionRecord
+from salmon.export import RevisionRecord, TargetNames
+from salmon.export.participants import Conduct
 from salmon.export.targets_models import Generation
-from salmon.quality import Evidence, judge
+from salmon.quality import Decision, Evidence, judge
 from salmon.wire import StoredVerdicts, decode_array
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ExportSource:
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
         self._quality: StoredVerdicts | None = None
         self._people: People | None = None
-        self._revisions: list[RevisionRecord] | None = None
+        self._revisions: dict[int, RevisionRecord] | None = None
 
     @staticmethod
     async def open(context: Context, order: ExportOrder) -> ExportSource:
@@ -65,33 +65,26 @@ class ExportSource:
         """The names of the questions after the trials."""
         return tuple(question.name for question in self.experiment.spec.questions)
 
-    async def revisions(self) -> list[RevisionRecord]:
-        """Return every revision, in order."""
+    async def revisions(self) -> dict[int, RevisionRecord]:
+        """Return every revision by its number, in order."""
         if self._revisions is None:
             found = await self.context.store.experiments.read_revisions(self.experiment.id)
             stored = {number: Revision.decode(text) for number, text in found.items()}
-            self._revisions = [
-                RevisionRecord(number, revision.created_ms, revision.spec, revision.app_version)
+            self._revisions = {
+                number: RevisionRecord(
+                    revision.created_ms,
+                    (await self.context.catalogue.revision(self.experiment.id, number)).spec.seed,
+                    sha256(revision.spec.encode()).hexdigest()[:16],
+                    revision.app_version,
+                )
                 for number, revision in stored.items()
-            ]
+            }
         return self._revisions
-
-    async def revision_names(self) -> dict[int, RevisionNames]:
-        """Return how each revision appears in a row."""
-        catalogue, experiment = self.context.catalogue, self.experiment.id
-        return {
-            revision.number: RevisionNames(
-                (await catalogue.revision(experiment, revision.number)).spec.seed,
-                revision.config_hash,
-                revision.app_version,
-            )
-            for revision in await self.revisions()
-        }
 
     async def dimensions(self) -> int:
         """Columns that every embedding fits into: the most dimensions that any revision gives to a sampler."""
         catalogue, experiment = self.context.catalogue, self.experiment.id
-        specs = [(await catalogue.revision(experiment, revision.number)).spec for revision in await self.revisions()]
+        specs = [(await catalogue.revision(experiment, number)).spec for number in await self.revisions()]
         written = [sampler.arguments.get("d") for spec in specs for sampler in spec.samplers.values()]
         return max((d for d in written if isinstance(d, int)), default=_DIMENSIONS)
 

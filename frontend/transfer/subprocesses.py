@@ -72,11 +72,6 @@ class ExportOrder:
         """Return the argument of the subprocess."""
         return encode_json(asdict(self))
 
-    @staticmethod
-    def decode(text: str) -> ExportOrder:
-        """Return the order of that argument."""
-        return ExportOrder(**decode_json(text))
-
     @property
     def filename(self) -> str:
         """The name under which it is saved."""
@@ -112,11 +107,6 @@ class ImportOrder:
     def encode(self) -> str:
         """Return the argument of the subprocess."""
         return encode_json(asdict(self))
-
-    @staticmethod
-    def decode(text: str) -> ImportOrder:
-        """Return the order of that argument."""
-        return ImportOrder(**decode_json(text))
 
 
 def check_order(order: ExportOrder) -> ExportOrder:

@@ -1,4 +1,4 @@
-"""Tables of an export: their columns, and their rows page by page."""
+"""Tables of an export: their columns, their rows page by page, and the files made of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from itertools import islice
 
 from frontend.errors import ConflictError
 from frontend.transfer.source import ExportSource
-from salmon.export import FIRST_RESPONSES, RESPONSES, Responses, Row, Table
+from salmon.export import FILES, FIRST_RESPONSES, RESPONSES, Responses, Row, Table
 from salmon.export.other_programs import (
     CBLEARN,
     PSIZ,
+    STACKS,
     TRIPLETTOOLS_TRIPLETS,
     Labels,
     Translator,
@@ -26,6 +27,7 @@ from salmon.export.participants import (
     platform_row,
     quality_row,
 )
+from salmon.export.table import NpzFile
 from salmon.export.targets_models import (
     EVENTS,
     MODELS,
@@ -50,6 +52,25 @@ _ROWS = 1000
 async def pages_of(source: ExportSource, name: str) -> tuple[Table, Pages]:
     """Return a table and its rows; ConflictError where it cannot be made."""
     return await _MAKERS[name](source)
+
+
+async def table_pieces(source: ExportSource, name: str, extension: str) -> AsyncIterator[bytes]:
+    """Yield the bytes of a table as a file."""
+    table, pages = await pages_of(source, name)
+    file = FILES[extension](table)
+    yield file.begin()
+    async for rows in pages:
+        yield file.rows(rows)
+    yield file.end()
+
+
+async def table_arrays(source: ExportSource, name: str) -> bytes:
+    """Return a table as an .npz file, for programs that read arrays."""
+    table, pages = await pages_of(source, name)
+    file = NpzFile(table, STACKS[table.name], [target.filename for target in source.targets])
+    async for rows in pages:
+        file.rows(rows)
+    return file.end()
 
 
 async def table_of(source: ExportSource, name: str) -> Table:
@@ -102,7 +123,7 @@ async def _responses(source: ExportSource) -> tuple[Table, Pages]:
         started_ms=source.experiment.state.opened_ms,
         puids=await source.puids(),
         excluded=excluded,
-        revisions=await source.revision_names(),
+        revisions=await source.revisions(),
     )
     wanted = _make_filter(source, excluded)
 

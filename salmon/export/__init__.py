@@ -8,7 +8,7 @@ from salmon.export.responses import (
     RESPONSE_COLUMNS,
     RESPONSES,
     Responses,
-    RevisionNames,
+    RevisionRecord,
     TargetNames,
     moment,
 )
@@ -42,7 +42,7 @@ __all__ = [
     "JsonLinesFile",
     "ParquetFile",
     "Responses",
-    "RevisionNames",
+    "RevisionRecord",
     "Row",
     "Table",
     "TableFile",

@@ -1,7 +1,6 @@
 """Define the tables about participants: what each did, the ids of platforms (in a table of their own), and quality.
 
-`Conduct` collects what the events of the pages tell of one participant; `Decision` is whether the experimenter keeps
-them.
+`Conduct` collects what the events of the pages tell of one participant.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 from salmon.export.responses import moment
 from salmon.export.table import Cell, Column, Kind, Row, Table, columns
-from salmon.quality import Figures, Verdict
+from salmon.quality import Decision, Figures, Verdict
 
 Values = Mapping[str, str]
 
@@ -71,51 +70,20 @@ class Conduct:
                 self.pixel_ratio = None
 
 
-@dataclass(frozen=True)
-class Decision:
-    """Whom to keep: what the experimenter decided, or else the proposal."""
-
-    verdict: Verdict | None
-    manual: str
-    note: str
-    by: str
-    decided_ms: int
-
-    @staticmethod
-    def of(values: Values, verdict: Verdict | None) -> Decision:
-        """Return the decision in the fields of a participant."""
-        manual = values.get("keep", "")
-        manual = manual if manual in {"keep", "exclude"} else ""
-        decided_ms = int(values.get("keep_ms", 0))
-        return Decision(verdict, manual, values.get("keep_note", ""), values.get("keep_by", ""), decided_ms)
-
-    @property
-    def keep(self) -> bool:
-        """Whether the participant counts."""
-        return self.manual == "keep" if self.manual else self.verdict is None or self.verdict.keep
-
-    @property
-    def reason(self) -> str:
-        """Return why not, in sentences; empty for those who are kept."""
-        if self.keep:
-            return ""
-        if self.manual:
-            return f"Excluded by hand: {self.note}" if self.note else "Excluded by hand."
-        return self.verdict.exclusion if self.verdict else ""
-
-    def cells(self) -> list[Cell]:
-        """Return the last columns of participants and quality."""
-        flags = self.verdict.flags if self.verdict else ()
-        return [
-            " ".join(flag.name for flag in flags),
-            " ".join(flag.reason for flag in flags),
-            self.verdict is None or self.verdict.keep,
-            self.manual,
-            self.keep,
-            self.note,
-            self.by,
-            moment_of(str(self.decided_ms)),
-        ]
+def _decision_cells(decision: Decision) -> list[Cell]:
+    """Return the last columns of participants and quality."""
+    verdict = decision.verdict
+    flags = verdict.flags if verdict else ()
+    return [
+        " ".join(flag.name for flag in flags),
+        " ".join(flag.reason for flag in flags),
+        verdict is None or verdict.keep,
+        decision.manual,
+        decision.keep,
+        decision.note,
+        decision.by,
+        moment_of(str(decision.decided_ms)),
+    ]
 
 
 def moment_of(milliseconds: str | None) -> str | None:
@@ -266,7 +234,7 @@ _SHOWN = (
 
 def quality_row(participant: str, verdict: Verdict, decision: Decision) -> Row:
     """Return one row of quality."""
-    return [participant, *(getattr(verdict.figures, name) for name in _FIGURES), *decision.cells()]
+    return [participant, *(getattr(verdict.figures, name) for name in _FIGURES), *_decision_cells(decision)]
 
 
 def platform_row(participant: str, values: Values) -> Row:
@@ -317,7 +285,7 @@ def participant_row(
         conduct.pixel_ratio,
         duplicate_of,
         values.get("practice", ""),
-        *decision.cells(),
+        *_decision_cells(decision),
         *(_reply(values.get(f"question:{name}")) for name in questions),
     ]
 

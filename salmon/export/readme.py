@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from hashlib import sha256
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from salmon import __version__
-from salmon.export.responses import moment
+from salmon.export.responses import RevisionRecord, moment
 from salmon.export.table import KINDS, Row, Table
 from salmon.spec import Manifest, Spec, TargetSpec
 
@@ -78,28 +77,13 @@ def readme(*, title: str, slug: str, exported: str, tables: Sequence[tuple[Table
 _LIBRARIES = ("torch", "numpy", "scipy", "scikit-learn", "dask")
 
 
-@dataclass(frozen=True)
-class RevisionRecord:
-    """One revision of the experiment: `spec` as it is stored, with every default."""
-
-    number: int
-    created_ms: int
-    spec: str
-    app_version: str = ""
-
-    @property
-    def config_hash(self) -> str:
-        """Names the description: the beginning of the SHA-256 of its text."""
-        return sha256(self.spec.encode()).hexdigest()[:16]
-
-
 def provenance(
     *,
     slug: str,
     spec: Spec,
     targets: Sequence[TargetSpec],
     manifest: Manifest | None,
-    revisions: Sequence[RevisionRecord],
+    revisions: Mapping[int, RevisionRecord],
     models: tuple[Table, Iterable[Row]],
     exported_ms: int,
     as_of: str,
@@ -117,15 +101,15 @@ def provenance(
         "python": platform.python_version(),
         "libraries": {name: found for name in _LIBRARIES if (found := _version(name))},
         "seed": spec.seed,
-        "config_hash": revisions[-1].config_hash,
+        "config_hash": revisions[max(revisions)].config_hash,
         "revisions": [
             {
-                "revision": revision.number,
+                "revision": number,
                 "stored": moment(revision.created_ms),
                 "config_hash": revision.config_hash,
                 "app_version": revision.app_version,
             }
-            for revision in revisions
+            for number, revision in revisions.items()
         ],
         "samplers": {
             name: {

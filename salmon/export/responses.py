@@ -134,9 +134,10 @@ class TargetNames:
 
 
 @dataclass(frozen=True)
-class RevisionNames:
-    """How a revision appears in a file."""
+class RevisionRecord:
+    """How a revision appears in a file; `config_hash` is the beginning of the SHA-256 of its spec."""
 
+    created_ms: int
     seed: int
     config_hash: str
     app_version: str = ""
@@ -161,7 +162,7 @@ class Responses:
     started_ms: int
     puids: Mapping[str, str]
     excluded: Mapping[str, str] = field(default_factory=dict[str, str])
-    revisions: Mapping[int, RevisionNames] = field(default_factory=dict[int, RevisionNames])
+    revisions: Mapping[int, RevisionRecord] = field(default_factory=dict[int, RevisionRecord])
     _given: dict[str, int] = field(default_factory=lambda: defaultdict[str, int](int))
     _total: int = 0
     _earlier: dict[str, _Earlier] = field(default_factory=lambda: defaultdict[str, _Earlier](_Earlier))

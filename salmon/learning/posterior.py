@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, Reals, rigid_motions
-from salmon.learning.triplets import Triplets, check_triplets
+from salmon.learning.objective import Triplets, check_triplets
 from salmon.noise import NoiseModel, noise_model
 
 # Above this many coordinates the covariance keeps only each target's own block.

@@ -17,8 +17,7 @@ from scipy.sparse.linalg import eigsh
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, centre, principal_axes
-from salmon.learning.objective import Objective, block_of, loss_and_gradient, objective_of
-from salmon.learning.triplets import Triplets, check_triplets
+from salmon.learning.objective import Objective, Triplets, block_of, check_triplets, loss_and_gradient, objective_of
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 

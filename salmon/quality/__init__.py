@@ -5,6 +5,6 @@ experimenter can overrule for every participant, and nothing is ever deleted.
 """
 
 from salmon.quality.figures import Evidence, Figures
-from salmon.quality.verdict import Flag, Verdict, judge
+from salmon.quality.verdict import Decision, Flag, Verdict, judge
 
-__all__ = ["Evidence", "Figures", "Flag", "Verdict", "judge"]
+__all__ = ["Decision", "Evidence", "Figures", "Flag", "Verdict", "judge"]

@@ -1,4 +1,7 @@
-"""Flag participants by comparing their figures with thresholds and with the group, and propose whom to keep."""
+"""Flag participants by comparing their figures with thresholds and with the group, and propose whom to keep.
+
+A `Verdict` is the proposal, a `Decision` what holds: the experimenter may overrule the proposal.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,39 @@ class Verdict:
     def exclusion(self) -> str:
         """Return the reasons of the flags that exclude."""
         return " ".join(flag.reason for flag in self.flags if flag.excludes)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether to keep a participant: as the experimenter decided, or else as the verdict proposes."""
+
+    verdict: Verdict | None
+    manual: str
+    note: str
+    by: str
+    decided_ms: int
+
+    @staticmethod
+    def of(values: Mapping[str, str], verdict: Verdict | None) -> Decision:
+        """Return the decision in the fields of a participant."""
+        manual = values.get("keep", "")
+        manual = manual if manual in {"keep", "exclude"} else ""
+        decided_ms = int(values.get("keep_ms", 0))
+        return Decision(verdict, manual, values.get("keep_note", ""), values.get("keep_by", ""), decided_ms)
+
+    @property
+    def keep(self) -> bool:
+        """Whether the participant counts."""
+        return self.manual == "keep" if self.manual else self.verdict is None or self.verdict.keep
+
+    @property
+    def reason(self) -> str:
+        """Return why not, in sentences; empty for those who are kept."""
+        if self.keep:
+            return ""
+        if self.manual:
+            return f"Excluded by hand: {self.note}" if self.note else "Excluded by hand."
+        return self.verdict.exclusion if self.verdict else ""
 
 
 def judge(

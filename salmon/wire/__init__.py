@@ -5,15 +5,6 @@ never renamed, and a key whose meaning changes gets a new name. The files in tes
 versions and must decode for ever.
 """
 
-from salmon.wire.answers import (
-    AnswerReader,
-    decode_answer,
-    decode_query,
-    decode_served,
-    encode_answer,
-    encode_query,
-    encode_served,
-)
 from salmon.wire.jobs import (
     ANNOUNCED,
     KEPT_SECONDS,
@@ -36,7 +27,21 @@ from salmon.wire.keys import (
     access_list,
     request,
 )
-from salmon.wire.values import Heartbeat, StoredVerdicts, decode_array, decode_json, encode_array, encode_json
+from salmon.wire.values import (
+    AnswerReader,
+    Heartbeat,
+    StoredVerdicts,
+    decode_answer,
+    decode_array,
+    decode_json,
+    decode_query,
+    decode_served,
+    encode_answer,
+    encode_array,
+    encode_json,
+    encode_query,
+    encode_served,
+)
 
 __all__ = [
     "ACCOUNTS",

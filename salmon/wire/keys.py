@@ -1,7 +1,10 @@
-"""Name every key in Redis, and generate the server's access list: which process may write what."""
+"""Name every key in Redis and make the ids in them; generate the server's access list: which process may write what."""
 
 from __future__ import annotations
 
+import hashlib
+import secrets
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -108,6 +111,57 @@ class Keys:
 def request(identifier: str) -> str:
     """Hash: progress and result of one request to the backend."""
     return f"salmon:request:{identifier}"
+
+
+#: Ids are short names of small letters and digits. Most are drawn; what an import brings gets ids that follow from its
+#: content, so that an import that was killed finds what it has written already.
+_LETTERS = string.ascii_lowercase + string.digits
+_PARTICIPANT_LENGTH = 12
+_EXPERIMENT_LENGTH = 10
+#: How the ids of those who try begin; of drawn ids, one in 10^9 would.
+_TRYOUT = "tryout"
+
+#: The participant of scripts that ask for nobody in particular: without answers, so that every query is new.
+NOBODY = "nobodynobody"
+
+
+def draw_participant_id() -> str:
+    """Return a new id of a participant, or of a request to the learning process."""
+    return _draw(_PARTICIPANT_LENGTH)
+
+
+def draw_experiment_id() -> str:
+    """Return a new id of an experiment."""
+    return _draw(_EXPERIMENT_LENGTH)
+
+
+def draw_tryout_id() -> str:
+    """Return a new id of somebody who tries an experiment out."""
+    return _TRYOUT + _draw(_PARTICIPANT_LENGTH - len(_TRYOUT))
+
+
+def is_tryout(participant: str) -> bool:
+    """Return whether this is the id of somebody who only tries an experiment out."""
+    return participant.startswith(_TRYOUT)
+
+
+def derive_participant_id(text: str) -> str:
+    """Return the id of a participant that follows from a text: the same each time."""
+    return _derive(text, _PARTICIPANT_LENGTH)
+
+
+def derive_experiment_id(text: str) -> str:
+    """Return the id of an experiment that follows from a text: the same each time."""
+    return _derive(text, _EXPERIMENT_LENGTH)
+
+
+def _draw(length: int) -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(length))
+
+
+def _derive(text: str, length: int) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:length])
 
 
 #: Keys each process may write; both read everything under `salmon:`.

@@ -23,7 +23,7 @@ from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.counters import recount
+from frontend.store.answers import recount
 from frontend.store.experiments import Revision
 from frontend.store.importing import RESTORE_ANSWERS
 from frontend.transfer.import_bundle import import_bundle

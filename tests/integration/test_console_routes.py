@@ -18,7 +18,7 @@ from frontend.auth import make_account
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.counters import recount
+from frontend.store.answers import recount
 from salmon.errors import Problem
 from salmon.spec import parse
 from salmon.spec.yaml_tree import read_source

@@ -23,7 +23,7 @@ from frontend.errors import SalmonError, TooManyError, status_of
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import subprocesses as transfer_subprocesses
-from frontend.transfer.bundle_writer import write
+from frontend.transfer.__main__ import write
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import EXTENSIONS, MOST, BrokenOffError, ExportOrder, Subprocesses, check_order
 from salmon.answer_files.answer_table import read_bytes

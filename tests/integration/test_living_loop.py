@@ -141,8 +141,7 @@ def test_a_workshop_opens_its_cluster_again_after_it_was_lost() -> None:
         opened.append(Lost() if not opened else SerialExecutor())
         return opened[-1]
 
-    from backend.answer_log import AnswerLog
-    from backend.learner import LearningTask
+    from backend.learner import AnswerLog, LearningTask
     from salmon.samplers.registry import active_sampler
 
     class Some:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.export import FILES, FIRST_COLUMNS, RESPONSES, Responses, RevisionNames, Row, Table, TargetNames
+from salmon.export import FILES, FIRST_COLUMNS, RESPONSES, Responses, RevisionRecord, Row, Table, TargetNames
 from salmon.export.notebooks import notebook, r_script
 from salmon.export.other_programs import (
     CBLEARN,
@@ -30,7 +30,6 @@ from salmon.export.participants import (
     PLATFORM_IDS,
     QUALITY,
     Conduct,
-    Decision,
     participant_row,
     participants_table,
     platform_row,
@@ -51,7 +50,7 @@ from salmon.export.targets_models import (
     model_row,
     target_rows,
 )
-from salmon.quality import Figures, Flag, Verdict
+from salmon.quality import Decision, Figures, Flag, Verdict
 from salmon.records import Answer, Served, Timing
 from salmon.spec import TargetSpec
 
@@ -75,7 +74,7 @@ def test_the_first_columns_are_those_that_old_scripts_read() -> None:
 
 
 def made(**options: object) -> Responses:
-    return Responses(NAMES, 1000, {"p": "P1"}, revisions={1: RevisionNames(3, "cafe", "2.0")}, **options)  # type: ignore[arg-type]
+    return Responses(NAMES, 1000, {"p": "P1"}, revisions={1: RevisionRecord(0, 3, "cafe", "2.0")}, **options)  # type: ignore[arg-type]
 
 
 def response(

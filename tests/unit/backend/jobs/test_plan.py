@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.answer_log import AnswerSet, collect_answers
+from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import Candidate, Evaluation, join_folds, judge_fold, plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
 from backend.jobs.rehearsal import RANDOM, advance, measured_at, plan_rehearsal

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from frontend.console.overview import OverviewInputs, SamplerView, goal_of, overview
-from frontend.store.counters import MINUTE_MS, Counts
+from frontend.store.answers import MINUTE_MS, Counts
 from frontend.store.experiments import ExperimentState
 from salmon.spec import parse_spec
 from salmon.wire import Heartbeat

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frontend.console.dashboard import target_rows
-from frontend.store.counters import Counts
+from frontend.store.answers import Counts
 from salmon.spec import Manifest, ManifestEntry
 from salmon.spec.manifest import text_target
 

@@ -20,9 +20,9 @@ from frontend.participant.queries import (
     turn_of,
 )
 from frontend.store.experiments import Revision
-from frontend.store.ids import NOBODY, draw_tryout_id
 from salmon.records import Query
 from salmon.samplers.passive import candidates, fallback
+from salmon.wire.keys import NOBODY, draw_tryout_id
 
 PLAN = SamplingPlan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from frontend.store.ids import (
+from salmon.wire.keys import (
     NOBODY,
     derive_experiment_id,
     derive_participant_id,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frontend.store.counters import BINS_AN_OCTAVE, LAST_BIN, Counts, bin_of, bin_start_ms, recount
+from frontend.store.answers import BINS_AN_OCTAVE, LAST_BIN, Counts, bin_of, bin_start_ms, recount
 from salmon.records import TRIAL_TYPES, Answer, Served, Timing
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.answer_log import AnswerLog, Entry
+from backend.learner import AnswerLog, Entry
 
 
 def test_only_queries_that_come_again_by_chance_or_on_purpose_tell_how_much_people_agree() -> None:
