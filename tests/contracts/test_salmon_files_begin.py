@@ -1,7 +1,5 @@
 """How scripts of the first Salmon begin, look at and end an experiment."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

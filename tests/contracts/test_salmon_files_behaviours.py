@@ -1,7 +1,5 @@
 """What participants and experimenters of the first Salmon were used to: kept, or mended knowingly."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from pathlib import Path

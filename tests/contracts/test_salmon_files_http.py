@@ -1,7 +1,5 @@
 """Scripts of the first Salmon against today's server: the same addresses, bodies, statuses and shapes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that the first Salmon and its neighbours left behind become paused experiments with the same answers."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

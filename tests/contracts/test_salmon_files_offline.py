@@ -1,7 +1,5 @@
 """Offline scripts of the first Salmon: `salmon.triplets.offline` and `salmon.triplets.samplers` under their names."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

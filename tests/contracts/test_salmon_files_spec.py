@@ -1,7 +1,5 @@
 """Descriptions and ZIPs written for the first Salmon mean the same today."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

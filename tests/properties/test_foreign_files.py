@@ -1,7 +1,5 @@
 """Files of other programs may hold anything: they end in answers or in sentences, and never take more memory than a few rows."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

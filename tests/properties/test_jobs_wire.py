@@ -1,7 +1,5 @@
 """Requests in the store: what was encoded decodes to the same, and what earlier versions wrote still decodes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

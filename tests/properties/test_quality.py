@@ -1,7 +1,5 @@
 """The figures of quality equal what slow, obvious counting finds, whatever people answer."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import combinations, groupby, pairwise

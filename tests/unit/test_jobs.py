@@ -1,7 +1,5 @@
 """What may be asked of the learning process: defaults, and every mistake at once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """What the learners see of the answers."""
 
-from __future__ import annotations
-
 from backend.answer_log import AnswerLog, Entry
 
 

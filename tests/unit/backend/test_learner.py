@@ -1,7 +1,5 @@
 """Live held-out accuracy: predicted before it is learned, counted once, with an honest interval."""
 
-from __future__ import annotations
-
 from math import isnan
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plan: what a learner does next follows from how far it is, and nothing is ever done twice or for ever put off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf, isinf
 

@@ -1,7 +1,5 @@
 """What a learner shows of its embedding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`salmon check` says in the terminal what the console would say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -1,7 +1,5 @@
 """The supervisor's decisions, and what it does with real programs."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rows and files of exports: what each column holds, in every form."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

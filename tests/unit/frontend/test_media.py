@@ -1,7 +1,5 @@
 """Files behind targets are stored whole, once, under the hash of their content, or not at all."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

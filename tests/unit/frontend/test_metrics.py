@@ -1,7 +1,5 @@
 """What the web process knows about its own speed."""
 
-from __future__ import annotations
-
 from frontend.metrics import Latency, Metrics
 
 

@@ -1,7 +1,5 @@
 """The participant page's modules are joined into one script; unsupported lines are refused."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Who is flagged and why, told with people who answer in recognisable ways."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Passive samplers: pure functions of participant, turn and seed."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """An experiment's file is read as its experimenter meant it."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The size of a picture is read from its header, whatever else the header holds."""
 
-from __future__ import annotations
-
 import io
 import struct
 

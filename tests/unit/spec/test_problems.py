@@ -1,7 +1,5 @@
 """Everything wrong with a file is said at once, at its place, in words that its author uses."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A ZIP of targets is taken whole or refused with everything that is wrong with it."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from pathlib import Path

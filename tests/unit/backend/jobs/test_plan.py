@@ -1,7 +1,5 @@
 """What requests come to: courses carried out step by step in this process."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

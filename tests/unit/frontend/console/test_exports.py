@@ -1,7 +1,5 @@
 """The export page offers every file that can be exported."""
 
-from __future__ import annotations
-
 import re
 
 from frontend.transfer.subprocesses import EXTENSIONS

@@ -1,7 +1,5 @@
 """The numbers and sentences of the overview, computed from plain values."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

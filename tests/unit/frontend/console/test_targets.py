@@ -1,7 +1,5 @@
 """Warnings about targets: duplicates, and pictures that differ from the others."""
 
-from __future__ import annotations
-
 from frontend.console.dashboard import target_rows
 from frontend.store.counters import Counts
 from salmon.spec import Manifest, ManifestEntry

@@ -1,7 +1,5 @@
 """Which sampler, which query, which side: by the experimenter's probabilities, and the same again in a replay."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Steps around the trials, ways in and ways out, as pure functions."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Counters that the console's figures are drawn from."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
