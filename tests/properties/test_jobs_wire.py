@@ -43,18 +43,15 @@ standings = st.builds(
 )
 
 
-@given(requests)
-def test_a_request_decodes_to_itself_from_an_entry_of_strings(item: Request) -> None:
-    entry = item.encode()
-    assert all(isinstance(value, str) for value in entry.values())
-    assert Request.decode(entry) == item
-
-
-@given(standings)
-def test_a_standing_decodes_to_itself_from_a_hash_of_strings(item: JobStatus) -> None:
+@pytest.mark.parametrize("kind", [requests, standings], ids=["requests", "standings"])
+@given(data=st.data())
+def test_what_is_stored_decodes_to_itself_from_a_mapping_of_strings(
+    kind: st.SearchStrategy[Request | JobStatus], data: st.DataObject
+) -> None:
+    item = data.draw(kind)
     written = item.encode()
     assert all(isinstance(value, str) for value in written.values())
-    assert JobStatus.decode(written) == item
+    assert type(item).decode(written) == item
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
