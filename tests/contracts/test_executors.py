@@ -15,6 +15,7 @@ from salmon.parallel.dask import join_cluster, local_cluster
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.state import random_queries
 from salmon.search import exact_search, information_gain, ranking
+from salmon.simulate import random_world
 
 
 @pytest.fixture(scope="module", params=["serial", "threads", "processes"])
@@ -54,9 +55,8 @@ def test_a_failed_task_is_among_the_completed(executor):
 
 
 def test_a_scattered_value_stands_in_for_itself(executor):
-    table = executor.scatter(np.arange(5.0))
     pair = executor.scatter((1, 2))
-    assert executor.submit(np.sum, table).result() == 10.0
+    assert executor.submit(np.sum, executor.scatter(np.arange(5.0))).result() == 10.0
     assert executor.map(operator.itemgetter(1), [pair, pair]) == [2, 2]
 
 
@@ -80,16 +80,8 @@ def test_there_is_always_a_worker_and_none_is_refused(executor):
 def test_a_fit_of_many_answers_is_the_same_everywhere(executor, monkeypatch):
     monkeypatch.setattr(objective, "_WORTH_SENDING", 1)
     generator = np.random.default_rng(0)
-    n, m = 30, 70_000
-    truth = 2 * generator.normal(size=(n, 2))
-    heads = generator.integers(0, n, m)
-    rows = np.stack(
-        [heads, (heads + generator.integers(1, 15, m)) % n, (heads + generator.integers(15, n, m)) % n], axis=1
-    )
-    d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
-    swapped = d2[:, 0] > d2[:, 1]
-    rows[swapped] = rows[swapped][:, [0, 2, 1]]
-    here, there = (fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=30, executor=each) for each in (None, executor))
+    rows = random_world(30, 2, 0).answer(random_queries(30, 70_000, generator), generator)
+    here, there = (fit(rows, 30, 2, noise="CKL", n_starts=1, max_iter=30, executor=each) for each in (None, executor))
     np.testing.assert_allclose(there.coordinates, here.coordinates, rtol=1e-6, atol=1e-6)
 
 

@@ -138,7 +138,6 @@ async def test_a_download_is_restored_under_another_name(server: OldScript, stor
     await store.experiments.delete(made["experiment"], str(await store.experiments.find(made["experiment"])))
     back = await server.post("/restore", files={"rdb": ("exp.zip", download.content)})
     assert "10 answers of 10 participants" in back.json()["message"]
-    rows = (await server.get("/responses")).json()
-    assert [row["head"] for row in rows] == [answer["head"] for answer in answers]
+    assert [row["head"] for row in (await server.get("/responses")).json()] == [answer["head"] for answer in answers]
     assert (await server.post("/restore", 500, files={"rdb": ("x.rdb", b"REDIS0009\xff")})).json()["detail"]
     await server.post("/restore", 422, data={})

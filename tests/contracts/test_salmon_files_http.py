@@ -89,8 +89,7 @@ async def test_a_query_can_be_of_one_sampler_and_of_one_participant(server: OldS
         assert query["sampler"] == "b"
         heads.append(query["head"])
     assert sorted(heads) == list(range(6))
-    unknown = await server.get("/query?sampler=nothing", 500, auth=None)
-    assert "The samplers are a, b." in unknown.json()["detail"]
+    assert "The samplers are a, b." in (await server.get("/query?sampler=nothing", 500, auth=None)).json()["detail"]
 
 
 async def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(server: OldScript) -> None:

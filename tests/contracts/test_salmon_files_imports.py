@@ -151,8 +151,9 @@ async def test_bare_triplets_come_in_with_sentences_about_what_is_not_known(ways
 async def test_with_its_description_an_experiment_goes_on_as_it_was(
     ways: Ways, client: httpx.AsyncClient, store: Store
 ) -> None:
-    content = as_csv(old_rows(old_answers(30)))
-    assert "No description" not in (await ways.bring("known", content, config=CONFIG)).sentence
+    assert (
+        "No description" not in (await ways.bring("known", as_csv(old_rows(old_answers(30))), config=CONFIG)).sentence
+    )
     rows = await ways.rows("known")
     assert {row["prob_sampler"] for row in rows} == {"0.6", "0.4"}
     assert rows[0]["head_html"] == f"<i>{rows[0]['head']}</i>"
@@ -176,8 +177,7 @@ async def test_a_description_of_another_experiment_is_refused(ways: Ways) -> Non
 async def test_a_zip_of_targets_gives_the_pictures_back(ways: Ways, examples: Path) -> None:
     content = as_csv(old_rows(old_answers(12)))
     assert "files that are not here" in (await ways.bring("without", content)).sentence
-    made = await ways.bring("with", content, targets=examples / "shapes" / "targets.zip")
-    assert "not here" not in made.sentence
+    assert "not here" not in (await ways.bring("with", content, targets=examples / "shapes" / "targets.zip")).sentence
     assert (await ways.rows("with"))[0]["head_html"].startswith("<img src='/media/")
 
 

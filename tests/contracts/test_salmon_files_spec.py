@@ -51,8 +51,7 @@ def test_targets_and_texts_have_the_defaults_that_they_had() -> None:
 
 @covers("file", "samplers: default", "samplers: class or name", "sampling.common", "lenient: samplers as a list")
 def test_samplers_are_found_by_class_or_name_and_share_what_is_common() -> None:
-    only = parsed({}).spec.samplers
-    assert [(name, one.sampler_class) for name, one in only.items()] == [("random", "Random")]
+    assert [(name, one.sampler_class) for name, one in parsed({}).spec.samplers.items()] == [("random", "Random")]
     assert sampler({"class": "TSTE"}).sampler_class == "TSTE"
     assert sampler({}, "ARR").sampler_class == "ARR"
     assert sampler({"class": "ARR"}).arguments["d"] == 2

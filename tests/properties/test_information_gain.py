@@ -30,8 +30,7 @@ def test_the_gain_is_between_0_and_log_2(seed, name, lapse, spread, m):
 
 def test_a_head_with_a_thousand_answers_still_has_a_posterior():
     coordinates = np.random.default_rng(0).normal(size=(6, 2))
-    rows = np.array([[0, 1, 2], [0, 2, 1]] * 1500, dtype=np.int32)
-    posterior = head_posterior(rows, coordinates, noise_model("STE"))
+    posterior = head_posterior(np.array([[0, 1, 2], [0, 2, 1]] * 1500, dtype=np.int32), coordinates, noise_model("STE"))
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
     np.testing.assert_allclose(posterior[1:], 1 / 6)
 

@@ -74,5 +74,4 @@ def test_a_standing_with_fields_of_a_newer_version_is_understood_and_an_expired_
     standing = JobStatus.decode({"kind": "fit", "experiment": "e", "mood": "good"})
     assert standing is not None
     assert (standing.state, standing.ended) == ("waiting", False)
-    assert JobStatus.decode({}) is None
-    assert JobStatus.decode({"progress": "0.5"}) is None
+    assert (JobStatus.decode({}), JobStatus.decode({"progress": "0.5"})) == (None, None)

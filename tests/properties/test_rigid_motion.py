@@ -56,8 +56,7 @@ def test_principal_axes_keep_every_distance_and_order_the_axes_by_width(seed, d)
     coordinates = placed(9, d, seed)
     turned = principal_axes(coordinates)
     np.testing.assert_allclose(squared_distances(turned), squared_distances(coordinates), atol=1e-9)
-    widths = (turned**2).sum(axis=0)
-    assert (np.diff(widths) <= 1e-9).all()
+    assert (np.diff((turned**2).sum(axis=0)) <= 1e-9).all()
     np.testing.assert_allclose(turned.mean(axis=0), 0, atol=1e-12)
 
 
