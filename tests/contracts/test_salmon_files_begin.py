@@ -37,7 +37,7 @@ async def test_the_configuration_comes_back_with_defaults_and_initialises_again(
 
 
 @covers("http", "second init", "/reset")
-async def test_one_experiment_at_a_time_until_a_reset_that_loses_nothing(
+async def test_only_one_experiment_runs_until_a_reset_that_loses_nothing(
     server: OldScript, store: Store, settings: Settings
 ) -> None:
     made = (await server.init(SIX)).json()

@@ -82,7 +82,7 @@ def response(
     return dict(zip(RESPONSES.names, (responses or made()).row(stream_id, answer), strict=True))
 
 
-def test_a_response_in_the_old_units_and_in_ours() -> None:
+def test_a_response_has_the_old_units_and_ours() -> None:
     row = response()
     assert (row["response_time"], row["rt_ms"]) == (0.8125, 812.5)
     assert (row["network_latency"], row["query_wait_ms"]) == (-1, None)

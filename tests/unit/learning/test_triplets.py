@@ -1,4 +1,4 @@
-"""Faulty triplets are refused at the door, in a sentence with the row and the value."""
+"""Faulty triplets are refused wherever they come in, in a sentence with the row and the value."""
 
 import numpy as np
 import pytest
@@ -59,6 +59,6 @@ def test_no_answers_are_no_fault():
     ],
     ids=["fit", "accuracy", "log_loss", "laplace", "pending"],
 )
-def test_every_way_in_has_the_same_door(use):
+def test_every_function_of_triplets_checks_them(use):
     with pytest.raises(TripletError, match="Row 0"):
         use([[0, 1, 7]])

@@ -91,7 +91,7 @@ def test_somebody_who_always_takes_the_left_side_is_told_by_three_signs() -> Non
     assert "100 %" in verdict.reasons
 
 
-def test_answers_that_nobody_can_read_that_fast() -> None:
+def test_answers_faster_than_anybody_can_read_are_flagged() -> None:
     verdict = judge(crowd(rt_ms=260.0, x=honest), asked={})["x"]
     assert {"fast", "fast_share"} <= flags(verdict)
     assert not verdict.keep

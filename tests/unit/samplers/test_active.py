@@ -89,7 +89,7 @@ def test_its_embedding_learns_what_the_answers_say(name):
 
 
 @pytest.mark.parametrize("sampler", [ARR(), Uncertainty(), Adaptive(random_share=0)], ids=repr)
-def test_heads_go_round_and_round(sampler):
+def test_every_head_is_asked_about_once_a_lap(sampler):
     asked = sampler.search(*learned(sampler), NOTHING, 2 * N + 3)
     heads = asked.queries[:, 0].tolist()
     assert sorted(heads[:N]) == sorted(heads[N : 2 * N]) == list(range(N))

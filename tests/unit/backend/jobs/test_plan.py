@@ -91,7 +91,7 @@ def test_without_random_answers_an_embedding_comes_without_an_accuracy(answered:
         plan_comparison(CrossValidation((1, 2), ("TSTE",), 5, 1), SPEC, N, chosen)
 
 
-def test_an_embedding_as_of_then_depends_on_the_answers_until_then_alone(answered: AnswerSet) -> None:
+def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone(answered: AnswerSet) -> None:
     def plan(count: int) -> JobPlan:
         """The embedding as of 300 answers, where there are so many."""
         cut = {name: getattr(answered, name)[:count] for name in ("triplets", "participants", "random", "repeatable")}
