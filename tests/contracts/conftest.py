@@ -1,7 +1,5 @@
 """Fixtures of the contracts with users of the first Salmon."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import httpx

@@ -1,7 +1,5 @@
 """The rows of what a user of the first Salmon counts on, and which test holds each: a test says `@covers(row, …)`."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import socket
 from dataclasses import replace
 
 import numpy as np
@@ -10,17 +11,11 @@ import pytest
 from salmon.errors import SalmonError, StartError
 from salmon.learning import fit, objective
 from salmon.parallel import SerialExecutor
+from salmon.parallel.dask import join_cluster, local_cluster
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.state import random_queries
 from salmon.search import exact_search, information_gain, ranking
-
-
-def quotient(first, second):
-    return first / second
-
-
-def process_id():
-    return os.getpid()
+from salmon.simulate import random_world
 
 
 @pytest.fixture(scope="module", params=["serial", "threads", "processes"])
@@ -29,8 +24,6 @@ def executor(request):
         with SerialExecutor() as serial:
             yield serial
         return
-    from salmon.parallel.dask import local_cluster
-
     with local_cluster(2, processes=request.param == "processes") as cluster:
         yield cluster
 
@@ -51,25 +44,24 @@ def test_every_task_completes_once(executor):
 
 
 def test_what_the_work_raises_is_raised_by_its_result(executor):
-    task = executor.submit(quotient, 1, 0)
+    task = executor.submit(operator.truediv, 1, 0)
     with pytest.raises(ZeroDivisionError):
         task.result()
 
 
 def test_a_failed_task_is_among_the_completed(executor):
-    tasks = [executor.submit(quotient, 1, divisor) for divisor in (0, 1)]
+    tasks = [executor.submit(operator.truediv, 1, divisor) for divisor in (0, 1)]
     assert sum(1 for _ in executor.as_completed(tasks)) == 2
 
 
 def test_a_scattered_value_stands_in_for_itself(executor):
-    table = executor.scatter(np.arange(5.0))
     pair = executor.scatter((1, 2))
-    assert executor.submit(np.sum, table).result() == 10.0
+    assert executor.submit(np.sum, executor.scatter(np.arange(5.0))).result() == 10.0
     assert executor.map(operator.itemgetter(1), [pair, pair]) == [2, 2]
 
 
 def test_work_can_be_pinned_to_the_first_worker(executor):
-    assert isinstance(executor.submit(process_id, on=0).result(), int)
+    assert isinstance(executor.submit(os.getpid, on=0).result(), int)
 
 
 def test_a_cancelled_task_leaves_the_others_alone(executor):
@@ -88,17 +80,8 @@ def test_there_is_always_a_worker_and_none_is_refused(executor):
 def test_a_fit_of_many_answers_is_the_same_everywhere(executor, monkeypatch):
     monkeypatch.setattr(objective, "_WORTH_SENDING", 1)
     generator = np.random.default_rng(0)
-    n, m = 30, 70_000
-    truth = 2 * generator.normal(size=(n, 2))
-    heads = generator.integers(0, n, m)
-    rows = np.stack(
-        [heads, (heads + generator.integers(1, 15, m)) % n, (heads + generator.integers(15, n, m)) % n], axis=1
-    )
-    d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
-    swapped = d2[:, 0] > d2[:, 1]
-    rows[swapped] = rows[swapped][:, [0, 2, 1]]
-    here = fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=30)
-    there = fit(rows, n, 2, noise="CKL", n_starts=1, max_iter=30, executor=executor)
+    rows = random_world(30, 2, 0).answer(random_queries(30, 70_000, generator), generator)
+    here, there = (fit(rows, 30, 2, noise="CKL", n_starts=1, max_iter=30, executor=each) for each in (None, executor))
     np.testing.assert_allclose(there.coordinates, here.coordinates, rtol=1e-6, atol=1e-6)
 
 
@@ -109,6 +92,7 @@ def test_a_search_finds_the_same_everywhere(executor, monkeypatch):
     here, there = exact_search(coordinates, rows, keep=2), exact_search(coordinates, rows, keep=2, executor=executor)
     np.testing.assert_allclose(there.scores, here.scores, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(information_gain(there.queries, coordinates, rows), here.scores, atol=1e-6)
+    assert there.complete
 
 
 def test_a_search_can_be_cut_short_everywhere_and_the_executor_goes_on(executor, monkeypatch):
@@ -148,22 +132,16 @@ def test_serial_work_that_was_cancelled_is_never_done():
 
 
 def test_a_cluster_that_is_not_there_is_named(unused_address):
-    from salmon.parallel.dask import join_cluster
-
     with pytest.raises(StartError, match=unused_address):
         join_cluster(unused_address, timeout_s=0.2)
 
 
 @pytest.fixture
 def unused_address():
-    import socket
-
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    return f"tcp://127.0.0.1:{port}"
+        return "tcp://{}:{}".format(*listener.getsockname())
 
 
 def test_work_can_stand_on_earlier_work(executor):
-    first = executor.submit(operator.add, 2, 3)
-    assert executor.submit(operator.mul, first, 10).result() == 50
+    assert executor.submit(operator.mul, executor.submit(operator.add, 2, 3), 10).result() == 50

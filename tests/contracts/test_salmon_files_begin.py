@@ -1,7 +1,5 @@
 """How scripts of the first Salmon begin, look at and end an experiment."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -28,11 +26,9 @@ async def test_the_configuration_comes_back_with_defaults_and_initialises_again(
     assert set(first) == {"targets", "html", "samplers", "sampling"}
     assert first["targets"] == [str(k) for k in range(10)]
     assert html.items() <= first["html"].items()
-    assert first["html"]["title"] == "Similarity judgements"
-    assert first["html"]["query_params"] == ["puid"]
+    assert (first["html"]["title"], first["html"]["query_params"]) == ("Similarity judgements", ["puid"])
     assert first["samplers"] == {"random": {"class": "Random"}}
-    assert first["sampling"]["probs"] == {"random": 100}
-    assert first["sampling"]["common"] == {"d": 2}
+    assert (first["sampling"]["probs"], first["sampling"]["common"]) == ({"random": 100}, {"d": 2})
     text = (await server.get("/config?json=0")).text
     assert yaml.safe_load(text) == first
     await store.experiments.archive(str(await store.experiments.find(made["experiment"])))
@@ -41,7 +37,7 @@ async def test_the_configuration_comes_back_with_defaults_and_initialises_again(
 
 
 @covers("http", "second init", "/reset")
-async def test_one_experiment_at_a_time_until_a_reset_that_loses_nothing(
+async def test_only_one_experiment_runs_until_a_reset_that_loses_nothing(
     server: OldScript, store: Store, settings: Settings
 ) -> None:
     made = (await server.init(SIX)).json()
@@ -50,10 +46,8 @@ async def test_one_experiment_at_a_time_until_a_reset_that_loses_nothing(
     refused = await server.client.delete("/reset", auth=AUTH)
     assert refused.status_code == 403
     assert "Do you really want to delete *all* data?" in refused.json()["detail"]
-    linked = await server.client.get("/reset?force=1", auth=AUTH, headers={"Sec-Fetch-Site": "cross-site"})
-    assert linked.status_code == 403
-    done = await server.client.delete("/reset?force=1", auth=AUTH)
-    assert done.json() == {"success": True}
+    await server.get("/reset?force=1", 403, headers={"Sec-Fetch-Site": "cross-site"})
+    assert (await server.client.delete("/reset?force=1", auth=AUTH)).json() == {"success": True}
     (bundle,) = Path(settings.bundles_location).glob(f"{made['experiment']}-2*.zip")
     assert zipfile.ZipFile(bundle).testzip() is None
     assert "No data has been uploaded" in (await server.get("/responses", 500)).json()["detail"]
@@ -110,8 +104,10 @@ async def test_the_old_name_of_random_is_taken_with_a_warning(server: OldScript)
 @covers("http", "/init_exp")
 @covers("zip", "replaces targets", "filenames")
 async def test_a_zip_of_targets_comes_with_the_description(server: OldScript, examples: Path) -> None:
-    targets = (examples / "shapes" / "targets.zip").read_bytes()
-    await server.init({"targets": ["replaced", "by", "files"]}, files={"targets": targets})
+    await server.init(
+        {"targets": ["replaced", "by", "files"]},
+        files={"targets": (examples / "shapes" / "targets.zip").read_bytes()},
+    )
     config = (await server.get("/config")).json()
     assert len(config["targets"]) == 12
     assert all(target.startswith("<img") for target in config["targets"])
@@ -124,10 +120,9 @@ async def test_a_zip_of_targets_comes_with_the_description(server: OldScript, ex
 async def test_everything_else_that_scripts_look_at_is_there(server: OldScript) -> None:
     await server.init(SIX)
     for path in ("/embeddings", "/embeddings?sampler=random"):
-        none = await server.get(path, 500)
-        assert "No model has been created for any sampler in ['random']" in none.json()["detail"]
-    dashboard = await server.get("/dashboard", follow_redirects=True)
-    assert "text/html" in dashboard.headers["content-type"]
+        detail = (await server.get(path, 500)).json()["detail"]
+        assert "No model has been created for any sampler in ['random']" in detail
+    assert "text/html" in (await server.get("/dashboard", follow_redirects=True)).headers["content-type"]
     logs = (await server.get("/logs")).json()
     assert all(isinstance(line, str) for lines in logs.values() for line in lines)
     assert "created" in logs["changes.log"][0]
@@ -143,7 +138,6 @@ async def test_a_download_is_restored_under_another_name(server: OldScript, stor
     await store.experiments.delete(made["experiment"], str(await store.experiments.find(made["experiment"])))
     back = await server.post("/restore", files={"rdb": ("exp.zip", download.content)})
     assert "10 answers of 10 participants" in back.json()["message"]
-    rows = (await server.get("/responses")).json()
-    assert [row["head"] for row in rows] == [answer["head"] for answer in answers]
+    assert [row["head"] for row in (await server.get("/responses")).json()] == [answer["head"] for answer in answers]
     assert (await server.post("/restore", 500, files={"rdb": ("x.rdb", b"REDIS0009\xff")})).json()["detail"]
     await server.post("/restore", 422, data={})

@@ -1,7 +1,5 @@
 """What participants and experimenters of the first Salmon were used to: kept, or mended knowingly."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from pathlib import Path
@@ -25,11 +23,7 @@ from tests.bundles import rows_of, write_export
 from tests.contracts.salmon_rows import covers
 from tests.old_scripts import OldScript
 
-TWO = "samplers: {a: {class: Random}, b: {class: Random}}\n"
-
-
-def plan_of(spec: str) -> queries.SamplingPlan:
-    return parse_revision(Revision("", spec, None, 0)).plan
+TWO = "targets: 6\nsamplers: {a: {class: Random}, b: {class: Random}}\n"
 
 
 @covers("behaviours", "sides are random")
@@ -41,7 +35,7 @@ def test_the_sides_are_a_fair_coin_at_every_showing() -> None:
 
 @covers("behaviours", "samplers_per_user works", "details without query")
 def test_one_sampler_a_participant_and_fixed_samplers_have_their_effect() -> None:
-    plan = plan_of(f"targets: 6\n{TWO}sampling: {{samplers_per_user: 1}}\n")
+    plan = parse_revision(Revision("", f"{TWO}sampling: {{samplers_per_user: 1}}\n", None, 0)).plan
     met = {
         person: {queries.choose_sampler(plan, participant=person, trial=k).sampler for k in range(1, 30)}
         for person in "pqrstuvw"
@@ -49,7 +43,7 @@ def test_one_sampler_a_participant_and_fixed_samplers_have_their_effect() -> Non
     assert all(len(samplers) == 1 for samplers in met.values())
     assert set.union(*met.values()) == {"a", "b"}
     details = "sampling: {details: {1: {sampler: b}, 3: {sampler: a, query: [0, 1, 2]}}}\n"
-    plan = plan_of(f"targets: 6\n{TWO}{details}")
+    plan = parse_revision(Revision("", TWO + details, None, 0)).plan
     for person in "pqrstu":
         first, third = (queries.choose_sampler(plan, participant=person, trial=k) for k in (1, 3))
         assert (first.sampler, first.query, third.query) == ("b", None, (0, 1, 2))
@@ -71,11 +65,9 @@ async def test_without_a_model_queries_are_random_with_the_old_score_and_none_co
 async def test_embeddings_leave_in_the_columns_they_had(settings: Settings, store: Store, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("head,winner,loser\n0,1,2\n1,2,0\n")
     (tmp_path / "c.yaml").write_text("targets: [zero, <b>one</b>, two]\nsamplers: {ARR: {}, random: {class: Random}}\n")
-    context = Context(settings, store)
     files = ImportFiles(tmp_path / "r.csv", "r.csv", tmp_path / "c.yaml")
-    await import_answers(context, files, slug="placed", owner="ada")
+    await import_answers(Context(settings, store), files, slug="placed", owner="ada")
     placed = np.array([[0.5, 1.0], [2.0, -3.0], [0.0, 0.25]])
-    experiment = str(await store.experiments.find("placed"))
     model = {
         "coordinates": encode_array(placed),
         "generation": "1",
@@ -83,11 +75,14 @@ async def test_embeddings_leave_in_the_columns_they_had(settings: Settings, stor
         "cursor": "0-1",
         "published_ms": "1",
     }
-    await store.importer.write_model(experiment, "ARR", model)
+    await store.importer.write_model(str(await store.experiments.find("placed")), "ARR", model)
     rows = rows_of(await write_export(settings, store, "placed", "salmon_embeddings", "csv"))
     assert [list(row) for row in rows] == [["target_html", "target_id", "alg", "0", "1"]] * 3
-    assert [row["target_html"] for row in rows] == ["zero", "<b>one</b>", "two"]
-    assert [(row["target_id"], row["alg"]) for row in rows] == [("0", "ARR"), ("1", "ARR"), ("2", "ARR")]
+    assert [(row["target_html"], row["target_id"], row["alg"]) for row in rows] == [
+        ("zero", "0", "ARR"),
+        ("<b>one</b>", "1", "ARR"),
+        ("two", "2", "ARR"),
+    ]
     assert [[float(row["0"]), float(row["1"])] for row in rows] == placed.tolist()
     labelled = rows_of(await write_export(settings, store, "placed", "triplettools_embeddings", "csv"))
     assert {"dim_0", "dim_1", "item"} <= set(labelled[0])

@@ -1,15 +1,13 @@
 """Scripts of the first Salmon against today's server: the same addresses, bodies, statuses and shapes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 
 from frontend.app import create_app
-from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.export import FIRST_COLUMNS
@@ -19,21 +17,16 @@ from tests.old_scripts import HERE, SIX, OldScript
 
 
 @covers("http", "/create_user")
-async def test_the_first_account_is_made_here_and_once(server: OldScript, settings: Settings, store: Store) -> None:
-    twice = await server.post("/create_user/other/password1", 403)
-    assert "maximum number of users" in twice.text.lower()
-    differing = {"username": "other", "password": "password1", "password2": "password2"}
-    await server.post("/create_user", 409, data=differing)
+async def test_the_first_account_is_made_here_and_once(server: OldScript) -> None:
+    assert "maximum number of users" in (await server.post("/create_user/other/password1", 403)).text.lower()
+    await server.post(
+        "/create_user", 409, data={"username": "other", "password": "password1", "password2": "password2"}
+    )
 
 
 @covers("http", "/create_user")
 async def test_nobody_else_makes_the_first_account(settings: Settings, store: Store, monkeypatch: Any) -> None:
-    context = Context(settings, store)
-
-    async def nobody() -> bool:
-        return False
-
-    monkeypatch.setattr(store.accounts, "exist", nobody)
+    monkeypatch.setattr(store.accounts, "exist", AsyncMock(return_value=False))
     body = {"username": "eve", "password": "password1", "password2": "password1"}
     for address, host, headers in (
         ("203.0.113.9", HERE, {}),
@@ -46,14 +39,13 @@ async def test_nobody_else_makes_the_first_account(settings: Settings, store: St
             refused = await client.post("/create_user", data=body, headers=headers)
             assert refused.status_code == 403, (address, host, headers)
             assert "Traceback" not in refused.text
-    assert await context.store.accounts.read("eve") is None
+    assert await store.accounts.read("eve") is None
 
 
 @covers("http", "basic", "port")
-async def test_without_the_right_password_nothing_is_shown(server: OldScript, settings: Settings) -> None:
+async def test_without_the_right_password_nothing_is_shown(server: OldScript) -> None:
     for path in ("/responses", "/embeddings", "/config", "/meta", "/dashboard", "/download", "/logs", "/reset?force=1"):
-        refused = await server.client.get(path)
-        assert refused.status_code == 401, path
+        refused = await server.get(path, 401, auth=None)
         assert refused.headers["www-authenticate"].startswith("Basic")
         assert "Incorrect username or password" in refused.json()["detail"]
     await server.post("/init_exp", 401, auth=("username", "wrong-password"))
@@ -64,8 +56,7 @@ async def test_without_the_right_password_nothing_is_shown(server: OldScript, se
 @covers("responses", "26 columns in order", "units", "winner and loser are the feet", "sorted by receipt", "json")
 async def test_a_script_initialises_asks_answers_and_takes_home(server: OldScript) -> None:
     await server.init(SIX)
-    page = await server.client.get("/?puid=p1")
-    assert page.status_code == 307
+    page = await server.get("/?puid=p1", 307, auth=None)
     assert page.headers["location"].endswith("/?puid=p1")
     assert (await server.client.get(page.headers["location"])).status_code == 200
     answers = [await server.answer_one(k % 3) for k in range(30)]
@@ -76,16 +67,13 @@ async def test_a_script_initialises_asks_answers_and_takes_home(server: OldScrip
         assert all(row[key] == sent[key] for key in ("head", "left", "right", "winner", "sampler", "score"))
         assert row["puid"] == str(sent["puid"])
         assert {row["winner"], row["loser"]} == {row["left"], row["right"]}
-        assert row["response_time"] == 0.25
-        assert row["network_latency"] == -1
-        assert row["score"] == -9999
+        assert (row["response_time"], row["network_latency"], row["score"]) == (0.25, -1, -9999)
     assert [row["num_responses"] for row in rows] == list(range(1, 31))
     received = [row["time_received"] for row in rows]
     assert received == sorted(received)
     assert all(round(seconds, 3) == seconds for seconds in received)
     assert rows[0]["winner_html"] in {"0", "1", "two", "<b>three</b>", "4", "5"}
-    text = (await server.get("/responses?json=0")).text
-    table = list(csv.DictReader(io.StringIO(text)))
+    table = list(csv.DictReader(io.StringIO((await server.get("/responses?json=0")).text)))
     assert list(table[0]) == list(FIRST_COLUMNS)
     assert [row["head"] for row in table] == [str(row["head"]) for row in rows]
     assert (await server.get("/meta")).json() == {"responses": 30, "participants": 3}
@@ -101,20 +89,16 @@ async def test_a_query_can_be_of_one_sampler_and_of_one_participant(server: OldS
         assert query["sampler"] == "b"
         heads.append(query["head"])
     assert sorted(heads) == list(range(6))
-    unknown = await server.client.get("/query?sampler=nothing")
-    assert unknown.status_code == 500
-    assert "The samplers are a, b." in unknown.json()["detail"]
+    assert "The samplers are a, b." in (await server.get("/query?sampler=nothing", 500, auth=None)).json()["detail"]
 
 
 async def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(server: OldScript) -> None:
     sampling = {"samplers_per_user": 1, "details": {1: {"sampler": "a", "query": [0, 1, 2]}}}
     await server.init({**SIX, "samplers": {"a": {"class": "Random"}, "b": {"class": "Random"}}, "sampling": sampling})
-    nobodys = {(await server.client.get("/query")).json()["sampler"] for _ in range(20)}
-    assert nobodys == {"a", "b"}
+    assert {(await server.client.get("/query")).json()["sampler"] for _ in range(20)} == {"a", "b"}
     first = (await server.client.get("/query?puid=p1")).json()
     assert (first["head"], {first["left"], first["right"]}) == (0, {1, 2})
-    later = {(await server.client.get("/query?puid=p1")).json()["sampler"] for _ in range(20)}
-    assert len(later) == 1
+    assert len({(await server.client.get("/query?puid=p1")).json()["sampler"] for _ in range(20)}) == 1
 
 
 @covers("http", "/answer")
@@ -132,8 +116,7 @@ async def test_an_answer_sent_twice_or_by_two_is_recorded_once(server: OldScript
     await server.init(SIX)
     sent = await server.answer_one("first")
     for puid in ("first", "second"):
-        again = await server.client.post("/answer", json={**sent, "puid": puid})
-        assert again.json() == {"success": True}
+        assert (await server.client.post("/answer", json={**sent, "puid": puid})).json() == {"success": True}
     assert [row["puid"] for row in (await server.get("/responses")).json()] == ["first"]
 
 

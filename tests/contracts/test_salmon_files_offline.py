@@ -1,8 +1,7 @@
 """Offline scripts of the first Salmon: `salmon.triplets.offline` and `salmon.triplets.samplers` under their names."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -28,17 +27,18 @@ def answers(count: int, seed: int, noise: float = 0.0) -> tuple[np.ndarray, np.n
     return truth, rows
 
 
+ROWS = answers(50, 6)[1]
+
+
 def test_a_published_script_fits_scores_and_looks_at_the_history() -> None:
     X_train, X_test = answers(900, 1, 0.05)[1], answers(300, 2)[1]
     model = OfflineEmbedding(n=N, d=D, max_epochs=20_000, verbose=100, random_state=0, optimizer__lr=0.1)
     assert model.fit(X_train, X_test) is model
     assert model.embedding_.shape == (N, D)
-    accuracy = model.score(X_test)
-    assert 0.9 < accuracy <= 1  # an accuracy: larger is better
-    assert model.meta_["score__acc"] == accuracy
-    assert 0 < model.meta_["score__loss"] < np.log(2)
     last = model.history_[-1]
-    assert last["score_test"] == accuracy
+    assert 0.9 < model.score(X_test) <= 1  # an accuracy: larger is better
+    assert model.score(X_test) == model.meta_["score__acc"] == last["score_test"]
+    assert 0 < model.meta_["score__loss"] < np.log(2)
     assert last["loss_test"] <= model.history_[0]["loss_test"]
     assert {"score_train", "loss_train", "elapsed_time", "train_data", "max_epochs", "ident"} <= last.keys()
     assert last["num_grad_comps"] <= 20_000 * len(X_train)
@@ -46,8 +46,7 @@ def test_a_published_script_fits_scores_and_looks_at_the_history() -> None:
 
 def test_the_passes_are_bounded_by_max_epochs() -> None:
     rows = answers(300, 3)[1]
-    model = OfflineEmbedding(n=N, d=D, max_epochs=3, random_state=1).fit(rows, rows)
-    assert len(model.history_) == 1
+    assert len(OfflineEmbedding(n=N, d=D, max_epochs=3, random_state=1).fit(rows, rows).history_) == 1
 
 
 def test_what_a_script_keeps_of_an_embedding_stays_as_it_was() -> None:
@@ -68,29 +67,39 @@ def test_what_a_script_keeps_of_an_embedding_stays_as_it_was() -> None:
 
 
 def test_a_fit_begins_where_it_is_told_to() -> None:
-    rows, start = answers(50, 6)[1], np.random.default_rng(8).uniform(size=(N, D))
+    start = np.random.default_rng(8).uniform(size=(N, D))
     for given in (
         start,
         offline.join(start, list(range(N))),
         pd.DataFrame(start, columns=["0", "1"]).assign(alg="ARR"),
     ):
-        assert np.allclose(OfflineEmbedding(n=N, d=D).initialize(rows, embedding=given).embedding_, start)
-    first, second = (OfflineEmbedding(n=N, d=D, random_state=20).initialize(rows).embedding_ for _ in range(2))
+        assert np.allclose(OfflineEmbedding(n=N, d=D).initialize(ROWS, embedding=given).embedding_, start)
+    first, second = (OfflineEmbedding(n=N, d=D, random_state=20).initialize(ROWS).embedding_ for _ in range(2))
     assert np.array_equal(first, second)
 
 
-def test_mistakes_are_sentences() -> None:
-    rows = answers(50, 6)[1]
-    with pytest.raises(NotFittedError, match="call fit"):
-        _ = OfflineEmbedding(n=N, d=D).embedding_
-    with pytest.raises(SalmonError, match="how many targets"):
-        OfflineEmbedding().fit(rows, rows)
-    with pytest.raises(SalmonError, match=r"shape \(3, 2\)"):
-        OfflineEmbedding(n=N, d=D).initialize(rows, embedding=np.zeros((3, 2)))
-    with pytest.raises(SalmonError, match="names a target outside"):
-        OfflineEmbedding(n=5, d=D).fit(rows, rows)
+@pytest.mark.parametrize(
+    ("use", "error", "words"),
+    [
+        (lambda: OfflineEmbedding(n=N, d=D).embedding_, NotFittedError, "call fit"),
+        (lambda: OfflineEmbedding().fit(ROWS, ROWS), SalmonError, "how many targets"),
+        (
+            lambda: OfflineEmbedding(n=N, d=D).initialize(ROWS, embedding=np.zeros((3, 2))),
+            SalmonError,
+            r"shape \(3, 2\)",
+        ),
+        (lambda: OfflineEmbedding(n=5, d=D).fit(ROWS, ROWS), SalmonError, "names a target outside"),
+        (lambda: offline.join(np.zeros((4, 2)), ["a", "b", "c"]), SalmonError, "a row for each of 3"),
+    ],
+)
+def test_a_mistake_is_a_sentence(use: Callable[[], object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        use()
+
+
+def test_rows_that_name_a_target_twice_are_left_out_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="1 rows name a target twice"):
-        OfflineEmbedding(n=N, d=D).partial_fit(np.vstack([rows, [3, 3, 5]]))
+        OfflineEmbedding(n=N, d=D).partial_fit(np.vstack([ROWS, [3, 3, 5]]))
 
 
 @covers("files", "join")
@@ -100,8 +109,6 @@ def test_join_puts_targets_beside_their_coordinates() -> None:
         assert isinstance(table, pd.DataFrame)
         assert list(table.columns) == [*names, "target"]
         assert table["target"].tolist() == ["a", "b", "c", "d"]
-    with pytest.raises(SalmonError, match="a row for each of 3"):
-        offline.join(np.zeros((4, 2)), ["a", "b", "c"])
 
 
 def test_without_pandas_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,8 +119,8 @@ def test_without_pandas_a_sentence_says_what_to_install(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["TSTE", "STE", "CKL", "GNMDS", "SOE", "Adaptive"])
 def test_a_sampler_that_searches_learns_from_the_queries_it_gives(name: str) -> None:
-    truth, held_out = answers(2000, 9)
-    X, y = held_out, np.zeros(len(held_out))
+    truth, X = answers(2000, 9)
+    y = np.zeros(len(X))
     sampler = getattr(samplers, name)(n=N, d=D, R=1, random_state=3)
     before = sampler.score(X, y)
     for _ in range(12):
@@ -132,15 +139,15 @@ def test_a_sampler_that_searches_learns_from_the_queries_it_gives(name: str) -> 
 
 def test_round_robin_samplers_give_a_query_for_every_head() -> None:
     sampler = samplers.ARR(n=N, d=D, random_state=1)
-    rows = answers(40, 10)[1]
-    sampler.process_answers([{"head": h, "left": w, "right": lo, "winner": w} for h, w, lo in rows.tolist()])
+    given = [{"head": h, "left": w, "right": lo, "winner": w} for h, w, lo in answers(40, 10)[1].tolist()]
+    sampler.process_answers(given)
     queries, scores, _ = sampler.get_queries()
     assert sorted(queries[:, 0].tolist()) == list(range(N))
     assert ((scores >= 10) & (scores <= 11)).all()
     assert sampler.get_query() == (None, -9999)
     synchronous = samplers.SRR(n=N, d=D, random_state=1)
     assert synchronous.get_query()[1] == -9999
-    synchronous.process_answers([{"head": h, "left": w, "right": lo, "winner": w} for h, w, lo in rows.tolist()])
+    synchronous.process_answers(given)
     query, score = synchronous.get_query()
     assert query is not None
     assert len({query["head"], query["left"], query["right"]}) == 3
@@ -148,8 +155,7 @@ def test_round_robin_samplers_give_a_query_for_every_head() -> None:
 
 
 def test_passive_samplers_keep_their_rules() -> None:
-    random_ones = samplers.Random(n=N, targets=[1, 4, 6, 9], random_state=0)
-    queries, scores, _ = random_ones.get_queries(num=50)
+    queries, scores, _ = samplers.Random(n=N, targets=[1, 4, 6, 9], random_state=0).get_queries(num=50)
     assert set(queries.ravel().tolist()) == {1, 4, 6, 9}
     assert set(scores.tolist()) == {-9999.0}
     turns = samplers.RoundRobin(n=N, random_state=0)

@@ -1,7 +1,5 @@
 """No row of what users of the first Salmon count on is forgotten."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contracts.salmon_rows import ROWS, covered

@@ -1,5 +1,7 @@
 """A query's score is exactly how far its answer lets tr(MΣ) fall, and a round counts every query once posted."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,6 +51,11 @@ def test_the_target_of_all_heads_is_the_sum_of_its_parts():
     np.testing.assert_allclose(sum(parts), target, atol=1e-5 * np.abs(target).max())
 
 
+def open_turns(heads):
+    """Turns of heads whose feet are still to be chosen."""
+    return np.stack([heads, np.full(len(heads), -1), np.full(len(heads), -1)], axis=1).astype(np.int32)
+
+
 def falls(model, coordinates, covariance, target, head):
     """Query of the head -> how far tr(MΣ) falls when it is answered, and Σ afterwards."""
     for query in oracles.all_queries(len(coordinates)):
@@ -63,11 +70,9 @@ def falls(model, coordinates, covariance, target, head):
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 3))
 def test_every_turn_takes_the_query_with_the_largest_fall_and_counts_it_as_answered(model, seed, d):
-    n = 6
-    coordinates, covariance, linear, target = designed(model, n, d, seed)
-    heads = np.random.default_rng(seed).permutation(n)
-    turns = np.stack([heads, np.full(n, -1), np.full(n, -1)], axis=1).astype(np.int32)
-    arrangement = arrange(linear, covariance, target, turns)
+    coordinates, covariance, linear, target = designed(model, 6, d, seed)
+    heads = np.random.default_rng(seed).permutation(6)
+    arrangement = arrange(linear, covariance, target, open_turns(heads))
     for head, query, score in zip(heads, arrangement.queries, arrangement.scores, strict=True):
         options = {asked: (fall, after) for asked, fall, after in falls(model, coordinates, covariance, target, head)}
         best = max(fall for fall, _ in options.values())
@@ -79,8 +84,7 @@ def test_every_turn_takes_the_query_with_the_largest_fall_and_counts_it_as_answe
 
 def test_settled_queries_take_their_turn_and_are_counted_too():
     coordinates, covariance, linear, target = designed(TSTE(), 6, 2, seed=3)
-    turns = np.array([[0, 1, 2], [0, -1, -1]], dtype=np.int32)
-    arrangement = arrange(linear, covariance, target, turns)
+    arrangement = arrange(linear, covariance, target, np.array([[0, 1, 2], [0, -1, -1]], dtype=np.int32))
     assert arrangement.queries[0].tolist() == [0, 1, 2]
     options = {asked: (fall, after) for asked, fall, after in falls(TSTE(), coordinates, covariance, target, 0)}
     assert arrangement.scores[0] == pytest.approx(options[0, 1, 2][0], rel=1e-3)
@@ -90,10 +94,9 @@ def test_settled_queries_take_their_turn_and_are_counted_too():
 
 def test_within_a_period_the_posterior_follows_every_query_and_the_target_spread_once_a_period():
     # 30 targets: K is renewed every three turns, Σ with each.
-    model, n = TSTE(lapse=0.05), 30
-    _, covariance, linear, target = designed(model, n, 2, seed=1)
-    turns = np.stack([np.arange(n), np.full(n, -1), np.full(n, -1)], axis=1).astype(np.int32)
-    arrangement = arrange(linear, covariance, target, turns)
+    model = TSTE(lapse=0.05)
+    _, covariance, linear, target = designed(model, 30, 2, seed=1)
+    arrangement = arrange(linear, covariance, target, open_turns(np.arange(30)))
     coordinates = linear.coordinates.astype(np.float64)
     for query in arrangement.queries:
         g = oracles.log_odds_gradient(model, coordinates, *query)
@@ -105,15 +108,9 @@ def test_within_a_period_the_posterior_follows_every_query_and_the_target_spread
 
 def test_an_arrangement_can_be_cut_short():
     _, covariance, linear, target = designed(TSTE(), 10, 2, seed=0)
-    turns = np.stack([np.arange(10), np.full(10, -1), np.full(10, -1)], axis=1).astype(np.int32)
-    looks = []
-
-    def stop():
-        looks.append(1)
-        return len(looks) > 4
-
-    arrangement = arrange(linear, covariance, target, turns, stop=stop)
+    turns = open_turns(np.arange(10))
+    looks = itertools.count(1)
+    arrangement = arrange(linear, covariance, target, turns, stop=lambda: next(looks) > 4)
     assert not arrangement.complete
     assert len(arrangement.queries) == 4
-    whole = arrange(linear, covariance, target, turns)
-    np.testing.assert_array_equal(arrangement.queries, whole.queries[:4])
+    np.testing.assert_array_equal(arrangement.queries, arrange(linear, covariance, target, turns).queries[:4])

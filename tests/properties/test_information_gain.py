@@ -22,27 +22,21 @@ from tests.properties.test_gradient import drawn
 def test_the_gain_is_between_0_and_log_2(seed, name, lapse, spread, m):
     coordinates = spread * np.random.default_rng(seed).normal(size=(8, 2))
     rows, model = drawn(8, m, seed) if m else [], noise_model(name, lapse=lapse)
-    gains = information_gain(oracles.all_queries(8), coordinates, rows, model)
     ranked = exact_search(coordinates, rows, model)
-    for scores in (gains, ranked.scores):
-        assert np.isfinite(scores).all()
-        assert (scores >= 0).all()
-        assert (scores <= np.log(2) + 1e-12).all()
+    for scores in (information_gain(oracles.all_queries(8), coordinates, rows, model), ranked.scores):
+        assert ((scores >= 0) & (scores <= np.log(2) + 1e-12)).all()
     assert len(ranked.queries) == 8
 
 
 def test_a_head_with_a_thousand_answers_still_has_a_posterior():
     coordinates = np.random.default_rng(0).normal(size=(6, 2))
-    rows = np.array([[0, 1, 2], [0, 2, 1]] * 1500, dtype=np.int32)
-    posterior = head_posterior(rows, coordinates, noise_model("STE"))
+    posterior = head_posterior(np.array([[0, 1, 2], [0, 2, 1]] * 1500, dtype=np.int32), coordinates, noise_model("STE"))
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
     np.testing.assert_allclose(posterior[1:], 1 / 6)
-    assert np.isfinite(posterior[0]).all()
 
 
 def test_a_certain_answer_tells_nothing():
     # Feet 1 and 2 are as far from each other as can be from everything that could be the head.
     coordinates = np.array([[0.0], [0.1], [1000.0], [0.05]])
     assert information_gain([[0, 1, 2]], coordinates, [], "STE")[0] < 0.57
-    rows = [[0, 1, 2]] * 60
-    assert information_gain([[0, 1, 2]], coordinates, rows, "STE")[0] < 1e-9
+    assert information_gain([[0, 1, 2]], coordinates, [[0, 1, 2]] * 60, "STE")[0] < 1e-9

@@ -1,7 +1,5 @@
 """A ZIP that was damaged, by chance or on purpose, is read or refused; nothing else happens."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The figures of quality equal what slow, obvious counting finds, whatever people answer."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from itertools import combinations, groupby, pairwise
@@ -14,15 +12,12 @@ from hypothesis import strategies as st
 
 from salmon.quality import Evidence, Figures, judge
 from salmon.quality.figures import at_least, chance_bound, outlier_bound, two_sided
-from salmon.records import Answer, Served, Timing
+from salmon.records import Answer
+from tests.unit.quality.test_verdict import answer_of
 
 N = 5
 PEOPLE = ("a", "b", "c", "d")
-
-
-def answer_of(participant: str, head: int, left: int, right: int, won_left: bool, kind: str, rt_ms: float) -> Answer:
-    served = Served("e", 1, participant, "s", 1, "S", head, left, right, 0.0, kind, 0.0, 1.0, 0, 0, 0, "t")  # type: ignore[arg-type]
-    return Answer(served, left if won_left else right, Timing(rt_ms=rt_ms), 0)
+SHARED = {"validation", "fixed"}
 
 
 @st.composite
@@ -32,22 +27,33 @@ def answers(draw: st.DrawFn) -> Answer:
     if kind == "catch":
         head = draw(st.sampled_from([left, right]))
     rt_ms = draw(st.one_of(st.just(-1.0), st.floats(0, 1e6)))
-    return answer_of(draw(st.sampled_from(PEOPLE)), head, left, right, draw(st.booleans()), kind, rt_ms)
+    return answer_of(
+        draw(st.sampled_from(PEOPLE)), head, left, right, draw(st.sampled_from([left, right])), kind, rt_ms
+    )
 
 
-def judged(given_answers: list[Answer], **options: object) -> dict[str, Figures]:
+def judged(given_answers: list[Answer], **options: object) -> list[tuple[str, Figures, list[Answer]]]:
+    """Everybody who answered, with the figures and the answers given."""
     evidence = Evidence(N)
     for answer in given_answers:
         evidence.add(answer)
     found = judge(evidence, asked={}, **options)  # type: ignore[arg-type]
-    return {participant: verdict.figures for participant, verdict in found.items()}
+    return [
+        (name, verdict.figures, [answer for answer in given_answers if answer.served.participant == name])
+        for name, verdict in found.items()
+    ]
+
+
+def triplets_of(answers: list[Answer]) -> list[Answer]:
+    """Answers to triplets, those to shared queries last."""
+    triplets = [answer for answer in answers if answer.served.trial_type not in {"catch", "practice"}]
+    return sorted(triplets, key=lambda answer: answer.served.trial_type in SHARED)
 
 
 @given(st.lists(answers(), max_size=80))
-def test_times_and_sides(given_answers: list[Answer]) -> None:
-    for participant, figures in judged(given_answers).items():
-        own = [answer for answer in given_answers if answer.served.participant == participant]
-        own = [answer for answer in own if answer.served.trial_type != "practice"]
+def test_times_and_sides_are_those_of_all_trials_but_practice(given_answers: list[Answer]) -> None:
+    for _, figures, everything in judged(given_answers):
+        own = [answer for answer in everything if answer.served.trial_type != "practice"]
         times = [answer.timing.rt_ms for answer in own if answer.timing.rt_ms >= 0]
         sides = [answer.winner_side for answer in own]
         assert figures.answers == len(own)
@@ -64,15 +70,12 @@ def test_times_and_sides(given_answers: list[Answer]) -> None:
 
 
 @given(st.lists(answers(), max_size=80))
-def test_catches_and_repeats(given_answers: list[Answer]) -> None:
-    for participant, figures in judged(given_answers).items():
-        own = [answer for answer in given_answers if answer.served.participant == participant]
+def test_catch_trials_and_repeats_are_compared_one_by_one(given_answers: list[Answer]) -> None:
+    for _, figures, own in judged(given_answers):
         caught = [answer.winner == answer.served.head for answer in own if answer.served.trial_type == "catch"]
         assert figures.catch_trials == len(caught)
         assert figures.catch_accuracy == (sum(caught) / len(caught) if caught else None)
-        shared = {"validation", "fixed"}
-        triplets = [answer for answer in own if answer.served.trial_type not in {"catch", "practice"}]
-        in_order = sorted(triplets, key=lambda answer: answer.served.trial_type in shared)
+        in_order = triplets_of(own)
         repeats = same = swapped = 0
         for place, answer in enumerate(in_order):
             before = [earlier for earlier in in_order[:place] if earlier.served.key == answer.served.key]
@@ -88,8 +91,8 @@ def test_catches_and_repeats(given_answers: list[Answer]) -> None:
 def test_agreement_is_with_the_majority_of_all_others_who_count(
     given_answers: list[Answer], excluded: set[str]
 ) -> None:
-    for participant, figures in judged(given_answers, excluded=frozenset(excluded)).items():
-        shared = [answer for answer in given_answers if answer.served.trial_type in {"validation", "fixed"}]
+    shared = [answer for answer in given_answers if answer.served.trial_type in SHARED]
+    for participant, figures, _ in judged(given_answers, excluded=frozenset(excluded)):
         agreed: list[bool] = []
         for answer in shared:
             if answer.served.participant != participant:
@@ -109,12 +112,9 @@ def test_agreement_is_with_the_majority_of_all_others_who_count(
 
 
 @given(st.lists(answers(), max_size=120))
-def test_circles(given_answers: list[Answer]) -> None:
-    for participant, figures in judged(given_answers).items():
-        own = [answer for answer in given_answers if answer.served.participant == participant]
-        own = [answer for answer in own if answer.served.trial_type not in {"catch", "practice"}]
-        own.sort(key=lambda answer: answer.served.trial_type in {"validation", "fixed"})
-        last = {answer.served.key: answer.winner for answer in own}
+def test_a_cycle_is_a_triad_of_last_answers_in_which_each_foot_wins_once(given_answers: list[Answer]) -> None:
+    for _, figures, own in judged(given_answers):
+        last = {answer.served.key: answer.winner for answer in triplets_of(own)}
         triads = cycles = 0
         for head in range(N):
             for feet in combinations([target for target in range(N) if target != head], 3):
@@ -128,13 +128,11 @@ def test_circles(given_answers: list[Answer]) -> None:
 @given(st.lists(answers(), max_size=60), st.integers(0, 2**32 - 1))
 def test_fit_is_the_share_of_triplets_that_the_map_has_right(given_answers: list[Answer], seed: int) -> None:
     coordinates = np.random.default_rng(seed).normal(size=(N, 2))
-    for participant, figures in judged(given_answers, coordinates=coordinates).items():
-        own = [answer for answer in given_answers if answer.served.participant == participant]
+    for _, figures, own in judged(given_answers, coordinates=coordinates):
         right = [
             math.dist(coordinates[answer.served.head], coordinates[answer.winner])
             < math.dist(coordinates[answer.served.head], coordinates[answer.loser])
-            for answer in own
-            if answer.served.trial_type not in {"catch", "practice"}
+            for answer in triplets_of(own)
         ]
         assert figures.fit_answers == len(right)
         assert figures.fit_accuracy == (pytest.approx(sum(right) / len(right)) if right else None)

@@ -42,8 +42,7 @@ def test_a_rigid_motion_changes_no_loss(seed, d, name):
 def test_alignment_undoes_a_rigid_motion_and_with_scale_a_stretch(seed, d, stretch):
     reference = placed(8, d, seed)
     rotation, shift = motion(d, seed + 1)
-    moved = stretch * reference @ rotation + shift
-    stretched = align(moved, reference, scale=True)
+    stretched = align(stretch * reference @ rotation + shift, reference, scale=True)
     np.testing.assert_allclose(stretched.coordinates, reference, atol=1e-9)
     assert stretched.scale == pytest.approx(1 / stretch)
     assert stretched.residual == pytest.approx(0, abs=1e-12)
@@ -57,8 +56,7 @@ def test_principal_axes_keep_every_distance_and_order_the_axes_by_width(seed, d)
     coordinates = placed(9, d, seed)
     turned = principal_axes(coordinates)
     np.testing.assert_allclose(squared_distances(turned), squared_distances(coordinates), atol=1e-9)
-    widths = (turned**2).sum(axis=0)
-    assert (np.diff(widths) <= 1e-9).all()
+    assert (np.diff((turned**2).sum(axis=0)) <= 1e-9).all()
     np.testing.assert_allclose(turned.mean(axis=0), 0, atol=1e-12)
 
 
@@ -76,14 +74,12 @@ def test_the_log_odds_do_not_move_along_rigid_motions(seed, d):
 @settings(max_examples=15, deadline=None)
 @given(seed=seeds, d=st.integers(1, 3))
 def test_the_uncertainty_of_targets_does_not_depend_on_the_prior_of_rigid_motions(seed, d):
-    rows = drawn(7, 200, seed)
     coordinates = centre(placed(7, d, seed))
-    posterior = laplace(coordinates, rows, ridge=0.1)
-    n, size = 7, 7 * d
+    posterior = laplace(coordinates, drawn(7, 200, seed), ridge=0.1)
     basis = rigid_motions(coordinates)
-    projector = np.eye(size) - basis @ basis.T
+    projector = np.eye(7 * d) - basis @ basis.T
     expected = projector @ posterior.covariance @ projector
-    blocks = np.stack([expected[t * d : t * d + d, t * d : t * d + d] for t in range(n)])
+    blocks = np.stack([expected[t * d : t * d + d, t * d : t * d + d] for t in range(7)])
     np.testing.assert_allclose(posterior.target_covariance(), blocks, atol=1e-9)
 
 

@@ -46,8 +46,7 @@ def test_no_embedding_is_judged_better_than_the_truth(coordinates, guess):
 
 @given(coordinates=positions, turn=st.floats(0, 6.3), scale=st.floats(0.1, 10))
 def test_a_judge_sees_neither_place_nor_turn_nor_size(coordinates, turn, scale):
-    rng = np.random.default_rng(3)
-    guess = rng.normal(size=(len(coordinates), 2))
+    guess = np.random.default_rng(3).normal(size=(len(coordinates), 2))
     judge = Judge.of(given_world(coordinates))
     rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
     assert judge.accuracy(scale * guess @ rotation + 7.0) == pytest.approx(judge.accuracy(guess))
@@ -57,10 +56,8 @@ def test_a_judge_sees_neither_place_nor_turn_nor_size(coordinates, turn, scale):
 def test_swapping_the_sides_mirrors_a_person_who_leans_to_one(lapse, side_bias, seed):
     world = given_world(stream(seed, "truth").normal(size=(5, 2)))
     queries = world.random_queries(10, stream(seed, "queries"))
-    swapped = queries[:, [0, 2, 1]]
-    leaning = SimulatedParticipant(world, lapse=lapse, side_bias=side_bias)
-    mirrored = SimulatedParticipant(world, lapse=lapse, side_bias=-side_bias)
-    assert np.allclose(leaning.left_wins(queries), 1 - mirrored.left_wins(swapped))
+    leaning, mirrored = (SimulatedParticipant(world, lapse=lapse, side_bias=bias) for bias in (side_bias, -side_bias))
+    assert np.allclose(leaning.left_wins(queries), 1 - mirrored.left_wins(queries[:, [0, 2, 1]]))
 
 
 @given(seed=st.integers(0, 999))

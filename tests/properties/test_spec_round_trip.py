@@ -1,7 +1,5 @@
 """What is written and read again is the same; what is broken is said."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

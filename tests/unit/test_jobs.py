@@ -1,7 +1,5 @@
 """What may be asked of the learning process: defaults, and every mistake at once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from typing import Any, get_args
@@ -36,14 +34,26 @@ def refused(kind: str, arguments: dict[str, Any], spec: Spec = SPEC) -> list[str
     return [problem.sentence() for problem in caught.value.problems]
 
 
-def test_a_request_without_arguments_means_what_the_experiment_says() -> None:
-    assert read_job("fit", {}, SPEC, 30) == FitWithout((), "ARR", d=3, noise="CKL", folds=10)
-    assert read_job("fit", {"sampler": "Adaptive"}, SPEC, 30) == FitWithout((), "Adaptive", 2, "PowerTSTE", 10)
-    assert read_job("rehearsal", {}, SPEC, 30) == Rehearsal("ARR", answers=600, runs=3, d=3, lapse=0.0)
-    assert read_job("rehearsal", {}, PASSIVE, 30) == Rehearsal("", answers=600, runs=3, d=2, lapse=0.0)
-    comparison = read_job("cross_validation", {"dimensions": 2, "noise": ["ckl", "CKL"]}, SPEC, 30)
-    assert comparison == CrossValidation((2,), ("CKL",), folds=10, repeats=1)
-    assert read_job("embedding", {"answers": 40}, PASSIVE, 30) == EmbeddingAsOf("", None, 40)
+@pytest.mark.parametrize(
+    ("kind", "arguments", "spec", "meaning"),
+    [
+        ("fit", {}, SPEC, FitWithout((), "ARR", d=3, noise="CKL", folds=10)),
+        ("fit", {"sampler": "Adaptive"}, SPEC, FitWithout((), "Adaptive", 2, "PowerTSTE", 10)),
+        ("rehearsal", {}, SPEC, Rehearsal("ARR", answers=600, runs=3, d=3, lapse=0.0)),
+        ("rehearsal", {}, PASSIVE, Rehearsal("", answers=600, runs=3, d=2, lapse=0.0)),
+        (
+            "cross_validation",
+            {"dimensions": 2, "noise": ["ckl", "CKL"]},
+            SPEC,
+            CrossValidation((2,), ("CKL",), folds=10, repeats=1),
+        ),
+        ("embedding", {"answers": 40}, PASSIVE, EmbeddingAsOf("", None, 40)),
+    ],
+)
+def test_what_a_request_leaves_out_means_what_the_experiment_says(
+    kind: str, arguments: dict[str, Any], spec: Spec, meaning: Job
+) -> None:
+    assert read_job(kind, arguments, spec, 30) == meaning
 
 
 def test_every_mistake_of_a_request_comes_back_at_once() -> None:
@@ -108,8 +118,7 @@ def test_whatever_is_asked_is_read_or_refused_with_places(kind: str, arguments: 
         assert (meaning is None) == bool(problems)
         if meaning is not None:
             # What is stored is read back as the same, so that later defaults change nothing of it.
-            stored = json.loads(json.dumps(plain_arguments(meaning)))
-            assert read_job(kind, stored, spec, 30) == meaning
+            assert read_job(kind, json.loads(json.dumps(plain_arguments(meaning))), spec, 30) == meaning
 
 
 def read(kind: str, arguments: dict[str, Any], spec: Spec) -> tuple[Job | None, tuple[Problem, ...]]:

@@ -1,7 +1,5 @@
 """Logs: one line an event; who somebody is at DEBUG only, secrets never."""
 
-from __future__ import annotations
-
 import json
 import logging
 

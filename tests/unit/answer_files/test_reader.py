@@ -1,8 +1,6 @@
 """Files of answers in every form that users have."""
 
 import gzip
-import io
-import zipfile
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from salmon.answer_files.answer_table import read_answers, read_bytes
 from salmon.answer_files.recorded_answers import read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError
 from salmon.errors import TripletError
+from tests.archives import write_zip
 
 MODERN = """head,left,right,winner,sampler,score,puid,response_time,network_latency,time_received,loser,\
 left_html,right_html,head_html,winner_html,loser_html,\
@@ -39,11 +38,9 @@ FORMS = [
 
 def test_the_responses_of_the_old_program_are_read_with_their_names():
     table = read_answers(MODERN)
-    assert table.triplets.tolist() == ROWS
-    assert table.triplets.dtype == np.int32
+    assert (table.triplets.tolist(), table.triplets.dtype) == (ROWS, np.int32)
     assert table.labels == ("zero", "one", "two", "three")
-    assert table.html == ("zero", "<b>one</b>", "<i>two</i>", "three")
-    assert table.participants == ("p1", "p2", "p2")
+    assert (table.html, table.participants) == (("zero", "<b>one</b>", "<i>two</i>", "three"), ("p1", "p2", "p2"))
 
 
 def test_unranked_answers_of_an_active_sampler_count_as_random():
@@ -57,14 +54,8 @@ def test_older_files_with_alg_ident_objects_and_an_index_column_are_the_same():
     )
     for text in (old, numbered):
         table = read_answers(text)
-        assert table.triplets.tolist() == ROWS
-        assert table.samplers == ("ARR", "ARR", "RandomSampling")
+        assert (table.triplets.tolist(), table.samplers) == (ROWS, ("ARR", "ARR", "RandomSampling"))
         assert table.labels == ("zero", "one", "two", "three")
-
-
-def test_a_missing_loser_is_the_foot_that_did_not_win():
-    table = read_answers("head,left,right,winner\n0,1,2,1\n1,3,0,0\n2,3,1,3\n")
-    assert table.triplets.tolist() == ROWS
 
 
 @pytest.mark.parametrize("text", FORMS)
@@ -76,8 +67,7 @@ def test_rows_of_head_winner_loser_are_read_in_every_form(text):
 
 def test_tables_of_labels_are_numbered_in_alphabetical_order():
     table = read_answers("Center,Left,Right,Answer,puid\nb,a,c,a,7\nc,d,b,b,7\n")
-    assert table.labels == ("a", "b", "c", "d")
-    assert table.triplets.tolist() == [[1, 0, 2], [2, 1, 3]]
+    assert (table.labels, table.triplets.tolist()) == (("a", "b", "c", "d"), [[1, 0, 2], [2, 1, 3]])
     other = read_answers("Target,Option1,Option2,Answer,session_id\nb,a,c,left,7\nc,d,b,right,7\n")
     assert other.triplets.tolist() == table.triplets.tolist()
 
@@ -96,8 +86,7 @@ def test_indices_beside_labels_win_and_checks_are_left_out():
         "2,0,1,w2,700,cat,bee,ant,ant,validation,train\n"
         "2,1,0,w2,700,cat,bee,ant,bee,random,test\n"
     )
-    assert table.triplets.tolist() == [[0, 1, 2], [2, 0, 1], [2, 1, 0]]
-    assert table.labels == ("ant", "bee", "cat")
+    assert (table.triplets.tolist(), table.labels) == ([[0, 1, 2], [2, 0, 1], [2, 1, 0]], ("ant", "bee", "cat"))
     assert table.random.tolist() == [True, False, True]
     assert table.repeatable.all()
     assert table.test.tolist() == [False, False, True]
@@ -118,8 +107,7 @@ def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
 
 def test_targets_without_answers_leave_no_gap_and_the_others_keep_their_index():
     table = read_answers("head,winner,loser,head_html\n9,4,100,nine\n4,9,100,four\n")
-    assert table.ids == (4, 9, 100)
-    assert table.n == 3
+    assert (table.ids, table.n) == ((4, 9, 100), 3)
     assert table.triplets.tolist() == [[1, 0, 2], [0, 1, 2]]
     assert table.labels == ("four", "nine", "100")
     assert "Left out: targets without any answer (98 of 101)." in table.notes
@@ -128,27 +116,33 @@ def test_targets_without_answers_leave_no_gap_and_the_others_keep_their_index():
 def test_a_sampler_can_be_named_random_or_held_back():
     text = "head,winner,loser,sampler\n0,1,2,mine\n1,0,2,ARR\n2,0,1,exam\n"
     table = read_answers(text).with_samplers(random=("mine",), test=("exam",))
-    assert table.random.tolist() == [True, False, True]
-    assert table.test.tolist() == [False, False, True]
+    assert (table.random.tolist(), table.test.tolist()) == ([True, False, True], [False, False, True])
     with pytest.raises(TripletError, match="ARR, exam, mine"):
         read_answers(text).with_samplers(random=("min",))
 
 
-def test_compressed_files_and_marks_at_the_beginning_are_read():
+def test_compressed_files_and_marks_at_the_beginning_are_read(tmp_path):
     plain = ("\ufeff" + MODERN).encode()
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as written:
-        written.writestr("responses.csv", plain)
-        written.writestr("__MACOSX/._responses.csv", b"x")
-    for data in (plain, gzip.compress(plain), archive.getvalue()):
+    archive = write_zip(tmp_path / "a.zip", [("responses.csv", plain), ("__MACOSX/._responses.csv", b"x")])
+    for data in (plain, gzip.compress(plain), archive.read_bytes()):
         assert read_bytes(data).triplets.tolist() == ROWS
 
 
-def test_a_target_may_hold_commas_quotes_and_line_ends():
-    text = 'head,winner,loser,head_html,winner_html\n0,1,2,"a, ""b""\nc",x\n0,2,2,d,y\n'
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('head,winner,loser,head_html,winner_html\n0,1,2,"a, ""b""\nc",x\n0,2,2,d,y\n', 4),
+        (
+            '[\n  {\n    "head": 0,\n    "winner": 1,\n    "loser": 2\n  },\n  {"head": 0, "winner": 0, "loser": 2}\n]',
+            7,
+        ),
+    ],
+    ids=["after a target with commas, quotes and line ends", "in an indented array"],
+)
+def test_a_faulty_row_is_reported_at_its_own_line(text, line):
     with pytest.raises(AnswersFileError) as caught:
         read_answers(text)
-    assert [problem.line for problem in caught.value.problems] == [4]
+    assert [problem.line for problem in caught.value.problems] == [line]
 
 
 def test_everything_wrong_with_a_file_is_said_at_once_with_line_and_column():
@@ -157,12 +151,19 @@ def test_everything_wrong_with_a_file_is_said_at_once_with_line_and_column():
         read_answers(text, name="bad.csv")
     lines = str(caught.value).split("\n")
     assert [line.split(":")[1] for line in lines] == ["3", "4", "5", "6", "7", "8"]
-    assert "2 cells but the table has 4 columns" in lines[0]
-    assert "bad.csv:6:4: In column 'winner': The winner is '3' but the feet are '1' and '2'." in lines
-    assert "'x', which is not the index of a target" in lines[1]
-    assert "the head itself" in lines[2]
-    assert "The head is missing" in lines[4]
-    assert "-4, below 0" in lines[5]
+    for line, words in zip(
+        lines,
+        (
+            "2 cells but the table has 4 columns",
+            "'x', which is not the index of a target",
+            "the head itself",
+            "bad.csv:6:4: In column 'winner': The winner is '3' but the feet are '1' and '2'.",
+            "The head is missing",
+            "-4, below 0",
+        ),
+        strict=True,
+    ):
+        assert words in line
 
 
 def test_hundreds_of_problems_are_counted_not_written_out():
@@ -208,13 +209,10 @@ def test_a_damaged_container_says_so(data, sentence):
         read_bytes(data, name="answers")
 
 
-def test_a_zip_with_several_tables_and_no_responses_is_refused():
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as written:
-        written.writestr("a.csv", "0,1,2")
-        written.writestr("b.csv", "0,1,2")
+def test_a_zip_with_several_tables_and_no_responses_is_refused(tmp_path):
+    archive = write_zip(tmp_path / "a.zip", [("a.csv", b"0,1,2"), ("b.csv", b"0,1,2")])
     with pytest.raises(AnswersFileError, match="holds 2 files"):
-        read_bytes(archive.getvalue())
+        read_bytes(archive.read_bytes())
 
 
 def test_an_import_reads_the_same_rows_as_a_fit_in_every_form(tmp_path):
@@ -233,18 +231,10 @@ def test_an_import_reports_rows_of_the_wrong_length_with_everything_else(tmp_pat
     assert [problem.line for problem in caught.value.problems] == [5, 6, 7]
 
 
-def test_records_of_an_indented_array_are_reported_at_their_lines():
-    text = '[\n  {\n    "head": 0,\n    "winner": 1,\n    "loser": 2\n  },\n  {"head": 0, "winner": 0, "loser": 2}\n]'
-    with pytest.raises(AnswersFileError) as caught:
-        read_answers(text)
-    assert [problem.line for problem in caught.value.problems] == [7]
-
-
 def test_a_table_of_labels_may_begin_with_labels_that_are_numbers():
     table = read_answers("Center,Left,Right,Answer\n7,1,2,1\nant,bee,cat,bee\nbee,ant,cat,cat\n")
     assert table.labels == ("1", "2", "7", "ant", "bee", "cat")
 
 
 def test_of_columns_with_the_same_name_the_first_counts():
-    table = read_answers("head,winner,loser,winner\n0,1,2,9\n")
-    assert table.triplets.tolist() == [[0, 1, 2]]
+    assert read_answers("head,winner,loser,winner\n0,1,2,9\n").triplets.tolist() == [[0, 1, 2]]

@@ -1,7 +1,5 @@
 """What the learners see of the answers."""
 
-from __future__ import annotations
-
 from backend.learner import AnswerLog, Entry
 
 
@@ -10,5 +8,4 @@ def test_only_queries_that_come_again_by_chance_or_on_purpose_tell_how_much_peop
     log.append(
         [Entry("1-0", (0, 1, 2), random=True, repeatable=True), Entry("2-0", (3, 4, 5), random=False, repeatable=False)]
     )
-    assert len(log) == 2
-    assert log.repeatable().tolist() == [[0, 1, 2]]
+    assert (len(log), log.repeatable().tolist()) == (2, [[0, 1, 2]])

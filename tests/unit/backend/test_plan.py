@@ -1,7 +1,5 @@
 """The plan: what a learner does next follows from how far it is, and nothing is ever done twice or for ever put off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf, isinf
 
@@ -88,8 +86,7 @@ def test_a_list_that_runs_short_is_searched_again_without_a_new_model() -> None:
 
 def test_a_busy_learner_leaves_its_share_of_the_core() -> None:
     heavy = replace(SETTLED, received=200, refit=Timed(began=1000.0, seconds=2.0))
-    steps = next_steps(heavy, 1002.0)
-    assert steps == (Rest(1000.0 + 2.0 / DUTY),)
+    assert next_steps(heavy, 1002.0) == (Rest(1000.0 + 2.0 / DUTY),)
     assert Refit() in next_steps(heavy, 1000.0 + 2.0 / DUTY)
 
 
@@ -114,16 +111,14 @@ def test_what_must_wait_is_woken_for_and_never_in_the_past(progress: Progress, n
 
 @given(progresses, moments)
 def test_answers_not_absorbed_are_fitted_in_the_end(progress: Progress, now: float) -> None:
-    idle = {"running": False}
     waiting = replace(
         progress,
         received=progress.absorbed + 1,
         searched=progress.generation,
-        refit=replace(progress.refit, **idle),
-        search=replace(progress.search, **idle),
+        refit=replace(progress.refit, running=False),
+        search=replace(progress.search, running=False),
     )
-    latest = now + LONGEST_PAUSE_SECONDS + 1e6 + 100 / DUTY + 200
-    assert Refit() in next_steps(waiting, latest)
+    assert Refit() in next_steps(waiting, now + LONGEST_PAUSE_SECONDS + 1e6 + 100 / DUTY + 200)
 
 
 @given(progresses)
@@ -137,11 +132,6 @@ def test_a_list_grows_with_the_pace_and_the_time_of_a_round() -> None:
 
 
 def test_after_failures_the_pauses_double_up_to_a_limit() -> None:
-    pauses = []
-    for failures in range(1, 12):
+    for failures, pause in ((1, 1.0), (2, 2.0), (3, 4.0), (11, LONGEST_PAUSE_SECONDS)):
         failing = replace(SETTLED, received=91, refit=Timed(began=1000.0, failures=failures))
-        (rest,) = next_steps(failing, 1000.0)
-        assert isinstance(rest, Rest)
-        pauses.append(rest.until - 1000.0)
-    assert pauses[:3] == [1.0, 2.0, 4.0]
-    assert pauses[-1] == LONGEST_PAUSE_SECONDS
+        assert next_steps(failing, 1000.0) == (Rest(1000.0 + pause),)

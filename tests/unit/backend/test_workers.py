@@ -1,7 +1,5 @@
 """What a learner shows of its embedding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -28,8 +26,7 @@ def test_the_shown_embedding_knows_how_sure_it_is_of_each_target(sampler: Active
     asked = asked[(asked != 0).all(axis=1)]  # nobody was ever asked about the first target
     d2_feet = ((truth[asked[:, :1]] - truth[asked[:, 1:]]) ** 2).sum(axis=2)
     rows = np.where((d2_feet[:, 0] <= d2_feet[:, 1])[:, None], asked, asked[:, [0, 2, 1]])
-    state = sampler.refit(sampler.start(N, 1), rows)
-    shown = workers.report(sampler, state, (), rows, rows[:0])
+    shown = workers.report(sampler, sampler.refit(sampler.start(N, 1), rows), (), rows, rows[:0])
     assert shown.coordinates.shape == (N, 2)
     assert shown.spread.shape == (N, 2, 2)
     area = np.linalg.det(shown.spread)

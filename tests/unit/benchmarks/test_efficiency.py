@@ -1,6 +1,8 @@
 """The efficiency benchmark: its arithmetic, its records, and the one claim that every change must keep."""
 
 import json
+from collections import Counter
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -59,43 +61,38 @@ def test_a_run_is_repeated_exactly_and_paired_runs_begin_alike():
 
 def test_a_queue_delays_what_was_learned_by_its_length():
     made = setting("eggs", 30)
-    posted = []
-
-    class Watched:
-        def __init__(self, sampler):
-            self.sampler = sampler
-
-        def __getattr__(self, name):
-            return getattr(self.sampler, name)
-
-        def search(self, state, triplets, pending, count):
-            posted.append((len(triplets), len(pending), count))
-            return self.sampler.search(state, triplets, pending, count)
-
-    run(Simulated(made.make(0), 0), Watched(contender("Adaptive", 2)), 0, judged_by=made.judged_by, rounds=4, queue=90)
+    watched = Mock(wraps=contender("Adaptive", 2))
+    run(Simulated(made.make(0), 0), watched, 0, judged_by=made.judged_by, rounds=4, queue=90)
+    posted = [(len(rows), len(pending), count) for (_, rows, pending, count), _ in watched.search.call_args_list]
     assert posted == [(30, 0, 120), (60, 90, 30), (90, 90, 30)]
 
 
-def test_levels_are_reached_between_points_by_the_running_best():
-    answers, mean = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.7, 0.6, 0.9])
-    assert answers_needed(answers, mean, 0.6) == pytest.approx(1.5)
-    assert answers_needed(answers, mean, 0.8) == pytest.approx(3.5)
-    assert answers_needed(answers, mean, 0.95) == np.inf
-    assert answers_needed(answers, mean, 0.4) == 1.0
-    assert answers_needed(answers, 10 * (1 - mean), 4.0, falling=True) == pytest.approx(1.5)
+MEAN = np.array([0.5, 0.7, 0.6, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("mean", "level", "falling", "needed"),
+    [
+        (MEAN, 0.6, False, 1.5),
+        (MEAN, 0.8, False, 3.5),
+        (MEAN, 0.95, False, np.inf),
+        (MEAN, 0.4, False, 1.0),
+        (10 * (1 - MEAN), 4.0, True, 1.5),
+    ],
+)
+def test_levels_are_reached_between_points_by_the_running_best(mean, level, falling, needed):
+    assert answers_needed(np.array([1.0, 2.0, 3.0, 4.0]), mean, level, falling=falling) == pytest.approx(needed)
 
 
 def test_ratios_are_paired_so_that_common_luck_cancels():
-    rng = np.random.default_rng(0)
-    luck = 0.02 * rng.normal(size=(30, 1))
+    luck = 0.02 * np.random.default_rng(0).normal(size=(30, 1))
     grid = np.arange(1.0, 31.0)
     slow = Curves(grid, 0.5 + 0.01 * grid + luck, tuple(range(30)))
     fast = Curves(grid, 0.5 + 0.02 * grid + luck, tuple(range(30)))
     ratio, low, high = paired_ratio(fast, slow, 0.7)
     assert ratio == pytest.approx(0.5, abs=0.01)
     assert 0.49 < low < high < 0.51
-    shuffled = Curves(grid, fast.values, tuple(reversed(range(30))))
-    assert np.ptp(paired_ratio(shuffled, slow, 0.7)[1:]) > high - low
+    assert np.ptp(paired_ratio(Curves(grid, fast.values, tuple(reversed(range(30)))), slow, 0.7)[1:]) > high - low
     assert needed_with_error(slow, 0.7)[1] == pytest.approx(2 / np.sqrt(30), rel=0.5)
 
 
@@ -143,27 +140,24 @@ def pool_csv():
 def test_a_replay_gives_recorded_answers_each_once_and_none_of_the_test_set(pool_csv):
     table = read_answers(pool_csv)
     pool = Pool(table, 0)
-    recorded = sorted(map(tuple, table.triplets[~table.test].tolist()))
     given = list(map(tuple, pool.first(100).tolist()))
     rng = np.random.default_rng(0)
     while len(given) < 900:
         answers, _ = pool.answer(lambda count: egg_world(30).random_queries(count, rng), 50)
         assert len(answers) == 50
         given += list(map(tuple, answers.tolist()))
-    for row in set(given):
-        assert given.count(row) <= recorded.count(row)
+    assert Counter(given) <= Counter(map(tuple, table.triplets[~table.test].tolist()))
 
 
 def test_the_tables_are_printed_for_worlds_and_for_peoples_answers(capsys, tmp_path, pool_csv):
     path = tmp_path / "answers.csv"
     path.write_text(pool_csv)
     drawn = tmp_path / "curves.svg"
-    main(["--samplers", "Random", "Adaptive", "--seeds", "2", "--rounds", "4", "--svg", str(drawn)])
-    main(["--samplers", "Random", "Adaptive", "--seeds", "2", "--rounds", "4", "--data", str(path)])
+    for options in (("--svg", str(drawn)), ("--data", str(path))):
+        main(["--samplers", "Random", "Adaptive", "--seeds", "2", "--rounds", "4", *options])
     printed = capsys.readouterr().out
-    assert "eggs, n = 30, 2 paired seeds (Bayes accuracy 0.8355)" in printed
-    assert "| / Random |" in printed
-    assert "replay, n = 30" in printed
+    for part in ("eggs, n = 30, 2 paired seeds (Bayes accuracy 0.8355)", "| / Random |", "replay, n = 30"):
+        assert part in printed
     assert "Adaptive" in drawn.read_text()
 
 
@@ -178,7 +172,6 @@ def test_the_published_findings_are_measured(capsys, tmp_path):
     output = tmp_path / "runs.jsonl"
     main(["--source", "--n", "30", "--seeds", "1", "--rounds", "3", "--output", str(output)])
     printed = capsys.readouterr().out
-    assert "Unique heads among the P most informative queries" in printed
-    assert "| greedy-100 |" in printed
-    assert "| priority gain |" in printed
+    for part in ("Unique heads among the P most informative queries", "| greedy-100 |", "| priority gain |"):
+        assert part in printed
     assert all("curve" in json.loads(line) for line in output.read_text().splitlines())

@@ -1,7 +1,5 @@
 """`salmon check` says in the terminal what the console would say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer
@@ -9,7 +7,6 @@ from typer.testing import CliRunner
 
 from salmon.cli.check import check
 from tests.archives import picture, write_zip
-from tests.strategies import EXAMPLES
 
 
 def _run(*arguments: Path) -> tuple[int, list[str]]:
@@ -19,14 +16,13 @@ def _run(*arguments: Path) -> tuple[int, list[str]]:
     return result.exit_code, result.output.splitlines()
 
 
-def test_a_right_file_is_said_to_be_ready():
-    texts = next(path for path in EXAMPLES if path.parent.name == "texts")
+def test_a_right_file_is_said_to_be_ready(examples: Path):
+    texts = examples / "texts" / "experiment.yaml"
     assert _run(texts) == (0, ["experiment.yaml is ready: 10 targets; Adaptive 85%, Validation 15%."])
 
 
-def test_targets_from_a_zip_are_counted():
-    shapes = next(path for path in EXAMPLES if path.parent.name == "shapes")
-    assert _run(shapes, shapes.with_name("targets.zip")) == (
+def test_targets_from_a_zip_are_counted(examples: Path):
+    assert _run(examples / "shapes" / "experiment.yaml", examples / "shapes" / "targets.zip") == (
         0,
         ["experiment.yaml is ready: 12 targets; Adaptive 100%."],
     )
@@ -51,10 +47,8 @@ def test_mistakes_of_both_files_are_said_together(tmp_path: Path):
 
 
 def test_a_spec_that_trusts_its_targets_lets_active_drawings_pass(tmp_path: Path):
-    drawings = [(f"{k}.svg", b"<svg onload='go()'></svg>") for k in range(3)]
-    archive = write_zip(tmp_path / "t.zip", drawings)
+    archive = write_zip(tmp_path / "t.zip", [(f"{k}.svg", b"<svg onload='go()'></svg>") for k in range(3)])
     spec = tmp_path / "s.yaml"
-    spec.write_text("page: {trusted: true}")
-    assert _run(spec, archive)[0] == 0
-    spec.write_text("page: {trusted: false}")
-    assert _run(spec, archive)[0] == 1
+    for trusted, code in (("true", 0), ("false", 1)):
+        spec.write_text(f"page: {{trusted: {trusted}}}")
+        assert _run(spec, archive)[0] == code

@@ -1,7 +1,7 @@
 """The supervisor's decisions, and what it does with real programs."""
 
-from __future__ import annotations
-
+import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -51,8 +51,7 @@ def test_a_program_that_dies_comes_back_and_all_end_together(tmp_path: Path) -> 
     assert supervisor.announced("worker") == "at once"
     watching = threading.Thread(target=supervisor.watch)
     watching.start()
-    pid = int((tmp_path / "worker.pid").read_text().split("\n")[0])
-    __import__("os").kill(pid, 9)
+    os.kill(int((tmp_path / "worker.pid").read_text().split("\n")[0]), signal.SIGKILL)
     poll(lambda: marks.read_text() == "xx", "the second start")
     supervisor.stop()
     watching.join(10)

@@ -15,7 +15,7 @@ from salmon.estimator.cross_validation import held_out_split
 from salmon.geometry import align
 from salmon.learning import laplace
 from salmon.noise import CKL, NOISE_MODELS, STE, TSTE, PowerTSTE
-from salmon.simulate import Judge, ScaledNoiseModel, bayes_accuracy, egg_world, random_world, stream
+from salmon.simulate import Judge, ScaledNoiseModel, bayes_accuracy, random_world, stream
 
 NEEDS_TRIPLETS = (
     "the check fits random real numbers or another number of columns; X must hold triplets of whole numbers"
@@ -56,24 +56,8 @@ def test_scikit_learns_checks_pass_where_they_apply(estimator, check):
     check(estimator)
 
 
-@pytest.fixture(scope="module")
-def eggs():
-    return egg_world(30)
-
-
-@pytest.fixture(scope="module")
-def answers(eggs):
-    return eggs.answer(eggs.random_queries(900, stream(0, "queries")), stream(0, "answers"))
-
-
-@pytest.fixture(scope="module")
-def fitted(answers):
-    return OrdinalEmbedding(random_state=0).fit(answers)
-
-
 def test_thirty_random_answers_a_target_come_near_the_ceiling(eggs, fitted):
-    accuracy = Judge.of(eggs).accuracy(fitted.embedding_)
-    assert bayes_accuracy(eggs) - 0.045 < accuracy < bayes_accuracy(eggs)
+    assert bayes_accuracy(eggs) - 0.045 < Judge.of(eggs).accuracy(fitted.embedding_) < bayes_accuracy(eggs)
 
 
 @pytest.mark.parametrize("noise", [*NOISE_MODELS, CKL(mu=1.0, lapse=0.1), None])
@@ -118,8 +102,7 @@ def test_chances_of_both_feet_add_up_to_one_and_decide_the_prediction(answers, f
 
 def test_a_row_is_predicted_alike_alone_and_among_others(answers, fitted):
     together = fitted.predict_proba(answers)
-    alone = np.concatenate([fitted.predict_proba(row[None]) for row in answers[:20]])
-    assert np.allclose(together[:20], alone)
+    assert np.allclose(together[:20], np.concatenate([fitted.predict_proba(row[None]) for row in answers[:20]]))
     assert np.allclose(fitted.predict_proba(answers[::-1]), together[::-1])
 
 
@@ -142,9 +125,8 @@ def test_what_users_do_with_the_embedding_changes_nothing(answers, fitted):
 
 def test_predicting_and_scoring_change_no_attribute(answers, fitted):
     before = pickle.dumps(vars(fitted))
-    fitted.predict(answers)
-    fitted.score(answers)
-    fitted.log_loss(answers)
+    for use in (fitted.predict, fitted.score, fitted.log_loss):
+        use(answers)
     assert pickle.dumps(vars(fitted)) == before
 
 
@@ -171,15 +153,11 @@ def test_a_truth_drawn_from_the_same_seed_is_never_where_the_fit_starts():
 
 def test_more_answers_move_the_embedding_and_new_targets_join(eggs, answers):
     model = OrdinalEmbedding(random_state=0)
-    early = answers[(answers < 25).all(axis=1)]
-    model.partial_fit(early)
-    assert model.embedding_.shape == (25, 2)
-    first = model.log_loss(early)
-    model.partial_fit(answers)
-    assert model.embedding_.shape == (30, 2)
-    assert model.log_loss(answers) < np.log(2)
+    for rows, n in ((answers[(answers < 25).all(axis=1)], 25), (answers, 30)):
+        model.partial_fit(rows)
+        assert model.embedding_.shape == (n, 2)
+        assert model.log_loss(rows) < np.log(2)
     assert Judge.of(eggs).accuracy(model.embedding_) > 0.78
-    assert first < np.log(2)
 
 
 def test_a_new_fit_forgets_the_targets_of_the_one_before(answers):
@@ -200,8 +178,10 @@ def test_partial_fits_end_where_one_fit_of_everything_ends(answers, fitted):
 def test_uncertainty_shrinks_with_answers_and_hides_no_free_rotation():
     world = random_world(12, 2, 1, ScaledNoiseModel(TSTE(lapse=0.05)))
     rows = world.answer(world.random_queries(2400, stream(1, "queries")), stream(1, "answers"))
-    few = OrdinalEmbedding(random_state=0, n_targets=12, noise=TSTE(lapse=0.05), ridge=1.0).fit(rows[:300])
-    lot = OrdinalEmbedding(random_state=0, n_targets=12, noise=TSTE(lapse=0.05), ridge=1.0).fit(rows)
+    few, lot = (
+        OrdinalEmbedding(random_state=0, n_targets=12, noise=TSTE(lapse=0.05), ridge=1.0).fit(given)
+        for given in (rows[:300], rows)
+    )
     assert lot.uncertainty_.shape == (12, 2, 2)
     assert np.trace(lot.uncertainty_.mean(axis=0)) < 0.5 * np.trace(few.uncertainty_.mean(axis=0))
     assert np.all(np.linalg.eigvalsh(lot.uncertainty_) > -1e-9)
@@ -274,7 +254,6 @@ def test_the_same_three_targets_are_never_on_both_sides(rows, seed):
     held = held_out_split(rows, 0.3, rng)
     for group in np.unique(triple_groups(rows)):
         mask = triple_groups(rows) == group
-        assert len({frozenset(row) for row in rows[mask].tolist()}) == 1
-        assert len(set(held[mask])) == 1
-        assert len(set(folds[mask])) == 1
+        for same in (map(frozenset, rows[mask].tolist()), held[mask], folds[mask]):
+            assert len(set(same)) == 1
     assert 0 < held.sum() < len(rows)

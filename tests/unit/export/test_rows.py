@@ -1,7 +1,5 @@
 """The rows and files of exports: what each column holds, in every form."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -83,7 +81,7 @@ def response(
     return dict(zip(RESPONSES.names, (responses or made()).row(stream_id, answer), strict=True))
 
 
-def test_a_response_in_the_old_units_and_in_ours() -> None:
+def test_a_response_has_the_old_units_and_ours() -> None:
     row = response()
     assert (row["response_time"], row["rt_ms"]) == (0.8125, 812.5)
     assert (row["network_latency"], row["query_wait_ms"]) == (-1, None)
@@ -176,8 +174,7 @@ def test_a_table_holds_the_same_values_in_every_form(table: Table, rows: list[Ro
     assert all(len(row) == len(table.columns) for row in rows)
     written = list(csv.DictReader(io.StringIO(file_of("csv", table, rows).decode(), newline="")))
     lines = [json.loads(line) for line in file_of("jsonl", table, rows).decode().splitlines()]
-    columns = pyarrow.parquet.read_table(io.BytesIO(file_of("parquet", table, rows))).to_pylist()
-    assert lines == columns
+    assert lines == pyarrow.parquet.read_table(io.BytesIO(file_of("parquet", table, rows))).to_pylist()
     assert [{column: as_text(value) for column, value in line.items()} for line in lines] == written
 
 
@@ -197,8 +194,7 @@ cells = st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_charac
 @given(st.lists(st.tuples(cells, st.one_of(st.none(), st.booleans()), st.floats(allow_nan=False)), max_size=20))
 def test_any_text_comes_back_from_csv(rows: list[tuple[str | None, bool | None, float]]) -> None:
     table = Table("t", "r", (Column("a", "text", ""), Column("b", "truth", ""), Column("c", "number", "")))
-    written = file_of("csv", table, [list(row) for row in rows]).decode()
-    found = list(csv.reader(io.StringIO(written, newline="")))[1:]
+    found = list(csv.reader(io.StringIO(file_of("csv", table, [list(row) for row in rows]).decode(), newline="")))[1:]
     assert [(a, b, float(c)) for a, b, c in found] == [(a or "", as_text(b), c) for a, b, c in rows]
 
 
@@ -237,36 +233,51 @@ def test_what_a_participant_did_is_told_by_the_events() -> None:
     assert "P1" not in row.values()
 
 
-def test_the_word_of_the_experimenter_counts_more_than_the_proposal() -> None:
-    assert Decision.of({}, VERDICT).reason == "Leans."
-    assert Decision.of({"keep": "auto"}, VERDICT).keep is False
-    assert Decision.of({"keep": "keep"}, VERDICT).reason == ""
-    assert Decision.of({"keep": "exclude", "keep_note": "Slept."}, None).reason == "Excluded by hand: Slept."
+@pytest.mark.parametrize(
+    ("word", "verdict", "keep", "reason"),
+    [
+        ({}, VERDICT, False, "Leans."),
+        ({"keep": "auto"}, VERDICT, False, "Leans."),
+        ({"keep": "keep"}, VERDICT, True, ""),
+        ({"keep": "exclude", "keep_note": "Slept."}, None, False, "Excluded by hand: Slept."),
+    ],
+)
+def test_the_word_of_the_experimenter_counts_more_than_the_proposal(
+    word: dict[str, str], verdict: Verdict | None, keep: bool, reason: str
+) -> None:
+    decision = Decision.of(word, verdict)
+    assert (decision.keep, decision.reason) == (keep, reason)
 
 
 def test_labels_are_numbered_in_the_order_of_the_alphabet_and_stay_apart() -> None:
     assert Labels.of(NAMES) == Labels(("pear", "apple", "fig"), (2, 0, 1))
-    assert Labels.of([TargetNames("", "a.png"), TargetNames("", "a.jpg")]).names == ("a.png", "a.jpg")
-    assert Labels.of([TargetNames("", "same"), TargetNames("", "same")]).names == ("same (0)", "same (1)")
+    for filenames, labels in ((("a.png", "a.jpg"), ("a.png", "a.jpg")), (("same", "same"), ("same (0)", "same (1)"))):
+        assert Labels.of([TargetNames("", filename) for filename in filenames]).names == labels
 
 
-def test_other_programs_get_their_own_words() -> None:
-    translator = Translator(Labels.of(NAMES), {}, {}, tests=frozenset({"Test"}))
+TRANSLATOR = Translator(Labels.of(NAMES), {}, {}, tests=frozenset({"Test"}))
 
-    def word(kind: str, sampler: str = "S") -> tuple[object, object]:
-        served = replace(SERVED, trial_type=kind, sampler=sampler)  # type: ignore[arg-type]
-        row = dict(
-            zip(TRIPLETTOOLS_TRIPLETS.names, translator.triplettools(replace(ANSWER, served=served)) or [], strict=True)
-        )
-        return row["sampleAlg"], row["sampleSet"]
 
-    assert word("active") == ("adaptive", "train")
-    assert word("fallback") == ("random", "train")
-    assert word("validation") == ("validation", "test")
-    assert word("random", "Test") == ("random", "test")
-    assert word("catch") == ("check", "")
+@pytest.mark.parametrize(
+    ("kind", "sampler", "words"),
+    [
+        ("active", "S", ("adaptive", "train")),
+        ("fallback", "S", ("random", "train")),
+        ("validation", "S", ("validation", "test")),
+        ("random", "Test", ("random", "test")),
+        ("catch", "S", ("check", "")),
+    ],
+)
+def test_other_programs_get_their_own_words(kind: str, sampler: str, words: tuple[str, str]) -> None:
+    served = replace(SERVED, trial_type=kind, sampler=sampler)  # type: ignore[arg-type]
+    row = TRANSLATOR.triplettools(replace(ANSWER, served=served)) or []
+    named = dict(zip(TRIPLETTOOLS_TRIPLETS.names, row, strict=True))
+    assert (named["sampleAlg"], named["sampleSet"]) == words
+
+
+def test_catch_trials_are_no_triplets_for_other_programs() -> None:
     catch = replace(ANSWER, served=replace(SERVED, trial_type="catch"))
-    assert (translator.cblearn(catch), translator.psiz(catch)) == (None, None)
+    assert (TRANSLATOR.cblearn(catch), TRANSLATOR.psiz(catch)) == (None, None)
 
 
 @pytest.mark.parametrize("table", [CBLEARN, PSIZ], ids=lambda table: table.name)

@@ -1,8 +1,7 @@
 """The participant page's modules are joined into one script; unsupported lines are refused."""
 
-from __future__ import annotations
-
 import gzip
+import itertools
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ def test_the_script_contains_every_module_once_and_after_those_it_imports():
     names = [path.stem for path in FOLDER.glob("*.js")]
     places = {name: text.index(f"joined.{name} = ") for name in names}
     assert all(text.count(f"joined.{name} = ") == 1 for name in names)
-    for name in names:
-        for other in names:
-            if f'from "./{other}.js"' in (FOLDER / f"{name}.js").read_text():
-                assert places[other] < places[name]
+    for name, other in itertools.permutations(names, 2):
+        if f'from "./{other}.js"' in (FOLDER / f"{name}.js").read_text():
+            assert places[other] < places[name]
 
 
 def test_the_name_of_the_script_changes_with_any_module_and_compression_keeps_the_text(tmp_path: Path):

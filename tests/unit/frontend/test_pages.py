@@ -1,7 +1,5 @@
 """A template uses the fields of its page and no other names, and each field is used."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import get_args
 

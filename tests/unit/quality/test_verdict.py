@@ -1,7 +1,5 @@
 """Who is flagged and why, told with people who answer in recognisable ways."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -89,12 +87,11 @@ def test_a_guesser_agrees_with_nobody_and_misses_catches() -> None:
 def test_somebody_who_always_takes_the_left_side_is_told_by_three_signs() -> None:
     verdict = judge(crowd(**HONEST, x=always_left), asked={})["x"]
     assert {"side", "run", "agreement"} <= flags(verdict)
-    assert verdict.figures.left_share == 1.0
-    assert verdict.figures.longest_run == 98
+    assert (verdict.figures.left_share, verdict.figures.longest_run) == (1.0, 98)
     assert "100 %" in verdict.reasons
 
 
-def test_answers_that_nobody_can_read_that_fast() -> None:
+def test_answers_faster_than_anybody_can_read_are_flagged() -> None:
     verdict = judge(crowd(rt_ms=260.0, x=honest), asked={})["x"]
     assert {"fast", "fast_share"} <= flags(verdict)
     assert not verdict.keep
@@ -109,8 +106,7 @@ def test_who_has_only_begun_is_told_and_kept() -> None:
 
 
 def test_who_sees_things_in_another_way_is_no_reason_to_exclude_by_the_map_alone() -> None:
-    others = {**HONEST, "x": sees_it_the_other_way}
-    evidence = crowd(**others)
+    evidence = crowd(**HONEST, x=sees_it_the_other_way)
     for trace in evidence.traces.values():
         del trace.shared[:]
         trace.catch_trials = 0
@@ -121,10 +117,9 @@ def test_who_sees_things_in_another_way_is_no_reason_to_exclude_by_the_map_alone
 
 def test_the_excluded_are_judged_and_are_nobodys_majority() -> None:
     two_camps = {**{f"h{k}": honest for k in range(6)}, **{f"x{k}": sees_it_the_other_way for k in range(7)}}
-    out = frozenset(name for name in two_camps if name.startswith("x"))
     evidence = crowd(**two_camps)
     assert "agreement" in flags(judge(evidence, asked={})["h0"])
-    after = judge(evidence, asked={}, excluded=out)
+    after = judge(evidence, asked={}, excluded=frozenset(f"x{k}" for k in range(7)))
     assert "agreement" not in flags(after["h0"])
     assert "agreement" in flags(after["x0"])
 
@@ -145,8 +140,7 @@ def test_nothing_is_said_about_what_was_not_asked() -> None:
 
 
 def test_a_judgement_is_remembered_as_it_was_and_forgotten_under_other_rules() -> None:
-    found = judge(crowd(**HONEST, x=guess), asked={"x": 200}, coordinates=MAP)
-    judgement = StoredVerdicts("17-0", 3, found)
+    judgement = StoredVerdicts("17-0", 3, judge(crowd(**HONEST, x=guess), asked={"x": 200}, coordinates=MAP))
     text = judgement.encode()
     assert StoredVerdicts.decode(text) == judgement
     assert StoredVerdicts.decode(text.replace('"rules":1', '"rules":0')) is None

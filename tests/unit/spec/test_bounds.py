@@ -1,7 +1,5 @@
 """No file, however made, takes much memory or long: each is read in a process of its own that may use little of both."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

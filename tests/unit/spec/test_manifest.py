@@ -1,7 +1,5 @@
 """An index means the same target for ever, however often the ZIP is uploaded."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The size of a picture is read from its header, whatever else the header holds."""
 
-from __future__ import annotations
-
 import io
 import struct
 
@@ -45,8 +43,8 @@ def test_the_size_is_what_the_picture_was_saved_with(
 
 
 def test_a_bitmap_can_run_from_top_to_bottom_or_be_of_the_old_kind():
-    assert picture_size("bmp", b"BM" + bytes(12) + struct.pack("<Iii", 40, 20, -30)) == (20, 30)
-    assert picture_size("bmp", b"BM" + bytes(12) + struct.pack("<IHH", 12, 20, 30)) == (20, 30)
+    for header in (struct.pack("<Iii", 40, 20, -30), struct.pack("<IHH", 12, 20, 30)):
+        assert picture_size("bmp", b"BM" + bytes(12) + header) == (20, 30)
 
 
 @settings(max_examples=400, deadline=None)
@@ -57,9 +55,7 @@ def test_a_broken_header_means_that_the_size_is_unknown_or_some_number(kind: str
         content[at] = data.draw(st.integers(0, 255))
     broken = bytes(content[: data.draw(st.integers(0, len(content)))])
     for extension in ("png", "gif", "bmp", "jpg", "webp", "avif"):
-        width, height = picture_size(extension, broken)
-        assert width >= 0
-        assert height >= 0
+        assert min(picture_size(extension, broken)) >= 0
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Everything wrong with a file is said at once, at its place, in words that its author uses."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -190,8 +188,7 @@ def test_a_thousand_mistakes_are_counted_and_the_first_are_shown():
 
 
 def test_warnings_never_hide_a_mistake():
-    text = "targets: [" + "a, " * 1000 + "b, c]\nseed: x"
-    assert "seed must be" in "".join(_said(text))
+    assert "seed must be" in "".join(_said("targets: [" + "a, " * 1000 + "b, c]\nseed: x"))
 
 
 def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyPatch):
@@ -227,12 +224,9 @@ def test_a_stored_file_with_a_key_that_is_refused_today_opens_with_a_warning():
 
 
 def test_what_python_writes_as_ascii_only_json_is_a_spec_and_keeps_its_columns():
-    written = json.dumps({"targets": ["\U0001f600", "\\\U0001f600", "b"], "bogus": 1})
+    targets = ("\U0001f600", "\\\U0001f600", "b")
+    written = json.dumps({"targets": targets, "bogus": 1})
     assert "\\ud83d\\ude00" in written
-    assert parse_spec(json.dumps({"targets": ["\U0001f600", "\\\U0001f600", "b"]})).spec.targets == (
-        "\U0001f600",
-        "\\\U0001f600",
-        "b",
-    )
+    assert parse_spec(json.dumps({"targets": targets})).spec.targets == targets
     (problem,) = check(written)
     assert (problem.path, problem.column) == ("bogus", written.index('"bogus"') + 1)

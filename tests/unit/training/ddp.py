@@ -68,8 +68,7 @@ def main():
     port, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
     # torch is imported only once; forking is safe because no thread has been started yet.
-    other = os.fork()
-    if other == 0:
+    if os.fork() == 0:
         one_rank(port, 1, folder)
     one_rank(port, 0, folder)
 

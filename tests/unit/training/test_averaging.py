@@ -19,12 +19,13 @@ def synchronisations(method, steps, variance=lambda step, period: 1.0, rate=lamb
     return found, periods, state
 
 
-def test_a_constant_period_synchronises_in_its_multiples():
-    assert synchronisations(CPSGD(8), 30)[0] == [0, 8, 16, 24]
-
-
-def test_full_synchronisation_happens_in_every_step():
-    assert synchronisations(FullSync(), 4)[0] == [0, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("method", "steps", "found"),
+    [(CPSGD(8), 30, [0, 8, 16, 24]), (FullSync(), 4, [0, 1, 2, 3])],
+    ids=["a constant period", "full synchronisation"],
+)
+def test_synchronisation_happens_in_multiples_of_the_period(method, steps, found):
+    assert synchronisations(method, steps)[0] == found
 
 
 def test_the_adaptive_period_samples_c2_first_and_then_moves_by_one_at_each_synchronisation():
@@ -37,22 +38,18 @@ def test_the_adaptive_period_samples_c2_first_and_then_moves_by_one_at_each_sync
     assert periods[-1] == 8
 
 
-def test_a_variance_too_large_shortens_the_period_but_never_below_one():
-    method = ADPSGD(sampling_steps=8, initial_period=3)
-    found, periods, _ = synchronisations(method, 40, variance=lambda step, period: 1.0 if step < 8 else 5.0)
-    assert periods[-1] == 1
-    assert found[-5:] == [35, 36, 37, 38, 39]
-
-
-def test_the_period_stays_the_same_for_a_variance_between_the_bounds():
-    method = ADPSGD(sampling_steps=8, initial_period=3)
-    assert synchronisations(method, 40, variance=lambda step, period: 1.0 if step < 8 else 1.2)[1][-1] == 3
-
-
-def test_the_same_variance_shortens_the_period_at_a_lower_rate():
-    method = ADPSGD(sampling_steps=8, initial_period=3)
-    periods = synchronisations(method, 60, rate=lambda step: 1.0 if step < 8 else 0.1)[1]
-    assert periods[-1] == 1
+@pytest.mark.parametrize(
+    ("figures", "period"),
+    [
+        pytest.param({"variance": lambda step, _: 1.0 if step < 8 else 5.0}, 1, id="a large variance shortens it"),
+        pytest.param({"variance": lambda step, _: 1.0 if step < 8 else 1.2}, 3, id="between the bounds it stays"),
+        pytest.param({"rate": lambda step: 1.0 if step < 8 else 0.1}, 1, id="a lower rate shortens it"),
+    ],
+)
+def test_the_period_follows_variance_and_rate_but_never_falls_below_one(figures, period):
+    found, periods, _ = synchronisations(ADPSGD(sampling_steps=8, initial_period=3), 60, **figures)
+    assert periods[-1] == period
+    assert {after - before for before, after in pairwise(found[-5:])} == {period}
 
 
 def test_during_warm_up_replicas_are_synchronised_in_every_step_and_c2_is_not_sampled():
@@ -63,10 +60,11 @@ def test_during_warm_up_replicas_are_synchronised_in_every_step_and_c2_is_not_sa
 
 
 def test_crossbow_corrects_by_one_over_all_replicas_by_default():
-    assert Crossbow(4).strength(8) == 1 / 8
-    assert Crossbow(4, correction=0.3).strength(8) == 0.3
-    assert Crossbow(4).step_batch(16, 8) == 128
-    assert CPSGD().step_batch(16, 8) == 16
+    assert (Crossbow(4).strength(8), Crossbow(4, correction=0.3).strength(8)) == (1 / 8, 0.3)
+
+
+def test_crossbow_takes_a_batch_for_each_of_its_replicas():
+    assert (Crossbow(4).step_batch(16, 8), CPSGD().step_batch(16, 8)) == (128, 16)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Batch-size rules: pure functions of the figures of a run."""
 
+import itertools
 from math import ceil
 
 import pytest
@@ -30,11 +31,8 @@ VARIANTS = [
 
 
 def growths(rule, seen):
-    memory, found = BatchSizeMemory(), []
-    for each in seen:
-        memory = rule.remember(memory, each)
-        found.append(memory.growth)
-    return found
+    """The growth after each step."""
+    return [memory.growth for memory in itertools.accumulate(seen, rule.remember, initial=BatchSizeMemory())][1:]
 
 
 FALLING = [BatchSizeInputs(k, k / 4, 2 / (k + 1), 1 / (k + 1), 4 / (k + 1), 1 / (k + 1) ** 2) for k in range(12)]
@@ -44,8 +42,7 @@ FALLING = [BatchSizeInputs(k, k / 4, 2 / (k + 1), 1 / (k + 1), 4 / (k + 1), 1 / 
 def test_an_lr_variant_divides_the_rate_by_the_factor_of_the_batch(rule, variant):
     assert growths(rule, FALLING) == growths(variant, FALLING)
     for growth in growths(rule, FALLING):
-        batch, rate = rule.batch_and_rate(growth)
-        assert (batch, rate) == (max(1, ceil(rule.initial * growth - 1e-9)), 1)
+        assert rule.batch_and_rate(growth) == (max(1, ceil(rule.initial * growth - 1e-9)), 1)
         assert variant.batch_and_rate(growth) == (16, pytest.approx(1 / growth))
 
 
@@ -59,8 +56,7 @@ def test_a_falling_loss_never_shrinks_the_batch(rule):
 
 @given(growth=st.floats(0.01, 1e6), initial=st.integers(1, 500), room=st.integers(0, 1000))
 def test_batch_over_rate_is_the_wanted_batch_below_and_above_the_maximum(growth, initial, room):
-    rule = ConstantBatch(initial, maximum=initial + room)
-    batch, rate = rule.batch_and_rate(growth)
+    batch, rate = ConstantBatch(initial, maximum=initial + room).batch_and_rate(growth)
     assert 1 <= batch <= initial + room
     assert rate <= 1
     assert batch / rate == pytest.approx(max(1, ceil(initial * growth - 1e-9)))
@@ -79,15 +75,14 @@ def test_padadamp_adds_to_the_batch_at_a_constant_rate():
 
 
 def test_adadamp_is_equation_3_3():
-    memory = AdaDamp(2, optimum=0.5).remember(BatchSizeMemory(), BatchSizeInputs(full_loss=8.5))
-    memory = AdaDamp(2, optimum=0.5).remember(memory, BatchSizeInputs(step=1, full_loss=1.3))
-    assert AdaDamp(2).batch_and_rate(memory.growth)[0] == ceil(2 * 8 / 0.8)
+    growth = growths(AdaDamp(2, optimum=0.5), [BatchSizeInputs(full_loss=8.5), BatchSizeInputs(step=1, full_loss=1.3)])
+    assert AdaDamp(2).batch_and_rate(growth[-1])[0] == ceil(2 * 8 / 0.8)
 
 
 def test_adadamp_with_c_and_the_gradient_is_equation_3_4():
     rule = AdaDamp(7, c=30.0, gradient=True)
-    memory = rule.remember(BatchSizeMemory(), BatchSizeInputs(full_gradient_norm2=4.0))
-    assert rule.batch_and_rate(memory.growth)[0] == ceil(30 / 4)
+    (growth,) = growths(rule, [BatchSizeInputs(full_gradient_norm2=4.0)])
+    assert rule.batch_and_rate(growth)[0] == ceil(30 / 4)
     assert (rule.needs, AdaDamp().needs, RadaDamp().needs) == ("gradient", "loss", "")
 
 
@@ -106,17 +101,12 @@ def test_radadamp_is_algorithm_1():
 
 def test_growth_is_only_updated_every_dwell_steps():
     rule = PadaDamp(10, rate=1, dwell=3)
-    memory, found = BatchSizeMemory(), []
-    for step in range(7):
-        memory = rule.remember(memory, BatchSizeInputs(step=step))
-        found.append(rule.batch_and_rate(memory.growth)[0])
-    assert found == [10, 10, 10, 13, 13, 13, 16]
+    found = growths(rule, [BatchSizeInputs(step=step) for step in range(7)])
+    assert [rule.batch_and_rate(growth)[0] for growth in found] == [10, 10, 10, 13, 13, 13, 16]
 
 
 def test_all_problems_of_a_rule_are_reported_at_once():
     with pytest.raises(SalmonError) as refused:
         GeoDamp(0, maximum=-1, delay=0)
-    sentence = str(refused.value)
-    assert "initial is 0" in sentence
-    assert "maximum is -1" in sentence
-    assert "delay is 0" in sentence
+    for problem in ("initial is 0", "maximum is -1", "delay is 0"):
+        assert problem in str(refused.value)

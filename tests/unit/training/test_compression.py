@@ -60,9 +60,8 @@ def test_compression_is_unbiased(scheme):
     # No entry is so small that it would hardly ever be sent: its bias could not be told from few tries.
     vector = (np.sign(gradient()) * np.random.default_rng(1).uniform(0.5, 1.5, SIZE)).astype(np.float32)
     got = send(scheme, vector, SHAPES, 3000).astype(np.float64)
-    error = np.abs(got.mean(axis=0) - vector)
     # Six standard errors in any entry; entries that are always sent vary by rounding alone.
-    assert (error <= 6 * got.std(axis=0) / np.sqrt(len(got)) + 1e-5).all()
+    assert (np.abs(got.mean(axis=0) - vector) <= 6 * got.std(axis=0) / np.sqrt(len(got)) + 1e-5).all()
 
 
 @given(sizes=magnitudes, share=st.floats(0.01, 1))
@@ -83,8 +82,7 @@ def test_no_other_probabilities_of_the_same_budget_have_less_variance(seed, shar
         lambda p: (sizes**2 / p).sum(), np.full(7, share), jac=lambda p: -(sizes**2) / p**2, method="SLSQP",
         bounds=[(1e-3, 1)] * 7, constraints={"type": "eq", "fun": lambda p: p.sum() - budget}, options={"maxiter": 300},
     )  # fmt: skip
-    least = (sizes**2 / atomic_probabilities(sizes, budget)).sum()
-    assert least <= found.fun * (1 + 1e-6)
+    assert (sizes**2 / atomic_probabilities(sizes, budget)).sum() <= found.fun * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("budget", [3, 12])
@@ -153,9 +151,8 @@ def test_a_matrix_is_decomposed_into_its_singular_vectors(shape):
     matrix = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     left, right = decompose(matrix)
     assert left @ right.T == pytest.approx(matrix, abs=1e-5)
-    singular = np.linalg.svd(matrix, compute_uv=False)
     assert np.sort(np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0))[::-1] == pytest.approx(
-        singular, rel=1e-4
+        np.linalg.svd(matrix, compute_uv=False), rel=1e-4
     )
     smaller = right if shape[0] >= shape[1] else left
     assert smaller.T @ smaller == pytest.approx(np.eye(min(shape)), abs=1e-5)
@@ -198,31 +195,29 @@ def test_packed_positions_are_read_back(size, data):
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 def test_a_gradient_of_zeros_stays_zero(scheme):
-    zeros = np.zeros(SIZE, dtype=np.float32)
-    assert (send(scheme, zeros, SHAPES, 2) == 0).all()
+    assert (send(scheme, np.zeros(SIZE, dtype=np.float32), SHAPES, 2) == 0).all()
 
 
 def test_a_convolution_is_reshaped_to_a_matrix_of_half_its_filters():
-    assert reshape_to_matrix(np.zeros((4, 6, 3, 3), dtype=np.float32)).shape == (12, 18)
-    assert reshape_to_matrix(np.zeros((3, 1, 3, 3), dtype=np.float32)).shape == (3, 9)
+    for shape, matrix in (((4, 6, 3, 3), (12, 18)), ((3, 1, 3, 3), (3, 9))):
+        assert reshape_to_matrix(np.zeros(shape, dtype=np.float32)).shape == matrix
     assert reshape_to_matrix(np.zeros(5, dtype=np.float32)) is None
 
 
-def test_a_gradient_that_is_not_finite_is_refused():
-    with pytest.raises(SalmonError, match="learning rate"):
-        SpectralAtomo(1).compress(np.full(100, np.nan, dtype=np.float32), [(10, 10)], np.random.default_rng(0))
+NAN = np.full(100, np.nan, dtype=np.float32)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "words"),
     [
-        lambda: QSGD(0),
-        lambda: QSGD(17),
-        lambda: EntrywiseAtomo(0),
-        lambda: SpectralAtomo(-1),
-        lambda: SpectralAtomo(2, bits=1),
+        (lambda: QSGD(0), "0 bits"),
+        (lambda: QSGD(17), "17 bits"),
+        (lambda: EntrywiseAtomo(0), "budget of 0"),
+        (lambda: SpectralAtomo(-1), "budget of -1"),
+        (lambda: SpectralAtomo(2, bits=1), "1 bits"),
+        (lambda: SpectralAtomo(1).compress(NAN, [(10, 10)], np.random.default_rng(0)), "learning rate"),
     ],
 )
-def test_impossible_settings_are_refused(wrong):
-    with pytest.raises(SalmonError):
+def test_impossible_settings_and_gradients_are_refused(wrong, words):
+    with pytest.raises(SalmonError, match=words):
         wrong()

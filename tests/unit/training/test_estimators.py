@@ -49,17 +49,14 @@ def test_nested_parameters_can_be_read_set_and_cloned():
     made = classifier(batch_size=GeoDamp, batch_size__initial=16, batch_size__delay=5, module__hidden=12)
     copy = clone(made).set_params(batch_size__delay=60, optimizer__lr=0.5, max_epochs=2)
     assert made.get_params()["batch_size__delay"] == 5
-    parameters = copy.get_params()
-    assert (parameters["batch_size__delay"], parameters["optimizer__lr"], parameters["module__hidden"]) == (60, 0.5, 12)
-    assert parameters["max_epochs"] == 2
-    assert clone(copy).get_params() == parameters
+    wanted = {"batch_size__delay": 60, "optimizer__lr": 0.5, "module__hidden": 12, "max_epochs": 2}
+    assert wanted.items() <= copy.get_params().items()
+    assert clone(copy).get_params() == copy.get_params()
 
 
 def test_nested_parameters_replace_fields_of_a_value(digits):
-    X, y = digits
     fitted = classifier(batch_size=GeoDamp(16, delay=60), batch_size__delay=1, batch_size__factor=2, max_epochs=3)
-    batches = fitted.fit(X, y).history_["batch_size"]
-    assert {16, 32, 64} <= set(batches)
+    assert {16, 32, 64} <= set(fitted.fit(*digits).history_["batch_size"])
 
 
 def test_the_same_random_state_gives_the_same_fit_and_does_not_modify_the_module(digits):
@@ -84,8 +81,7 @@ def test_partial_fit_continues_where_the_last_one_stopped(digits):
 def test_partial_fit_accepts_classes_that_it_has_not_seen(digits):
     X, y = digits
     few = y < 3
-    fitted = classifier().partial_fit(X[few], y[few], classes=range(10))
-    fitted.partial_fit(X, y)
+    fitted = classifier().partial_fit(X[few], y[few], classes=range(10)).partial_fit(X, y)
     assert fitted.classes_.tolist() == list(range(10))
     with pytest.raises(SalmonError, match="not one of"):
         classifier().partial_fit(X[few], y[few]).partial_fit(X, y)
@@ -119,11 +115,14 @@ def test_unknown_parameters_are_refused_by_name(digits, options, sentence):
         classifier().set_params(**options).fit(*digits)
 
 
-def test_data_of_the_wrong_shape_are_refused(digits):
-    X, y = digits
-    with pytest.raises(SalmonError, match="Give one target for each row"):
-        classifier().fit(X, y[:-1])
-    with pytest.raises(SalmonError, match="was trained on"):
-        classifier(max_epochs=1).fit(X, y).predict(X[:, :5])
-    with pytest.raises(SalmonError, match="no examples"):
-        classifier().fit(X[0], y)
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda X, y: classifier().fit(X, y[:-1]), "Give one target for each row"),
+        (lambda X, y: classifier(max_epochs=1).fit(X, y).predict(X[:, :5]), "was trained on"),
+        (lambda X, y: classifier().fit(X[0], y), "no examples"),
+    ],
+)
+def test_data_of_the_wrong_shape_are_refused(digits, use, sentence):
+    with pytest.raises(SalmonError, match=sentence):
+        use(*digits)

@@ -26,17 +26,24 @@ from salmon.training import (
     StepsAt,
     VirtualGroup,
     WorkersFollow,
+    fit,
 )
 from salmon.training.steps import ShuffledOrder
 from tests.unit.training.problems import ROWS, losses, network, regression, train
 
 
-def parameters(trained):
-    return torch.nn.utils.parameters_to_vector(trained.module.parameters()).detach().numpy()
+def parameters(module):
+    return torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+
+
+def gradient_on(rows, module):
+    """The gradient of the mean loss on some rows."""
+    inputs, labels = regression()
+    torch.nn.functional.mse_loss(module(inputs[rows]), labels[rows]).backward()
+    return np.concatenate([each.grad.numpy().ravel() for each in module.parameters()])
 
 
 def test_one_rank_is_plain_stochastic_gradient_descent():
-    trained = train(1)
     module, (inputs, labels) = network(), regression()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9)
     for epoch in range(4):
@@ -44,9 +51,7 @@ def test_one_rank_is_plain_stochastic_gradient_descent():
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(module(inputs[chosen]), labels[chosen]).backward()
             optimizer.step()
-    assert parameters(trained) == pytest.approx(
-        torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy(), abs=1e-5
-    )
+    assert parameters(train(1).module) == pytest.approx(parameters(module), abs=1e-5)
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 7])
@@ -62,7 +67,7 @@ def test_the_number_of_ranks_only_changes_rounding(ranks, batch_size):
 def test_averaging_parameters_in_every_step_equals_full_synchronisation():
     # Without momentum the mean of the steps is the step along the mean gradient.
     alone, averaged = train(1, momentum=0), train(4, momentum=0, averaging=CPSGD(1))
-    assert parameters(averaged) == pytest.approx(parameters(alone), abs=1e-5)
+    assert parameters(averaged.module) == pytest.approx(parameters(alone.module), abs=1e-5)
 
 
 def test_a_constant_period_sends_a_fraction_of_the_bytes():
@@ -73,19 +78,13 @@ def test_a_constant_period_sends_a_fraction_of_the_bytes():
 
 
 def test_the_variance_of_replicas_is_measured_before_they_are_averaged():
-    trained = train(3, averaging=CPSGD(4), epochs=1)
-    variance, places = trained.history.select_measured("replica_variance")
+    variance, places = train(3, averaging=CPSGD(4), epochs=1).history.select_measured("replica_variance")
     assert places.tolist() == [0, 4]
     assert (variance > 0).all()
     # The first synchronisation follows one step from a common start: the variance is that of the three first steps.
-    inputs, labels = regression()
-    chosen = np.split(ShuffledOrder(ROWS, [0, 0]).part(0, 20), [6, 13])
-    ends = []
-    for part in chosen:
-        module = network()
-        torch.nn.functional.mse_loss(module(inputs[part]), labels[part]).backward()
-        ends.append(np.concatenate([-0.02 * each.grad.numpy().ravel() for each in module.parameters()]))
-    assert variance[0] == pytest.approx(((np.array(ends) - np.mean(ends, axis=0)) ** 2).sum(axis=1).mean(), rel=1e-3)
+    parts = np.split(ShuffledOrder(ROWS, [0, 0]).part(0, 20), [6, 13])
+    ends = np.array([-0.02 * gradient_on(part, network()) for part in parts])
+    assert variance[0] == pytest.approx(((ends - ends.mean(axis=0)) ** 2).sum(axis=1).mean(), rel=1e-3)
 
 
 def test_the_adaptive_period_moves_in_the_loop():
@@ -96,10 +95,8 @@ def test_the_adaptive_period_moves_in_the_loop():
 
 
 def test_crossbow_follows_its_formula():
-    method = Crossbow(2, correction=0.3, momentum=0.4)
-    trained = train(1, averaging=method, batch_size=10, epochs=0.5, momentum=0)
-    inputs, labels = regression()
-    start = torch.nn.utils.parameters_to_vector(network().parameters()).detach().numpy()
+    trained = train(1, averaging=Crossbow(2, correction=0.3, momentum=0.4), batch_size=10, epochs=0.5, momentum=0)
+    start = parameters(network())
     replicas, centre, before = [start.copy(), start.copy()], start.copy(), start.copy()
     order = ShuffledOrder(ROWS, [0, 0]).part(0, ROWS)
     for step in range(3):
@@ -108,13 +105,11 @@ def test_crossbow_follows_its_formula():
             chosen = order[20 * step + 10 * each : 20 * step + 10 * each + 10]
             module = network()
             torch.nn.utils.vector_to_parameters(torch.from_numpy(replicas[each]), module.parameters())
-            torch.nn.functional.mse_loss(module(inputs[chosen]), labels[chosen]).backward()
-            gradient = np.concatenate([part.grad.numpy().ravel() for part in module.parameters()])
             corrections.append(0.3 * (replicas[each] - centre))
-            replicas[each] = replicas[each] - 0.02 * gradient - corrections[-1]
+            replicas[each] = replicas[each] - 0.02 * gradient_on(chosen, module) - corrections[-1]
         centre, before = centre + sum(corrections) + 0.4 * (centre - before), centre
     assert trained.state.arrays["weights"] == pytest.approx(np.array(replicas), abs=1e-5)
-    assert parameters(trained) == pytest.approx(centre, abs=1e-5)
+    assert parameters(trained.module) == pytest.approx(centre, abs=1e-5)
 
 
 def test_crossbow_chooses_the_number_of_replicas():
@@ -218,45 +213,35 @@ def test_modules_with_buffers_and_dropout_train_too(averaging):
     assert not torch.equal(trained.module[1].running_mean, before)
 
 
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (lambda: train(1, loss=torch.nn.MSELoss()), 'reduction="none"'),
+        (lambda: fit(network(), regression(), torch.optim.LBFGS, loss=torch.nn.MSELoss(reduction="none")), "element-wise"),
+        (lambda: train(1, rate=1e6, epochs=50), "Lower the learning rate"),
+        (lambda: train(1, monitors=[SmoothedLoss(), SmoothedLoss()]), "smoothed_loss"),
+        (lambda: train(2, monitors=[NoiseScale(every=0)]), "every 0 steps"),
+        (lambda: VirtualGroup(0), "0 ranks"),
+    ],
+    ids=[
+        "a loss averaged over examples", "an optimiser that mixes parameters", "divergence",
+        "two monitors of one name", "a monitor that never measures", "an empty group",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_is_refused_with_advice(start, words):
+    with pytest.raises(SalmonError, match=words):
+        start()
+
+
 def test_all_impossible_combinations_are_reported_at_once():
     with pytest.raises(SalmonError) as refused:
         train(1, compression=QSGD(), averaging=CPSGD(), monitors=[NoiseScale()])
-    sentence = str(refused.value)
-    assert "QSGD compresses gradients, but CPSGD exchanges parameters" in sentence
-    assert "noise_scale needs averaged gradients" in sentence
-    assert "needs at least two" in sentence
-
-
-def test_a_loss_that_is_averaged_over_examples_is_refused():
-    with pytest.raises(SalmonError, match='reduction="none"'):
-        train(1, loss=torch.nn.MSELoss())
-
-
-def test_an_optimiser_that_mixes_parameters_is_refused():
-    from salmon.training import fit
-
-    with pytest.raises(SalmonError, match="element-wise"):
-        fit(network(), regression(), torch.optim.LBFGS, loss=torch.nn.MSELoss(reduction="none"))
-
-
-def test_divergence_is_reported_with_advice():
-    with pytest.raises(SalmonError, match="Lower the learning rate"):
-        train(1, rate=1e6, epochs=50)
-
-
-def test_two_monitors_with_the_same_name_are_refused():
-    with pytest.raises(SalmonError, match="smoothed_loss"):
-        train(1, monitors=[SmoothedLoss(), SmoothedLoss()])
-
-
-def test_a_monitor_that_never_measures_is_refused():
-    with pytest.raises(SalmonError, match="every 0 steps"):
-        train(2, monitors=[NoiseScale(every=0)])
-
-
-def test_an_empty_group_is_refused():
-    with pytest.raises(SalmonError):
-        VirtualGroup(0)
+    for problem in (
+        "QSGD compresses gradients, but CPSGD exchanges parameters",
+        "noise_scale needs averaged gradients",
+        "needs at least two",
+    ):
+        assert problem in str(refused.value)
 
 
 def test_a_single_crossbow_replica_is_plain_gradient_descent():

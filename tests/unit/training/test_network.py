@@ -16,24 +16,27 @@ def test_schedules_take_the_number_of_updates_reported_by_the_source(sizes, upda
     assert len(plan_batches(GeoDamp(initial, delay=60, factor=5, maximum=maximum), 50_000, 200)) == updates
 
 
-def test_one_worker_exchanges_nothing_in_a_ring_and_three_exchange_six_gradients_with_a_server():
-    assert MODERATE.exchange_s(1e7, 1) == 0
-    assert Network(8, 0, centralised=True).exchange_s(1e9, 3) == pytest.approx(6)
-
-
-def test_a_ring_sends_twice_the_gradient_for_any_number_of_workers():
-    network = Network(8, 0)
-    assert network.exchange_s(1e9, 2) == pytest.approx(1)
-    assert network.exchange_s(1e9, 1000) == pytest.approx(2, rel=0.01)
-    assert Network(8, 10).exchange_s(0, 5) == pytest.approx(8 * 10e-6)
+@pytest.mark.parametrize(
+    ("network", "size", "workers", "seconds"),
+    [
+        pytest.param(MODERATE, 1e7, 1, 0, id="one worker exchanges nothing"),
+        pytest.param(Network(8, 0), 1e9, 2, pytest.approx(1), id="two workers in a ring send the gradient once"),
+        pytest.param(Network(8, 0), 1e9, 1000, pytest.approx(2, rel=0.01), id="many in a ring send it twice"),
+        pytest.param(Network(8, 10), 0, 5, pytest.approx(8 * 10e-6), id="each hop of a ring takes its latency"),
+        pytest.param(
+            Network(8, 0, centralised=True), 1e9, 3, pytest.approx(6), id="three exchange six gradients with a server"
+        ),
+    ],
+)
+def test_an_exchange_takes_the_time_of_its_bytes_and_hops(network, size, workers, seconds):
+    assert network.exchange_s(size, workers) == seconds
 
 
 def test_the_clock_adds_up_examples_exchange_and_overhead():
     network = Network(8, 0, overhead_ms=100)
     times = replay_seconds([10, 20, 20], network, example_s=0.01, gradient_bytes=1e9, examples_per_worker=10)
     assert times == pytest.approx([0.2, 1.4, 2.6])
-    fixed = replay_seconds([10], network, example_s=0.01, gradient_bytes=0, workers=2)
-    assert fixed == pytest.approx([0.15])
+    assert replay_seconds([10], network, example_s=0.01, gradient_bytes=0, workers=2) == pytest.approx([0.15])
 
 
 @pytest.mark.parametrize(

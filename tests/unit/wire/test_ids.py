@@ -1,7 +1,5 @@
 """Ids are short names of small letters and digits; those of imports follow from what is imported."""
 
-from __future__ import annotations
-
 import re
 
 from salmon.wire.keys import (

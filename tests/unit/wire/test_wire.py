@@ -1,7 +1,5 @@
 """The bytes in the store: what was encoded decodes to the same, and what earlier versions wrote still decodes."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

@@ -1,9 +1,8 @@
 """What requests come to: courses carried out step by step in this process."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -56,8 +55,7 @@ def answered() -> AnswerSet:
 def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_to_predict(answered: AnswerSet) -> None:
     result = carried_out(plan_fit_without(FitWithout(("awkward",), "Adaptive", 2, "PowerTSTE", 5), SPEC, N, answered))
     excluded = int((answered.participants == 0).sum())
-    assert result["answers"] == 900 - excluded
-    assert result["excluded"]["answers"] == excluded
+    assert (result["answers"], result["excluded"]["answers"]) == (900 - excluded, excluded)
     assert result["excluded"]["accuracy"] < 0.5
     held_out = result["held_out"]
     assert held_out["answers"] == int((answered.random & (answered.participants != 0)).sum())
@@ -93,19 +91,19 @@ def test_without_random_answers_an_embedding_comes_without_an_accuracy(answered:
         plan_comparison(CrossValidation((1, 2), ("TSTE",), 5, 1), SPEC, N, chosen)
 
 
-def test_an_embedding_as_of_then_depends_on_the_answers_until_then_alone(answered: AnswerSet) -> None:
-    def first(count: int, kept: int) -> AnswerSet:
-        cut = {name: getattr(answered, name)[:kept] for name in ("triplets", "participants", "random", "repeatable")}
-        return AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
+def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone(answered: AnswerSet) -> None:
+    def plan(count: int) -> JobPlan:
+        """The embedding as of 300 answers, where there are so many."""
+        cut = {name: getattr(answered, name)[:count] for name in ("triplets", "participants", "random", "repeatable")}
+        first = AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
+        return plan_embedding_as_of(EmbeddingAsOf("Adaptive", None, 300), SPEC, N, first)
 
-    meaning = EmbeddingAsOf("Adaptive", None, 300)
-    then = carried_out(plan_embedding_as_of(meaning, SPEC, N, first(300, 300)))
-    again = carried_out(plan_embedding_as_of(meaning, SPEC, N, first(300, 300)))
+    then, again, later = (carried_out(plan(count)) for count in (300, 300, 301))
     assert then == again
     assert (then["answers"], then["cursor"]) == (300, "300-0")
-    assert then["coordinates"] != carried_out(plan_embedding_as_of(meaning, SPEC, N, first(301, 301)))["coordinates"]
+    assert then["coordinates"] != later["coordinates"]
     with pytest.raises(TripletError, match="There are only 299 answers"):
-        plan_embedding_as_of(meaning, SPEC, N, first(299, 299))
+        plan(299)
 
 
 def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(answered: AnswerSet) -> None:
@@ -117,8 +115,7 @@ def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(a
     assert joined.hits.shape == (2, int(evaluation.judged.sum()))
     groups = triple_groups(evaluation.triplets[evaluation.judged])
     for repeat in range(2):
-        counts = [len(found.hits[0]) for found in outcomes[repeat]]
-        assert sum(counts) == int(evaluation.judged.sum())
+        assert sum(len(found.hits[0]) for found in outcomes[repeat]) == int(evaluation.judged.sum())
         assert all(len(set(joined.folds[repeat][groups == group])) == 1 for group in set(groups))
     # The library's own cross-validation, folds drawn otherwise, says the same within its interval.
     whole = cross_validate(
@@ -129,10 +126,8 @@ def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(a
 
 
 def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: AnswerSet) -> None:
-    meaning = CrossValidation((1, 2), ("TSTE", "STE"), folds=3, repeats=2)
-    course = plan_comparison(meaning, SPEC, N, answered)
-    assert len(course.steps) == 2 * 2 * 3 * 2
-    assert course.steps[0].note == "judging d = 1 with TSTE, fold 1 of 3"
+    course = plan_comparison(CrossValidation((1, 2), ("TSTE", "STE"), folds=3, repeats=2), SPEC, N, answered)
+    assert (len(course.steps), course.steps[0].note) == (2 * 2 * 3 * 2, "judging d = 1 with TSTE, fold 1 of 3")
     result = carried_out(course)
     assert [(one["d"], one["noise"]["name"]) for one in result["candidates"]] == [
         *((1, "TSTE"), (2, "TSTE"), (1, "STE"), (2, "STE")),
@@ -159,12 +154,13 @@ def test_a_rehearsal_rises_towards_what_is_possible_and_the_sampler_needs_fewer_
 
 
 def test_thoughtless_answers_cost_accuracy_and_a_single_run_has_no_interval() -> None:
-    careful = carried_out(plan_rehearsal(Rehearsal("", answers=300, runs=1, d=2, lapse=0.0), SPEC, N))
-    careless = carried_out(plan_rehearsal(Rehearsal("", answers=300, runs=1, d=2, lapse=0.5), SPEC, N))
+    careful, careless = (
+        carried_out(plan_rehearsal(Rehearsal("", answers=300, runs=1, d=2, lapse=lapse), SPEC, N))
+        for lapse in (0.0, 0.5)
+    )
     assert careless["best_possible"] < careful["best_possible"]
     assert careless["curves"][RANDOM]["accuracy"][-1] < careful["curves"][RANDOM]["accuracy"][-1]
-    assert careful["curves"][RANDOM]["low"][0] is None
-    assert careful["random_needs"] is None
+    assert (careful["curves"][RANDOM]["low"][0], careful["random_needs"]) == (None, None)
 
 
 def test_a_long_rehearsal_is_measured_rarely_and_always_at_its_end() -> None:
@@ -212,12 +208,10 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
         *(answer(5, "ann", "fallback"), answer(6, "dan", "validation"), answer(7, "eve")),
     ]
     found = collect_answers(entries, tests=frozenset({"Test"}), n=N, at_most=4, on_progress=heard.append)
-    assert found.triplets[:, 0].tolist() == [1, 2, 5, 6]
-    assert found.triplets[0].tolist() == [1, 3, 2]
+    assert found.triplets.tolist() == [[1, 3, 2], [2, 4, 3], [5, 7, 6], [6, 8, 7]]
     assert [found.names[place] for place in found.participants] == ["ann", "bob", "ann", "dan"]
     assert found.random.tolist() == [False, True, True, False]
-    assert found.repeatable.tolist() == [False, True, True, True]
-    assert found.cursor == "6-1"
+    assert (found.repeatable.tolist(), found.cursor) == ([False, True, True, True], "6-1")
     assert found.given_by(["ann", "zoe"]).tolist() == [True, False, True, False]
     assert heard == []
     nothing = collect_answers([], tests=frozenset(), n=N, at_most=None, on_progress=heard.append)
@@ -225,9 +219,7 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
 
 
 def test_what_goes_wrong_on_a_worker_comes_back_as_a_sentence() -> None:
-    def refuse() -> None:
-        raise SalmonError("There are no targets.", hint="Add some.")
-
+    refuse = Mock(side_effect=SalmonError("There are no targets.", hint="Add some."))
     assert run_step(refuse) == StepFailure("There are no targets. Add some.")
     assert run_step(divmod, 1, 0) == StepFailure(
         "The computation failed (ZeroDivisionError: integer division or modulo by zero)."

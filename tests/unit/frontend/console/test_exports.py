@@ -1,7 +1,5 @@
 """The export page offers every file that can be exported."""
 
-from __future__ import annotations
-
 import re
 
 from frontend.transfer.subprocesses import EXTENSIONS
@@ -11,5 +9,4 @@ from tests.program import REPOSITORY
 def test_the_page_offers_exactly_the_files_that_can_be_exported() -> None:
     script = (REPOSITORY / "frontend" / "static" / "console" / "exports.js").read_text()
     table = script[script.index("const FILES") : script.index("$(")]
-    offered = set(re.findall(r'^    \["(\w+)"', table, re.MULTILINE))
-    assert offered == set(EXTENSIONS)
+    assert set(re.findall(r'^    \["(\w+)"', table, re.MULTILINE)) == set(EXTENSIONS)

@@ -1,6 +1,6 @@
 """Warnings about targets: duplicates, and pictures that differ from the others."""
 
-from __future__ import annotations
+import pytest
 
 from frontend.console.dashboard import target_rows
 from frontend.store.answers import Counts
@@ -32,11 +32,16 @@ def test_the_second_of_two_equal_pictures_has_a_warning() -> None:
     assert "same as target 0" in found[2]
 
 
-def test_an_unusual_shape_size_or_file_size_has_a_warning() -> None:
-    usual = [entry(k) for k in range(5)]
-    assert "shape" in odd(*usual, entry(5, shape=(200, 100)))[5]
-    assert "size in pixels" in odd(*usual, entry(5, shape=(900, 900)))[5]
-    assert "much larger" in odd(*usual, entry(5, size_bytes=500_000))[5]
+@pytest.mark.parametrize(
+    ("unusual", "warning"),
+    [
+        (entry(5, shape=(200, 100)), "shape"),
+        (entry(5, shape=(900, 900)), "size in pixels"),
+        (entry(5, size_bytes=500_000), "much larger"),
+    ],
+)
+def test_an_unusual_shape_size_or_file_size_has_a_warning(unusual: ManifestEntry, warning: str) -> None:
+    assert warning in odd(*(entry(k) for k in range(5)), unusual)[5]
 
 
 def test_a_repeated_text_has_one_warning() -> None:

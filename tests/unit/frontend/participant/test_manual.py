@@ -1,7 +1,5 @@
 """The manual of the participant page says what is so: its texts, keys, steps, ids, events and platforms."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Steps around the trials, ways in and ways out, as pure functions."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -40,8 +38,7 @@ def test_a_consent_counts_for_its_own_text_only():
     old, new = spec_of("consent: {text: first}\n"), spec_of("consent: {text: second}\n")
     agreed = take_step(old, SOMEBODY, "consent", agreed=True)
     assert agreed.status == Status.CONSENTED
-    assert steps.missing_before_trials(old, agreed) == []
-    assert steps.missing_before_trials(new, agreed) == ["consent"]
+    assert [steps.missing_before_trials(spec, agreed) for spec in (old, new)] == [[], ["consent"]]
     active = replace(agreed, status=Status.ACTIVE)
     assert take_step(new, active, "consent", agreed=True).status == Status.ACTIVE
     assert take_step(new, active, "consent").status == Status.DECLINED
@@ -100,8 +97,7 @@ def test_what_a_step_stores_is_read_again_as_what_it_changed():
         stored |= {name: str(value) for name, value in change.encode().items()}
         participant = participant.after(change)
         assert Participant.parse("somebody", stored) == participant
-    assert steps.missing_before_trials(spec, participant) == []
-    assert steps.next_step(spec, participant) == "trials"
+    assert (steps.missing_before_trials(spec, participant), steps.next_step(spec, participant)) == ([], "trials")
 
 
 def test_every_status_is_reached_and_those_out_have_no_way_on():
@@ -115,25 +111,35 @@ def test_every_status_is_reached_and_those_out_have_no_way_on():
     assert Status.REDIRECTED.becomes(Status.TRAINING) == Status.REDIRECTED
 
 
-def test_who_comes_back_goes_on_reads_again_or_is_refused_by_the_length_of_the_gap():
-    active = replace(SOMEBODY, first_ms=0, status=Status.ACTIVE, last_ms=1)
-    ways = [way_back(Resume(), active, same_tab=False, now_ms=hours * HOUR_MS) for hours in (1, 3)]
-    assert ways == ["continue", "review"]
-    with pytest.raises(ConflictError, match="too long ago"):
-        way_back(Resume(), active, same_tab=False, now_ms=25 * HOUR_MS)
-    week = Resume(max_gap=timedelta(days=7))
-    assert way_back(week, active, same_tab=False, now_ms=25 * HOUR_MS) == "continue"
-    done = replace(active, status=Status.COMPLETED)
-    assert way_back(Resume(), done, same_tab=False, now_ms=99 * HOUR_MS) == "continue"
+ACTIVE = replace(SOMEBODY, first_ms=0, status=Status.ACTIVE, last_ms=1)
+DONE = replace(ACTIVE, status=Status.COMPLETED)
 
 
-def test_the_policy_is_about_coming_back_by_the_link_and_not_about_reloading():
-    active = replace(SOMEBODY, status=Status.ACTIVE)
-    assert way_back(Resume(policy="restart"), active, same_tab=False, now_ms=1) == "restart"
-    assert way_back(Resume(policy="restart"), active, same_tab=True, now_ms=1) == "continue"
-    assert way_back(Resume(policy="block"), active, same_tab=True, now_ms=1) == "continue"
-    with pytest.raises(ConflictError, match="cannot be continued"):
-        way_back(Resume(policy="block"), active, same_tab=False, now_ms=1)
+@pytest.mark.parametrize(
+    ("resume", "participant", "same_tab", "hours", "way"),
+    [
+        (Resume(), ACTIVE, False, 1, "continue"),
+        (Resume(), ACTIVE, False, 3, "review"),
+        (Resume(max_gap=timedelta(days=7)), ACTIVE, False, 25, "continue"),
+        (Resume(), DONE, False, 99, "continue"),
+        (Resume(policy="restart"), ACTIVE, False, 0, "restart"),
+        (Resume(policy="restart"), ACTIVE, True, 0, "continue"),
+        (Resume(policy="block"), ACTIVE, True, 0, "continue"),
+    ],
+)
+def test_who_comes_back_goes_on_by_the_length_of_the_gap_and_the_policy_for_links(
+    resume: Resume, participant: Participant, same_tab: bool, hours: int, way: str
+):
+    assert way_back(resume, participant, same_tab=same_tab, now_ms=hours * HOUR_MS) == way
+
+
+@pytest.mark.parametrize(
+    ("resume", "hours", "words"),
+    [(Resume(), 25, "too long ago"), (Resume(policy="block"), 0, "cannot be continued")],
+)
+def test_who_may_not_come_back_is_refused_with_the_reason(resume: Resume, hours: int, words: str):
+    with pytest.raises(ConflictError, match=words):
+        way_back(resume, ACTIVE, same_tab=False, now_ms=hours * HOUR_MS)
 
 
 @pytest.mark.parametrize(
@@ -171,23 +177,21 @@ def test_each_platform_says_in_its_own_words_who_comes(parameters: dict[str, str
     ],
 )
 def test_every_platform_gets_its_participants_back_with_their_ids_quoted(recruitment: str, redirect: str):
-    spec = spec_of(f"recruitment: {recruitment}\n")
-    participant = replace(SOMEBODY, puid="p&1", companions={"STUDY_ID": "s/2"})
-    assert completion_of(spec.recruitment, participant).redirect == redirect
+    settings = spec_of(f"recruitment: {recruitment}\n").recruitment
+    assert completion_of(settings, replace(SOMEBODY, puid="p&1", companions={"STUDY_ID": "s/2"})).redirect == redirect
 
 
 def test_files_are_checked_against_the_texts_that_the_page_has():
-    fields = {name: tuple(re.findall(r"\{(\w+)\}", text)) for name, text in catalogue("en").items()}
-    assert fields == dict(PAGE_TEXTS)
+    assert {name: tuple(re.findall(r"\{(\w+)\}", text)) for name, text in catalogue("en").items()} == dict(PAGE_TEXTS)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_has_every_text_with_the_same_fields(language: str):
-    ours, english = catalogue(language), catalogue("en")
-    assert set(ours) == set(english)
-    for name, text in english.items():
-        assert ours[name]
-        assert set(re.findall(r"\{\w+\}", ours[name])) == set(re.findall(r"\{\w+\}", text)), name
+    ours, english = (
+        {name: set(re.findall(r"\{\w+\}", text)) for name, text in catalogue(one).items() if text}
+        for one in (language, "en")
+    )
+    assert ours == english
 
 
 def test_a_link_may_ask_for_a_language_and_an_experimenter_may_replace_a_text():

@@ -1,6 +1,6 @@
 """Counters that the console's figures are drawn from."""
 
-from __future__ import annotations
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -46,23 +46,17 @@ def test_a_time_lies_in_its_bin(milliseconds: float) -> None:
 
 @given(st.lists(st.floats(10, 1e6), min_size=1, max_size=50))
 def test_quantiles_are_right_to_the_width_of_a_bin(times: list[float]) -> None:
-    counted: dict[str, int] = {}
-    for time in times:
-        counted[f"rt:{bin_of(time)}"] = counted.get(f"rt:{bin_of(time)}", 0) + 1
-    counts = Counts.of({name: str(value) for name, value in counted.items()})
-    median = counts.quantile_ms("rt", 0.5)
-    exact = sorted(times)[(len(times) + 1) // 2 - 1]
-    assert median == pytest.approx(exact, rel=2 ** (1 / BINS_AN_OCTAVE) - 1)
+    counted = Counter(f"rt:{bin_of(time)}" for time in times)
+    median = Counts.of({name: str(value) for name, value in counted.items()}).quantile_ms("rt", 0.5)
+    assert median == pytest.approx(sorted(times)[(len(times) + 1) // 2 - 1], rel=2 ** (1 / BINS_AN_OCTAVE) - 1)
 
 
 @given(st.lists(answers(), max_size=30))
 def test_every_answer_is_counted_once_by_minute_target_and_type(given_answers: list[Answer]) -> None:
     counts = Counts.of({name: str(value) for name, value in recount(given_answers).items()})
-    m = len(given_answers)
-    assert sum(counts.get("minute").values()) == m
-    assert sum(counts.get("head").values()) == sum(counts.get("won").values()) == m
-    assert sum(counts.get("foot").values()) == 2 * m
-    assert sum(counts.types.values()) == m
+    assert {sum(counts.get(group).values()) for group in ("minute", "head", "won")} == {len(given_answers)}
+    assert sum(counts.get("foot").values()) == 2 * len(given_answers)
+    assert sum(counts.types.values()) == len(given_answers)
     assert sum(counts.get("began").values()) == len({answer.served.participant for answer in given_answers})
 
 
