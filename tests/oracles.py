@@ -1,6 +1,6 @@
 """Slow, obvious versions of what the library computes quickly: one loop a sum, as the formulas are written."""
 
-from itertools import combinations, permutations
+from itertools import combinations
 from math import exp, log, sqrt
 
 import numpy as np
@@ -60,10 +60,6 @@ def information_gain(model, coordinates, triplets, query):
 def all_queries(n):
     """Every head with every unordered pair of other targets."""
     return [(h, b, c) for h in range(n) for b, c in combinations([t for t in range(n) if t != h], 2)]
-
-
-def all_triplets(n):
-    return list(permutations(range(n), 3))
 
 
 def log_odds_gradient(model, coordinates, head, winner, loser):
