@@ -132,6 +132,12 @@ class Program:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().splitlines()[-1].replace("localhost", "127.0.0.1")
 
+    def launch_text(self, name: str, text: str, *options: str) -> str:
+        """The same with an experiment that is written as a text."""
+        spec = self.data.parent / f"{name}.yaml"
+        spec.write_text(text)
+        return self.launch(spec, *options)
+
     def add_user(self, name: str = "ada", password: str = "correct horse") -> tuple[str, str]:
         """An experimenter's account, for HTTP Basic."""
         done = self.run("user", "add", name, text=password + "\n")

@@ -37,9 +37,8 @@ def efficiency(program: Program, runs: int) -> Iterator[str]:
 
 def _living(program: Program, seed: int) -> list[float]:
     slug = f"living-{seed}"
-    spec = program.data.parent / f"{slug}.yaml"
-    spec.write_text(f"targets: {N}\nhtml: {{max_queries: 0}}\nseed: {seed + 1}\n")
-    crowd = Crowd(program.launch(spec), egg_world(N), log_normal(), Diary())
+    address = program.launch_text(slug, f"targets: {N}\nhtml: {{max_queries: 0}}\nseed: {seed + 1}\n")
+    crowd = Crowd(address, egg_world(N), log_normal(), Diary())
     each = LEVELS[-1] * N // PARTICIPANTS + 1
     asyncio.run(crowd.live(PARTICIPANTS, seconds=600, answers_each=each))
     record = read_store(program.data, slug, "Adaptive")

@@ -20,7 +20,7 @@ def test_live_work_passes_a_long_request_which_survives_its_backend(tmp_path: Pa
     with Program(tmp_path / "data") as program:
         program.wait_until_ready()
         auth = program.add_user()
-        people = crowd(program, tmp_path, "long")
+        people = crowd(program, "long")
         address = f"{program.address}/api/experiments/long/requests"
 
         def send(method: str, path: str = "", **options: Any) -> dict[str, Any]:

@@ -31,10 +31,8 @@ def quick(rng: np.random.Generator) -> float:
     return float(rng.uniform(0.02, 0.06))
 
 
-def crowd(program: Program, folder: Path, name: str, spec: str = SPEC, n: int = 30) -> Crowd:
-    path = folder / f"{name}.yaml"
-    path.write_text(spec)
-    return Crowd(program.launch(path), egg_world(n), quick, Diary())
+def crowd(program: Program, name: str, spec: str = SPEC, n: int = 30) -> Crowd:
+    return Crowd(program.launch_text(name, spec), egg_world(n), quick, Diary())
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def check_history(record: Record) -> None:
 def test_backends_killed_again_and_again_lose_no_answer(tmp_path: Path) -> None:
     with Program(tmp_path / "data") as program:
         program.wait_until_ready()
-        people = crowd(program, tmp_path, "killed")
+        people = crowd(program, "killed")
         with answering(people, 5, 40) as thread:
             while thread.is_alive():
                 before = program.child("backend")
@@ -128,7 +126,7 @@ def test_the_same_loop_runs_on_a_cluster_of_separate_processes_and_survives_a_lo
         ):
             program.wait_until_ready()
             assert len(program.child("backend").children(recursive=True)) == 0  # it started no workers of its own
-            people = crowd(program, tmp_path, "cluster")
+            people = crowd(program, "cluster")
             with answering(people, 4, 30) as thread:
                 thread.join(2.0)
                 first.kill()
@@ -143,7 +141,6 @@ def test_many_targets_are_still_learned_live(tmp_path: Path, n: int) -> None:
         program.wait_until_ready()
         people = crowd(
             program,
-            tmp_path,
             "many",
             f"targets: {n}\nhtml: {{max_queries: 0}}\nsamplers: {{Adaptive: {{R: 0.2}}}}\n",
             n=300,
