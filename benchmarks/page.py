@@ -4,8 +4,6 @@ Run by hand: `OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.page`. Starts the
 the figures, and keeps nothing. Frames are those of the browser that runs it, at the refresh interval it measures itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import statistics

@@ -7,8 +7,6 @@ an answer to the first displayed query whose model has seen it, and processor ti
 `--efficiency` runs the whole program on eggs and compares the accuracy it reaches with that of the offline simulation.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import tempfile

@@ -1,7 +1,5 @@
 """People who answer over HTTP as the page does: one query on the screen, the next one fetched already."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Whether the efficiency of the sampler survives the living loop: the same eggs, answered over HTTP by ten people."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,19 +107,17 @@ def test_of_answers_in_flight_during_a_crash_every_acknowledged_one_is_there_onc
             if len(acknowledged) >= 60:
                 enough.set()
 
-    threads = [threading.Thread(target=participant, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    assert enough.wait(60)
-    crashing.kill()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(4) as people:
+        running = [people.submit(participant, number) for number in range(4)]
+        assert enough.wait(60)
+        crashing.kill()
+    assert all(each.exception() is None for each in running)
     crashing.start()
     rows = rows_of(crashing.export("colors", "responses.csv", login))
     written = [hash((int(row["puid"][1:]), int(row["trial_index"]))) for row in rows]
     assert len(written) == len(set(written))
     assert set(acknowledged) <= set(written)
-    assert len(written) <= len(acknowledged) + len(threads)  # at most one unacknowledged answer each was on its way
+    assert len(written) <= len(acknowledged) + len(running)  # at most one unacknowledged answer each was on its way
 
 
 def test_a_second_server_on_the_same_data_refuses_with_a_sentence(crashing: Program) -> None:

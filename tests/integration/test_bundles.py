@@ -31,7 +31,7 @@ from salmon.spec import dump_spec, read_stored_spec
 from salmon.wire import Keys
 from tests.bundles import Members, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
 from tests.living import Crowd, absorbed, client_on, run_until
-from tests.program import REPOSITORY
+from tests.program import REPOSITORY, Program
 
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}, Validation: {}}\nseed: 11\n"
 
@@ -236,16 +236,7 @@ async def test_the_route_and_the_commands_do_the_same(
         reply = await owned("POST", address, files={"bundle": ("b.zip", content)})
         assert (reply.status_code, word in reply.text) == (status, True), reply.text
 
-    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            (sys.executable, "-m", "salmon", *arguments, "--data", settings.data),
-            cwd=REPOSITORY,
-            env={name: value for name, value in os.environ.items() if not name.startswith("SALMON_")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
+    command = Program(Path(settings.data)).run
     out = tmp_path / "out.zip"
     done = command("export", "by-route", "--out", str(out))
     assert (done.returncode, done.stdout.strip()) == (0, str(out)), done.stderr
