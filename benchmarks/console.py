@@ -22,10 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-import numpy as np
 import psutil
 
-from benchmarks.report import Report
+from benchmarks.report import Report, arguments, latencies
 from frontend.experiments import make_revision
 from frontend.store import Store
 from frontend.store.answers import recount
@@ -56,29 +55,22 @@ COLUMNS = (
 
 
 def main() -> None:
-    options = _options()
+    options = arguments(
+        __doc__,
+        clocks=False,
+        answers={"type": int, "default": 1_000_000},
+        targets={"type": int, "default": 60},
+        bundle={"action": "store_true", "help": "also write a bundle and import it again"},
+        only={"nargs": "*", "default": FILES, "choices": FILES, "help": "which files"},
+    )
     report = Report("console", COLUMNS)
-    with tempfile.TemporaryDirectory() as folder:
-        program = Program(Path(folder) / "data").start()
-        try:
-            program.wait_until_ready()
-            login = program.add_user()
-            seconds = asyncio.run(_load(program, options.answers, options.targets))
-            report.add(what="load", seconds=seconds, rows_per_s=options.answers / seconds)
-            asyncio.run(_measure(program, login, options, report))
-        finally:
-            program.stop()
-    report.write(options.json)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--answers", type=int, default=1_000_000)
-    parser.add_argument("--targets", type=int, default=60)
-    parser.add_argument("--bundle", action="store_true", help="also write a bundle and import it again")
-    parser.add_argument("--only", nargs="*", default=FILES, choices=FILES, help="which files")
-    parser.add_argument("--json", type=Path, default=None, help="write the figures to this file")
-    return parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Program(Path(folder) / "data") as program:
+        program.wait_until_ready()
+        login = program.add_user()
+        seconds = asyncio.run(_load(program, options.answers, options.targets))
+        report.add(what="load", seconds=seconds, rows_per_s=options.answers / seconds)
+        asyncio.run(_measure(program, login, options, report))
+        report.write(options.json)
 
 
 def _answers(count: int, n: int) -> Iterator[tuple[str, Answer]]:
@@ -164,9 +156,8 @@ async def _measure(program: Program, login: tuple[str, str], options: argparse.N
     cookie = "; ".join(f"{name}={value}" for name, value in reply.cookies.items())
     crowd = People(program.address)
     await crowd.arrive()
-    idle = crowd.slice()
     await asyncio.sleep(10)
-    report.add(what="idle", seconds=10.0, **idle.figures())
+    report.add(what="idle", seconds=10.0, **crowd.figures(0))
     for what in options.only:
         report.add(**await _download(program, address, f"exports/{what}", cookie, crowd, what, options.answers))
     if options.bundle:
@@ -208,7 +199,7 @@ async def _download(
         "    while piece := reply.read(1 << 20): file.write(piece)\n"
     )
     memory = Memory(program.child("frontend"))
-    slice_ = crowd.slice()
+    before = len(crowd.times)
     began = time.perf_counter()
     with memory:
         reader = await asyncio.create_subprocess_exec(
@@ -222,7 +213,7 @@ async def _download(
         **({"rows_per_s": rows / seconds, "rows_per_cpu_s": rows / memory.writer_cpu_s} if rows else {}),
         "web_growth_mb": (memory.web - memory.before) / 1e6,
         "writer_mb": memory.writer / 1e6,
-        **slice_.figures(),
+        **crowd.figures(before),
     }
 
 
@@ -260,37 +251,22 @@ class Memory:
                     continue
 
 
-class Slice:
-    """The latencies of queries from now on."""
-
-    def __init__(self, times: list[float]) -> None:
-        self._times = times
-        self._from = len(times)
-
-    def figures(self) -> dict[str, float]:
-        """Quantiles in milliseconds."""
-        own = np.array(self._times[self._from :])
-        if not len(own):
-            return {"queries": 0}
-        low, high = np.quantile(own, [0.5, 0.99])
-        return {"query_ms_50": 1000 * low, "query_ms_99": 1000 * high, "queries": len(own)}
-
-
 class People:
     """Participants of the same experiment who ask and answer all the time."""
 
     def __init__(self, address: str) -> None:
         self._client = httpx.AsyncClient(base_url=f"{address}/e/{SLUG}/", timeout=60)
-        self._times: list[float] = []
+        self.times: list[float] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def arrive(self) -> None:
         """Begin."""
         self._tasks = [asyncio.create_task(self._answer(number)) for number in range(PEOPLE)]
 
-    def slice(self) -> Slice:
-        """What is measured from now on."""
-        return Slice(self._times)
+    def figures(self, first: int) -> dict[str, float]:
+        """The latencies of queries as of this one, and their number."""
+        own = self.times[first:]
+        return (latencies("query", own) if own else {}) | {"queries": len(own)}
 
     async def leave(self) -> None:
         """End."""
@@ -309,7 +285,7 @@ class People:
             for _ in range(EACH):
                 began = time.perf_counter()
                 query = (await self._client.get("query", headers=headers)).raise_for_status().json()
-                self._times.append(time.perf_counter() - began)
+                self.times.append(time.perf_counter() - began)
                 if "token" not in query:
                     break
                 answer = {"token": query["token"], "winner": query["left"], "rt_ms": 900.0}

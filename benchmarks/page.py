@@ -4,8 +4,6 @@ Run by hand: `OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.page`. Starts the
 the figures, and keeps nothing. Frames are those of the browser that runs it, at the refresh interval it measures itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import statistics
@@ -94,17 +92,14 @@ FRAME = """() => new Promise((resolve) => {
 
 def first_trial_ms(browser: Browser, address: str) -> float:
     """From navigation to the first trial on the screen, on slow 4G and with nothing in the cache."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.add_init_script(BEGIN)
-    network = context.new_cdp_session(page)
-    network.send("Network.enable")
-    network.send("Network.emulateNetworkConditions", SLOW_4G)
-    page.goto(address)
-    page.locator("#q-left:not(.disabled)").wait_for()
-    elapsed = page.evaluate("window.firstMs")
-    context.close()
-    return elapsed
+    with browser.new_page() as page:
+        page.add_init_script(BEGIN)
+        network = page.context.new_cdp_session(page)
+        network.send("Network.enable")
+        network.send("Network.emulateNetworkConditions", SLOW_4G)
+        page.goto(address)
+        page.locator("#q-left:not(.disabled)").wait_for()
+        return page.evaluate("window.firstMs")
 
 
 def begun(browser: Browser, address: str) -> Page:
@@ -125,37 +120,34 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     arguments = parser.parse_args()
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        program = Program(Path(folder)).start()
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            laboratory = Laboratory(program, program.add_user())
-            address = laboratory.launch("bench", SPEC)
-            first = [first_trial_ms(browser, address) for _ in range(REPEATS)]
-            print(
-                f"first trial on slow 4G: median {statistics.median(first):.0f} ms, worst {max(first):.0f} (aim 1000)"
-            )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Program(Path(folder)) as program,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]) as browser,
+    ):
+        laboratory = Laboratory(program, program.add_user())
+        address = laboratory.launch("bench", SPEC)
+        first = [first_trial_ms(browser, address) for _ in range(REPEATS)]
+        print(f"first trial on slow 4G: median {statistics.median(first):.0f} ms, worst {max(first):.0f} (aim 1000)")
 
-            page = begun(browser, address)
-            frame_ms = page.evaluate(FRAME)
-            print(f"refresh interval: {frame_ms:.2f} ms")
-            painted = page.evaluate(ANSWER, [arguments.trials, 150])
-            frames = [value / frame_ms for value in painted]
-            shares = ", ".join(f"p{int(100 * share)} {quantile(frames, share):.2f}" for share in (0.5, 0.95, 0.99))
-            print(
-                f"answer to next targets over {arguments.trials} trials, in frames: {shares}, worst {max(frames):.2f} (aim 2)"
-            )
+        page = begun(browser, address)
+        frame_ms = page.evaluate(FRAME)
+        print(f"refresh interval: {frame_ms:.2f} ms")
+        painted = page.evaluate(ANSWER, [arguments.trials, 150])
+        frames = [value / frame_ms for value in painted]
+        shares = ", ".join(f"p{int(100 * share)} {quantile(frames, share):.2f}" for share in (0.5, 0.95, 0.99))
+        print(
+            f"answer to next targets over {arguments.trials} trials, in frames: {shares}, worst {max(frames):.2f} (aim 2)"
+        )
 
-            for delay_ms in DELAYS_MS:
-                errors = page.evaluate(DELAYED, [20, delay_ms])
-                worst = max(errors, key=abs)
-                print(
-                    f"response time, known delay {delay_ms} ms: error median {statistics.median(errors):+.2f} ms, "
-                    f"worst {worst:+.2f} ms (aim within {frame_ms:.1f})"
-                )
-        finally:
-            browser.close()
-            program.stop()
+        for delay_ms in DELAYS_MS:
+            errors = page.evaluate(DELAYED, [20, delay_ms])
+            worst = max(errors, key=abs)
+            print(
+                f"response time, known delay {delay_ms} ms: error median {statistics.median(errors):+.2f} ms, "
+                f"worst {worst:+.2f} ms (aim within {frame_ms:.1f})"
+            )
 
 
 if __name__ == "__main__":

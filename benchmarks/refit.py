@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Report, arguments
+from benchmarks.report import Report, arguments, tste_world
 from salmon.learning import accuracy, check_triplets, fit
 from salmon.learning.objective import TENSORS_FROM, arithmetic_for, blocks_of, evaluate
 from salmon.noise import TSTE, PowerTSTE
@@ -190,25 +190,22 @@ def human(path):
     return max(int(part.max()) for part in parts) + 1, *parts
 
 
-def eggs(n, m):
-    world, generator = egg_world(n), np.random.default_rng([n, m])
-    return n, *(
-        check_triplets(world.answer(random_queries(n, count, generator), generator), n) for count in (m, 50_000)
+def simulated(world, m, generator):
+    """The number of targets, m answers to fit, and 50,000 to judge the fit by."""
+    return world.n, *(
+        check_triplets(world.answer(world.random_queries(count, generator), generator), world.n)
+        for count in (m, 50_000)
     )
+
+
+def eggs(n, m):
+    return simulated(egg_world(n), m, np.random.default_rng([n, m]))
 
 
 def large():
     n, m = LARGE
     generator = np.random.default_rng([n, m])
-    truth = 2 * generator.standard_normal((n, 2))
-    parts = []
-    for count in (m, 50_000):
-        rows = random_queries(n, count, generator)
-        d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
-        swapped = generator.random(count) > TSTE().probability(d2[:, 0], d2[:, 1])
-        rows[swapped] = rows[swapped][:, [0, 2, 1]]
-        parts.append(rows)
-    return n, *parts
+    return simulated(tste_world(n, 2, generator), m, generator)
 
 
 def alone(cpu):

@@ -1,4 +1,4 @@
-"""What benchmarks share: medians of repeated runs, a table on the terminal, JSON in a file."""
+"""What benchmarks share: a world, medians of repeated runs, a table on the terminal, JSON in a file."""
 
 import argparse
 import json
@@ -10,6 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from salmon.noise import TSTE
+from salmon.simulate import ScaledNoiseModel, World, given_world
 
 
 @dataclass
@@ -88,10 +93,21 @@ def seconds(*functions: Callable[[], Any], repeats: int = 7, at_most_s: float = 
     return [statistics.median(taken[1:] or taken) for taken in times]
 
 
-def arguments(description: str, **options: dict[str, Any]) -> argparse.Namespace:
-    """The command line of a benchmark: `--json PATH`, `--cpu`, and its own options."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--cpu", action="store_true", help="count processor time, not time on the wall")
+def tste_world(n: int, d: int, rng: np.random.Generator) -> World:
+    """Targets at N(0, 2²) coordinates, and people who answer as t-STE has it."""
+    return given_world(2 * rng.standard_normal((n, d)), ScaledNoiseModel(TSTE()))
+
+
+def latencies(name: str, seconds: Sequence[float]) -> dict[str, float]:
+    """The median and the 99 % quantile in milliseconds."""
+    return {f"{name}_ms_{q}": float(1000 * np.quantile(seconds, q / 100)) for q in (50, 99)}
+
+
+def arguments(description: str, *, clocks: bool = True, **options: dict[str, Any]) -> argparse.Namespace:
+    """The command line of a benchmark: `--json PATH`, with a choice of clocks `--cpu`, and its own options."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if clocks:
+        parser.add_argument("--cpu", action="store_true", help="count processor time, not time on the wall")
     parser.add_argument("--json", type=Path, default=None, help="write the figures to this file")
     for name, option in options.items():
         parser.add_argument(f"--{name.replace('_', '-')}", **option)

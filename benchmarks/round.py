@@ -11,9 +11,8 @@ from math import log
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Report, arguments, seconds
+from benchmarks.report import Report, arguments, seconds, tste_world
 from salmon.learning import check_triplets, laplace
-from salmon.noise import TSTE
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.state import random_queries
 from salmon.search.design import design_target, linearise
@@ -70,12 +69,8 @@ def measure(n, d, report, before, cpu):
 def answered(n, d, count):
     """Answers drawn from t-STE about N(0, 2²) coordinates."""
     generator = np.random.default_rng([n, d])
-    truth = 2 * generator.standard_normal((n, d))
-    rows = random_queries(n, count, generator)
-    d2 = ((truth[rows[:, :1]] - truth[rows[:, 1:]]) ** 2).sum(axis=2)
-    swapped = generator.random(count) > TSTE().probability(d2[:, 0], d2[:, 1])
-    rows[swapped] = rows[swapped][:, [0, 2, 1]]
-    return check_triplets(rows, n)
+    world = tste_world(n, d, generator)
+    return check_triplets(world.answer(world.random_queries(count, generator), generator), n)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import wave
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,15 @@ WAV = b"RIFF" + struct.pack("<I", 36) + b"WAVEfmt " + bytes(28)
 def picture(colour: int = 0, kind: str = "PNG", size: tuple[int, int] = (4, 3)) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", size, (colour, 0, 0)).save(file, kind)
+    return file.getvalue()
+
+
+def sound(samples: bytes, rate: int) -> bytes:
+    """A WAV file of 16-bit samples."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 2, rate, 0, "NONE", ""))
+        writer.writeframes(samples)
     return file.getvalue()
 
 

@@ -23,19 +23,8 @@ from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
 from salmon.records import Answer
-from tests.living import Crowd
 
 Members = dict[str, bytes]
-
-
-async def answer_one(crowd: Crowd, name: str) -> None:
-    """One answer, for the left target."""
-    if name not in crowd.sessions:
-        reply = await crowd.client.post(f"/e/{crowd.slug}/arrive", json={"parameters": {"puid": name}})
-        crowd.sessions[name] = {"X-Salmon-Session": reply.raise_for_status().json()["session"]}
-    query = (await crowd.client.get(f"/e/{crowd.slug}/query", headers=crowd.sessions[name])).raise_for_status().json()
-    body = {"token": query["token"], "winner": query["left"], "rt_ms": 900.5}
-    (await crowd.client.post(f"/e/{crowd.slug}/answers", json=body)).raise_for_status()
 
 
 async def read_answers(store: Store, experiment: str) -> list[Answer]:
@@ -71,8 +60,7 @@ def members_of(bundle: bytes) -> Members:
 
 def change_bundle(bundle: bytes, change: Callable[[Members], None], *, sign: bool = True) -> bytes:
     """A bundle with something else in it; with `sign` its manifest agrees, as a careful forger would see to."""
-    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = members_of(bundle)
     manifest = json.loads(members.pop(MANIFEST))
     change(members)
     manifest |= json.loads(members.pop(MANIFEST, b"{}"))
@@ -90,15 +78,23 @@ def change_bundle(bundle: bytes, change: Callable[[Members], None], *, sign: boo
 
 @contextmanager
 def server_on(folder: Path) -> Iterator[Settings]:
-    """Another data directory with its own store, and the settings of a web process on it."""
+    """A data directory with the embedded server running on it, and the settings of a web process on both."""
     directory = DataDirectory(folder)
     directory.prepare()
-    with subprocess.Popen(redis_program(directory).command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert any(READY in line for line in process.stdout)
+    with redis_on(directory):
         credentials = directory.credentials()
         url = directory.redis_url("frontend", credentials.frontend)
+        yield Settings(redis_url=url, secret=credentials.secret, data=str(folder))
+
+
+@contextmanager
+def redis_on(directory: DataDirectory, server: str = "") -> Iterator[subprocess.Popen[str]]:
+    """The embedded server, or another one, on a data directory, its access list in force."""
+    embedded, configuration = redis_program(directory).command
+    with subprocess.Popen((server or embedded, configuration), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(READY in line for line in process.stdout)
         try:
-            yield Settings(redis_url=url, secret=credentials.secret, data=str(folder))
+            yield process
         finally:
             process.terminate()

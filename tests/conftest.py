@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from frontend.app import create_app
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
-from salmon.cli.redis_server import READY, redis_program
 from tests.browser.participant import Laboratory, Participant
+from tests.bundles import server_on
+from tests.living import client_on
 from tests.program import REPOSITORY, Program
 
 CHROMIUM_FLAGS = (
@@ -43,56 +43,49 @@ def chromium() -> str:
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
     """A headless Chromium of this module's own."""
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_FLAGS))
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_FLAGS)) as opened,
+    ):
         yield opened
-        opened.close()
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page of its own, without cookies; an error in its scripts or console fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    opened = context.new_page()
     errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    context.close()
+    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
+        opened = context.new_page()
+        opened.on("pageerror", lambda error: errors.append(str(error)))
+        yield opened
     assert not errors, errors
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens pages, each in a context of its own that is closed at the end."""
+    with ExitStack() as pages:
+        yield lambda **options: pages.enter_context(browser.new_page(**options))
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """The real program, running, for a module of tests."""
-    started = Program(tmp_path_factory.mktemp("data")).start()
-    yield started
-    assert started.stop() == 0, "\n".join(started.log)
+    with Program(tmp_path_factory.mktemp("data")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
-def data_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectory]:
-    """A data directory with the embedded server running on it, its access list in force."""
-    directory = DataDirectory(tmp_path_factory.mktemp("store"))
-    directory.prepare()
-    server = redis_program(directory)
-    process = subprocess.Popen(server.command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert any(READY in line for line in process.stdout)
-    yield directory
-    process.terminate()
-    process.wait(10)
-    process.stdout.close()
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """The settings of a web process on a data directory and store of this module's own."""
+    with server_on(tmp_path_factory.mktemp("store")) as made:
+        yield made
 
 
-@pytest.fixture
-def settings(data_directory: DataDirectory) -> Settings:
-    """The settings of a web process on that store."""
-    credentials = data_directory.credentials()
-    return Settings(
-        redis_url=data_directory.redis_url("frontend", credentials.frontend),
-        secret=credentials.secret,
-        data=str(data_directory.root),
-    )
+@pytest.fixture(scope="module")
+def data_directory(settings: Settings) -> DataDirectory:
+    """The data directory of those settings, with the embedded server running on it, its access list in force."""
+    return DataDirectory(Path(settings.data))
 
 
 @pytest.fixture
@@ -106,8 +99,7 @@ async def store(settings: Settings) -> AsyncIterator[Store]:
 @pytest.fixture
 async def client(settings: Settings, store: Store) -> AsyncIterator[httpx.AsyncClient]:
     """The application in this process; requests reach it without a socket."""
-    transport = httpx.ASGITransport(app=create_app(settings, store))
-    async with httpx.AsyncClient(transport=transport, base_url="http://salmon.test") as opened:
+    async with client_on(settings, store) as opened:
         yield opened
 
 

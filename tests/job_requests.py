@@ -10,9 +10,6 @@ from backend.service import Service
 from backend.store import Store as BackendStore
 from salmon.wire import JobStatus, request
 from tests.living import Crowd, absorbed, run_until
-from tests.program import poll
-
-OWNER = ("owner", "a good password")
 
 
 def read_status(probe: BackendStore, identifier: str) -> JobStatus:
@@ -32,8 +29,8 @@ async def ask_for(owned: Callable[..., Any], slug: str, kind: str, **arguments: 
     return reply.json()["request"]
 
 
-async def answer_and_absorb(crowd: Crowd, service: Service, experiment: str, count: int = 60) -> None:
-    await crowd.answer(count)
+async def answer_and_absorb(crowd: Crowd, service: Service, experiment: str, count: int, participants: int = 3) -> None:
+    await crowd.answer(count, participants)
     run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
 
 
@@ -51,10 +48,6 @@ class BlockedStep:
         self.begun.release()
         assert self.let_go.wait(30)
         return self._work(*arguments)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    poll(condition, "the request")
 
 
 def expires_within(probe: BackendStore, identifier: str, seconds: int) -> bool:

@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 
 from backend.service import Service
+from frontend.app import create_app
 from frontend.context import Context
 from frontend.launching import launch
 from frontend.settings import Settings
@@ -18,6 +19,12 @@ from frontend.store import Store
 from salmon.simulate import egg_world
 
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
+
+
+def client_on(settings: Settings, store: Store) -> httpx.AsyncClient:
+    """The application in this process; requests reach it without a socket."""
+    transport = httpx.ASGITransport(app=create_app(settings, store))
+    return httpx.AsyncClient(transport=transport, base_url="http://salmon.test")
 
 
 class Crowd:
@@ -32,20 +39,35 @@ class Crowd:
         self.asked: dict[str, list[dict[str, Any]]] = {}
         self.sessions: dict[str, dict[str, str]] = {}
 
+    async def arrive(self, name: str, **parameters: str) -> dict[str, Any]:
+        """Open the experiment's link with these parameters, or the name as the participant's id."""
+        body = {"parameters": parameters or {"puid": name}}
+        arrival = (await self.client.post(f"/e/{self.slug}/arrive", json=body)).raise_for_status().json()
+        self.sessions[name] = {"X-Salmon-Session": arrival["session"]}
+        return arrival
+
     async def answer(self, count: int, participants: int = 3) -> None:
         for number in range(count):
             name = f"p{number % participants}"
-            if name not in self.sessions:
-                body = {"parameters": {"puid": name}}
-                reply = await self.client.post(f"/e/{self.slug}/arrive", json=body)
-                self.sessions[name] = {"X-Salmon-Session": reply.raise_for_status().json()["session"]}
-            reply = await self.client.get(f"/e/{self.slug}/query", headers=self.sessions[name])
-            query = reply.raise_for_status().json()
+            query = await self._ask(name)
             triplet = self.world.answer(np.array([[query["head"], query["left"], query["right"]]]), self.generator)[0]
-            body = {"token": query["token"], "winner": int(triplet[1])}
-            (await self.client.post(f"/e/{self.slug}/answers", json=body)).raise_for_status()
+            await self._send(query, int(triplet[1]))
             self.given.append((int(triplet[0]), int(triplet[1]), int(triplet[2])))
             self.asked.setdefault(name, []).append(query)
+
+    async def answer_left(self, name: str) -> None:
+        """Answer one query with its left target."""
+        query = await self._ask(name)
+        await self._send(query, query["left"], rt_ms=900.5)
+
+    async def _ask(self, name: str) -> dict[str, Any]:
+        if name not in self.sessions:
+            await self.arrive(name)
+        return (await self.client.get(f"/e/{self.slug}/query", headers=self.sessions[name])).raise_for_status().json()
+
+    async def _send(self, query: dict[str, Any], winner: int, **timing: float) -> None:
+        body = {"token": query["token"], "winner": winner, **timing}
+        (await self.client.post(f"/e/{self.slug}/answers", json=body)).raise_for_status()
 
 
 async def started(

@@ -1,6 +1,6 @@
 """Slow, obvious versions of what the library computes quickly: one loop a sum, as the formulas are written."""
 
-from itertools import combinations, permutations
+from itertools import combinations
 from math import exp, log, sqrt
 
 import numpy as np
@@ -38,8 +38,7 @@ def head_posterior(model, coordinates, triplets, head):
     for h, winner, loser in triplets:
         if h == head:
             for place in range(n):
-                pair = np.array([d2(coordinates, place, winner)]), np.array([d2(coordinates, place, loser)])
-                logs[place] += log(float(model.probability(*pair)[0]))
+                logs[place] += log(chance(model, coordinates, place, winner, loser))
     largest = max(logs)
     weights = [exp(value - largest) for value in logs]
     return [weight / sum(weights) for weight in weights]
@@ -49,10 +48,7 @@ def information_gain(model, coordinates, triplets, query):
     """H₂ of the mean chance minus the mean H₂, over where the head may sit."""
     head, first, second = query
     posterior = head_posterior(model, coordinates, triplets, head)
-    chances = []
-    for place in range(len(coordinates)):
-        pair = np.array([d2(coordinates, place, first)]), np.array([d2(coordinates, place, second)])
-        chances.append(float(model.probability(*pair)[0]))
+    chances = [chance(model, coordinates, place, first, second) for place in range(len(coordinates))]
     mean = sum(t * p for t, p in zip(posterior, chances, strict=True))
     return entropy(mean) - sum(t * entropy(p) for t, p in zip(posterior, chances, strict=True))
 
@@ -62,18 +58,14 @@ def all_queries(n):
     return [(h, b, c) for h in range(n) for b, c in combinations([t for t in range(n) if t != h], 2)]
 
 
-def all_triplets(n):
-    return list(permutations(range(n), 3))
+def log_odds(model, coordinates, head, winner, loser):
+    near, far = np.array([d2(coordinates, head, winner)]), np.array([d2(coordinates, head, loser)])
+    return float(model.remoteness(far)[0] - model.remoteness(near)[0])
 
 
 def log_odds_gradient(model, coordinates, head, winner, loser):
     """The gradient of f by all n·d coordinates, by central differences."""
-
-    def log_odds(placed):
-        pair = np.array([d2(placed, head, winner)]), np.array([d2(placed, head, loser)])
-        return float(model.remoteness(pair[1])[0] - model.remoteness(pair[0])[0])
-
-    return finite_difference(log_odds, coordinates).ravel()
+    return finite_difference(lambda placed: log_odds(model, placed, head, winner, loser), coordinates).ravel()
 
 
 def fisher_weight(model, coordinates, head, winner, loser):
@@ -99,8 +91,7 @@ def design_target(model, coordinates, covariance):
     target = np.zeros((size, size))
     for head, first, second in all_queries(len(coordinates)):
         g = log_odds_gradient(model, coordinates, head, first, second)
-        pair = np.array([d2(coordinates, head, first)]), np.array([d2(coordinates, head, second)])
-        f = float(model.remoteness(pair[1])[0] - model.remoteness(pair[0])[0])
+        f = log_odds(model, coordinates, head, first, second)
         v = max(float(g @ covariance @ g), 1e-12)
         target += exp(-f * f / (2 * v)) / sqrt(v) * np.outer(g, g)
     return target

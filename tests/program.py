@@ -12,6 +12,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import httpx
 import psutil
@@ -24,7 +25,7 @@ INVITATION = re.compile(r"invitation=(\S+)")
 
 @dataclass
 class Program:
-    """`salmon serve` on one data directory; `start` may be called again after `kill`."""
+    """`salmon serve` on one data directory while a `with` block runs; `start` may be called again after `kill`."""
 
     data: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class Program:
     _process: subprocess.Popen[str] | None = None
     _reader: threading.Thread | None = None
 
-    def start(self) -> Program:
+    def start(self) -> Self:
         """Start it and wait until it says where it is."""
         command = (sys.executable, "-m", "salmon", "serve", "--port", str(self.port), "--data", str(self.data))
         self._process = subprocess.Popen(
@@ -67,6 +68,12 @@ class Program:
             if said_where and not line.strip():
                 return self
         raise AssertionError("The program did not start. It said:\n" + "\n".join(self.log))
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        assert self.stop() == 0, "\n".join(self.log)
 
     def tree(self) -> list[psutil.Process]:
         """The supervisor and everything it started."""
@@ -125,11 +132,22 @@ class Program:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().splitlines()[-1].replace("localhost", "127.0.0.1")
 
+    def launch_text(self, name: str, text: str, *options: str) -> str:
+        """The same with an experiment that is written as a text."""
+        spec = self.data.parent / f"{name}.yaml"
+        spec.write_text(text)
+        return self.launch(spec, *options)
+
     def add_user(self, name: str = "ada", password: str = "correct horse") -> tuple[str, str]:
         """An experimenter's account, for HTTP Basic."""
         done = self.run("user", "add", name, text=password + "\n")
         assert done.returncode == 0, done.stderr
         return name, password
+
+    def export(self, slug: str, name: str, login: tuple[str, str]) -> bytes:
+        """A file of an experiment, as its experimenter downloads it."""
+        url = f"{self.address}/api/experiments/{slug}/exports/{name}"
+        return httpx.get(url, auth=login, timeout=60).raise_for_status().content
 
     def wait_until_ready(self) -> None:
         """Until the backend's heartbeat is there too."""

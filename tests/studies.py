@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,9 @@ import httpx
 from frontend.auth import make_account
 from frontend.context import Context
 from frontend.launching import launch
+from tests.bundles import rows_of
 
-LOGIN = ("experimenter", "a good password")
+OWNER = ("owner", "a good password")
 
 
 class Study:
@@ -38,15 +37,15 @@ class Study:
         return await self.client.post(f"/e/{self.slug}/answers", json=list(bodies))
 
     async def rows(self) -> list[dict[str, str]]:
-        reply = await self.client.get(f"/api/experiments/{self.slug}/exports/responses.csv", auth=LOGIN)
-        return list(csv.DictReader(io.StringIO(reply.raise_for_status().text)))
+        reply = await self.client.get(f"/api/experiments/{self.slug}/exports/responses.csv", auth=OWNER)
+        return rows_of(reply.raise_for_status().content)
 
 
 async def study(client: httpx.AsyncClient, context: Context, spec: str, name: str) -> Study:
     path = Path("spec.yaml")
     made, _ = await launch(
-        context, spec.encode(), spec_name=path, archive=None, name=name, owner=LOGIN[0], state="open"
+        context, spec.encode(), spec_name=path, archive=None, name=name, owner=OWNER[0], state="open"
     )
     if not await context.store.accounts.exist():
-        await make_account(context, *LOGIN, owner=True)
+        await make_account(context, *OWNER, owner=True)
     return Study(client, context, made.slug)

@@ -9,7 +9,6 @@ import numpy as np
 from benchmarks.efficiency import findings
 from benchmarks.efficiency.contenders import CONTENDERS, rounds_of
 from benchmarks.efficiency.figure import draw_curves
-from benchmarks.efficiency.levels import Curves
 from benchmarks.efficiency.protocol import setting
 from benchmarks.efficiency.records import Records
 from benchmarks.efficiency.replay import read_pool
@@ -52,12 +51,7 @@ def contest(options: argparse.Namespace, records: Records) -> Iterator[str]:
     }  # fmt: skip
     # Seed by seed, so that a stopped benchmark has compared everybody on the seeds that it reached.
     carry_out_all([tasks[name][seed] for seed in seeds for name in names], records, options.jobs)
-    rows: dict[str, dict[str, Curves]] = {name: {} for name in names}
-    for name in names:
-        for measure in ("accuracy", "rank_error"):
-            curves = records.curves(measure, tasks[name])
-            if curves is not None:
-                rows[name][measure] = curves
+    rows = {name: records.measured(tasks[name]) for name in names}
     if data:
         levels: Sequence[Level] = REPLAY_LEVELS
         ceiling = float("nan")

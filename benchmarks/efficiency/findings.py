@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.efficiency.contenders import PRIORITIES, SEARCHES
-from benchmarks.efficiency.levels import Curves
 from benchmarks.efficiency.protocol import Simulated, setting
 from benchmarks.efficiency.records import Records
 from benchmarks.efficiency.runs import carry_out_all, task
@@ -36,12 +35,7 @@ def report(options: argparse.Namespace, records: Records) -> Iterator[str]:
         ("Search length and head selection", tasks),
         (f"Priority schemes, {REFITS_PER_N} refits every n answers", {"Random": tasks["Random"], **ordered}),
     ):
-        rows: dict[str, dict[str, Curves]] = {name: {} for name in group}
-        for name, each in group.items():
-            for measure in ("accuracy", "rank_error"):
-                curves = records.curves(measure, each)
-                if curves is not None:
-                    rows[name][measure] = curves
+        rows = {name: records.measured(each) for name, each in group.items()}
         yield from needed_table(f"{title}: eggs, n = {n}, {len(seeds)} paired seeds", rows, LEVELS)
         yield from ratio_table(f"{title}, compared with Random", rows, "Random", LEVELS)
     yield "\nHeads of the last n queries, mean over the second half of the run\n"

@@ -1,7 +1,7 @@
 """Finished runs, a JSON line each: a benchmark that was stopped goes on where it stopped."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ class Records:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a") as file:
                 file.write(json.dumps(run) + "\n")
+
+    def measured(self, tasks: Sequence[dict[str, Any]]) -> dict[str, Curves]:
+        """The curves of accuracy and rank error of one sampler, as far as there are any."""
+        found = {measure: self.curves(measure, tasks) for measure in ("accuracy", "rank_error")}
+        return {measure: curves for measure, curves in found.items() if curves is not None}
 
     def curves(self, measure: str, tasks: Iterable[dict[str, Any]]) -> Curves | None:
         """The curves of one sampler over its seeds, as far as all of them go; None if there are none."""

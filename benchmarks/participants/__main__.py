@@ -7,14 +7,13 @@ an answer to the first displayed query whose model has seen it, and processor ti
 `--efficiency` runs the whole program on eggs and compares the accuracy it reaches with that of the offline simulation.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from benchmarks.participants.crowd import Crowd, Diary, Thinking, floored_normal
 from benchmarks.participants.hearing import read_store, seconds_to_be_heard
 from benchmarks.participants.living import efficiency
 from benchmarks.participants.old_script import old_load
-from benchmarks.report import Report
+from benchmarks.report import Report, arguments, latencies
 from salmon.simulate import egg_world
 from tests.program import Program
 
@@ -52,36 +51,42 @@ COLUMNS = (
 
 def main() -> None:
     """Run the crowds that were asked for."""
-    options = _options()
+    options = arguments(
+        __doc__,
+        clocks=False,
+        n={"type": int, "nargs": "+", "default": [30, 90, 300]},
+        participants={"type": int, "nargs": "+", "default": [10, 50, 100]},
+        thinking={"nargs": "+", "choices": ["log-normal", "normal"], "default": ["log-normal"]},
+        behind={"action": "store_true", "help": "also while a long request is carried out"},
+        seconds={"type": float, "default": 60.0},
+        answers={"type": int, "default": 10**9, "help": "answers each participant gives at most"},
+        old={"action": "store_true", "help": "also the load test of the first Salmon: 100 users, 50 answers"},
+        no_crowds={"action": "store_true", "help": "leave the crowds out"},
+        idle={"type": float, "default": 20.0, "help": "seconds of idleness measured; 0 leaves it out"},
+        efficiency={"type": int, "default": 0, "help": "runs on eggs through the living loop"},
+    )
     report = Report("participants", COLUMNS)
-    with tempfile.TemporaryDirectory() as folder:
-        program = Program(Path(folder) / "data").start()
-        try:
-            program.wait_until_ready()
-            for n in () if options.no_crowds else options.n:
-                for participants in options.participants:
-                    for name in options.thinking:
-                        for behind in (False, True) if options.behind else (False,):
-                            with _request(program, n) if behind else nullcontext():
-                                report.add(**_crowd(program, n, participants, name, options, behind=behind))
-            if options.old:
-                report.note(_old(program, users=100, answers=50))
-            if options.idle:
-                _idle(program, report, options.idle)
-            if options.efficiency:
-                for sentence in efficiency(program, options.efficiency):
-                    report.note(sentence)
-        finally:
-            program.stop()
-    report.write(options.json)
+    with tempfile.TemporaryDirectory() as folder, Program(Path(folder) / "data") as program:
+        program.wait_until_ready()
+        crowds = product(options.n, options.participants, options.thinking, (False, True)[: 1 + options.behind])
+        for n, participants, name, behind in () if options.no_crowds else crowds:
+            with _request(program, n) if behind else nullcontext():
+                report.add(**_crowd(program, n, participants, name, options, behind=behind))
+        if options.old:
+            report.note(_old(program, users=100, answers=50))
+        if options.idle:
+            _idle(program, report, options.idle)
+        if options.efficiency:
+            for sentence in efficiency(program, options.efficiency):
+                report.note(sentence)
+        report.write(options.json)
 
 
 @contextmanager
 def _request(program: Program, n: int) -> Iterator[None]:
     """A request that runs for longer than any crowd answers: a rehearsal of another experiment."""
-    spec = program.data.parent / f"rehearsed-{time.monotonic_ns()}.yaml"
-    spec.write_text(f"targets: {n}\n")
-    slug = program.launch(spec).rstrip("/").rpartition("/")[2]
+    address = program.launch_text(f"rehearsed-{time.monotonic_ns()}", f"targets: {n}\n")
+    slug = address.rstrip("/").rpartition("/")[2]
     address = f"{program.address}/api/experiments/{slug}/requests"
     name = f"asks-{slug}"
     with httpx.Client(auth=program.add_user(name)) as client:
@@ -98,9 +103,7 @@ def _crowd(
 ) -> dict[str, Any]:
     thinking: Thinking = floored_normal if name == "normal" else log_normal()
     slug = f"crowd-{n}-{participants}-{name}" + ("-behind" if behind else "")
-    spec = program.data.parent / f"{slug}.yaml"
-    spec.write_text(f"targets: {n}\nhtml: {{max_queries: 0}}\n")
-    address = program.launch(spec)
+    address = program.launch_text(slug, f"targets: {n}\nhtml: {{max_queries: 0}}\n")
     diary = Diary()
     crowd = Crowd(address, egg_world(n), thinking, diary)
     before, began = _processor_seconds(program), time.monotonic()
@@ -121,8 +124,8 @@ def _crowd(
         "heard_s_median": float(np.median(waits)) if len(waits) else None,
         "heard_s_95": float(np.quantile(waits, 0.95)) if len(waits) else None,
         "fallbacks": fallbacks,
-        **_latencies("query", diary.query_seconds),
-        **_latencies("answer", diary.answer_seconds),
+        **latencies("query", diary.query_seconds),
+        **latencies("answer", diary.answer_seconds),
         "cpu_web": used["web"],
         "cpu_backend": used["backend"],
         "cpu_workers": used["workers"],
@@ -133,13 +136,11 @@ def _crowd(
 
 def _old(program: Program, *, users: int, answers: int) -> str:
     """The load test of the first Salmon, by its own addresses."""
-    spec = program.data.parent / "old.yaml"
-    spec.write_text("targets: 30\nhtml: {max_queries: 0}\n")
-    slug = program.launch(spec).rstrip("/").rpartition("/")[2]
+    program.launch_text("old", "targets: 30\nhtml: {max_queries: 0}\n")
     diary = asyncio.run(old_load(program.address, floored_normal, users=users, answers=answers))
-    stored = read_store(program.data, slug, "Adaptive").answers
+    stored = read_store(program.data, "old", "Adaptive").answers
     once = len({answer.served.nonce for _, answer in stored})
-    figures = _latencies("query", diary.query_seconds) | _latencies("answer", diary.answer_seconds)
+    figures = latencies("query", diary.query_seconds) | latencies("answer", diary.answer_seconds)
     if len(stored) != users * answers or once != len(stored) or diary.errors:
         raise SystemExit(f"{len(stored)} answers are stored, {once} different ones; errors: {diary.errors[:3]}")
     return (
@@ -148,10 +149,6 @@ def _old(program: Program, *, users: int, answers: int) -> str:
         + ", ".join(f"{name} {value:.1f}" for name, value in figures.items())
         + "."
     )
-
-
-def _latencies(name: str, seconds: list[float]) -> dict[str, float]:
-    return {f"{name}_ms_{q}": float(1000 * np.quantile(seconds, q / 100)) for q in (50, 99)}
 
 
 def _idle(program: Program, report: Report, seconds: float) -> None:
@@ -182,24 +179,6 @@ def _processor_seconds(program: Program) -> dict[str, float]:
         processes = child.children(recursive=True) if below else [child]
         found[part] = sum(sum(process.cpu_times()[:2]) for process in processes)
     return found
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, nargs="+", default=[30, 90, 300])
-    parser.add_argument("--participants", type=int, nargs="+", default=[10, 50, 100])
-    parser.add_argument("--thinking", nargs="+", choices=["log-normal", "normal"], default=["log-normal"])
-    parser.add_argument("--behind", action="store_true", help="also while a long request is carried out")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--answers", type=int, default=10**9, help="answers each participant gives at most")
-    parser.add_argument(
-        "--old", action="store_true", help="also the load test of the first Salmon: 100 users, 50 answers"
-    )
-    parser.add_argument("--no-crowds", action="store_true", help="leave the crowds out")
-    parser.add_argument("--idle", type=float, default=20.0, help="seconds of idleness measured; 0 leaves it out")
-    parser.add_argument("--efficiency", type=int, default=0, help="runs on eggs through the living loop")
-    parser.add_argument("--json", type=Path, default=None)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """People who answer over HTTP as the page does: one query on the screen, the next one fetched already."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable
@@ -33,7 +31,6 @@ class Diary:
 
     query_seconds: list[float] = field(default_factory=list)
     answer_seconds: list[float] = field(default_factory=list)
-    fallback_at: list[float] = field(default_factory=list)
     shown: dict[tuple[str, int], float] = field(default_factory=dict)
     answered: dict[tuple[str, int], float] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -82,8 +79,6 @@ class Crowd:
             self.diary.errors.append(reply.text)
             return None
         query = reply.json()
-        if query.get("score") == -9999:
-            self.diary.fallback_at.append(time.time())
         return None if query.get("done") else query
 
     async def _answer(self, client: httpx.AsyncClient, name: str, query: dict[str, Any], winner: int) -> None:

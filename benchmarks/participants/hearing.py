@@ -1,7 +1,5 @@
 """How soon an answer is heard: until the first query on anybody's screen whose model has seen it."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether the efficiency of the sampler survives the living loop: the same eggs, answered over HTTP by ten people."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 
@@ -37,9 +35,8 @@ def efficiency(program: Program, runs: int) -> Iterator[str]:
 
 def _living(program: Program, seed: int) -> list[float]:
     slug = f"living-{seed}"
-    spec = program.data.parent / f"{slug}.yaml"
-    spec.write_text(f"targets: {N}\nhtml: {{max_queries: 0}}\nseed: {seed + 1}\n")
-    crowd = Crowd(program.launch(spec), egg_world(N), log_normal(), Diary())
+    address = program.launch_text(slug, f"targets: {N}\nhtml: {{max_queries: 0}}\nseed: {seed + 1}\n")
+    crowd = Crowd(address, egg_world(N), log_normal(), Diary())
     each = LEVELS[-1] * N // PARTICIPANTS + 1
     asyncio.run(crowd.live(PARTICIPANTS, seconds=600, answers_each=each))
     record = read_store(program.data, slug, "Adaptive")

@@ -1,7 +1,5 @@
 """The load test of the first Salmon: users who ask at /query, think, and answer at /answer, each on connections of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

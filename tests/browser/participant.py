@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
+from tests.bundles import rows_of
 from tests.program import Program
 
 READY = "#trial:not([hidden]):not(.blank) #q-left:not(.disabled)"
+PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
 LOCK_OUT_MS = 130  # these tests ignore answers for the shortest allowed time, 100 ms
 
 #: Every step of the page; short waits, so that tests are short.
@@ -49,6 +52,14 @@ recruitment: {completion_code: C0DE-7}
 """
 
 
+#: The same about targets from a ZIP.
+MEDIA = """
+html: {max_queries: COUNT}
+samplers: {Random: {}}
+page: {min_rt_ms: 100, blank_ms: 20}
+"""
+
+
 def plain(count: int, extra: str = "") -> str:
     return PLAIN.replace("COUNT", str(count)) + extra
 
@@ -76,16 +87,17 @@ class Laboratory:
 
     def rows(self, address: str) -> list[dict[str, str]]:
         """Return the answers as the experimenter downloads them."""
-        slug = address.rstrip("/").rpartition("/")[2]
-        url = f"{self.program.address}/api/experiments/{slug}/exports/responses.csv"
-        reply = httpx.get(url, auth=self.login).raise_for_status()
-        return list(csv.DictReader(io.StringIO(reply.text)))
+        return rows_of(self.program.export(slug_of(address), "responses.csv", self.login))
+
+    def lines(self, address: str, name: str) -> list[dict[str, Any]]:
+        """Return the lines of a JSON Lines file that the experimenter downloads."""
+        return [json.loads(line) for line in self.program.export(slug_of(address), name, self.login).splitlines()]
 
     def participants(self, address: str) -> int:
         """Return how many participants the list of experiments shows."""
         page = httpx.get(f"{self.program.address}/console/", auth=self.login).raise_for_status().text
         rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)
-        row = next(row for row in rows if f"/e/{address.rstrip('/').rpartition('/')[2]}/" in row)
+        row = next(row for row in rows if f"/e/{slug_of(address)}/" in row)
         return int(re.findall(r"<td[^>]*>\s*(\d+)\s*</td>", row)[-1])
 
 
@@ -139,6 +151,25 @@ class Participant:
         """Wait for the completion code and return it."""
         expect(self.page.locator("#code code")).to_be_visible(timeout=60_000)
         return self.page.locator("#code code").inner_text()
+
+
+def slug_of(address: str) -> str:
+    """Return the name of an experiment in its link."""
+    return urlsplit(address).path.split("/")[2]
+
+
+def box_of(locator: Locator) -> FloatRect:
+    """Return the place and size of an element that is on the screen."""
+    box = locator.bounding_box()
+    assert box is not None
+    return box
+
+
+def download(page: Page, name: str) -> bytes:
+    """Press a button and return the file that is downloaded."""
+    with page.expect_download() as started:
+        page.get_by_role("button", name=name).click()
+    return started.value.path().read_bytes()
 
 
 def chosen(rows: list[dict[str, str]]) -> list[tuple[str, str]]:

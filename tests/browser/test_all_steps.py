@@ -8,10 +8,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Response, expect
+from playwright.sync_api import Page, Response, expect
 
 from frontend.languages import catalogue
-from tests.browser.participant import EVERYTHING, Laboratory, Participant, assert_accessible, chosen
+from tests.browser.participant import EVERYTHING, PHONE, Laboratory, Participant, assert_accessible, box_of, chosen
 
 pytestmark = pytest.mark.browser
 
@@ -95,11 +95,10 @@ def test_all_steps_can_be_completed_by_keyboard_alone(
 
 
 def test_all_steps_can_be_completed_by_touch_on_a_small_phone_and_trials_need_no_scrolling(
-    laboratory: Laboratory, browser: Browser, pictures: Path
+    laboratory: Laboratory, new_page: Callable[..., Page], pictures: Path
 ) -> None:
     address = laboratory.launch("touch", EVERYTHING)
-    context = browser.new_context(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
-    page = context.new_page()
+    page = new_page(**PHONE)
     look = make_look(page, pictures, "phone")
     visitor = Participant(page)
     page.goto(f"{address}?puid=thumb")
@@ -128,11 +127,7 @@ def test_all_steps_can_be_completed_by_touch_on_a_small_phone_and_trials_need_no
         if number == 1:
             look("6-trial")
             assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
-            left, right = (page.locator(f"#q-{side}").bounding_box() for side in ("left", "right"))
-            head = page.locator("#q-head").bounding_box()
-            assert left is not None
-            assert right is not None
-            assert head is not None
+            left, right, head = (box_of(page.locator(f"#q-{place}")) for place in ("left", "right", "head"))
             assert (left["width"], left["height"], left["y"]) == (right["width"], right["height"], right["y"])
             middle = head["x"] + head["width"] / 2
             assert middle - left["x"] == pytest.approx(right["x"] + right["width"] - middle, abs=1)
@@ -147,52 +142,48 @@ def test_all_steps_can_be_completed_by_touch_on_a_small_phone_and_trials_need_no
     assert chosen(rows) == visitor.given
     assert {row["input"] for row in rows} == {"touch"}
     assert {(row["viewport_w"], row["viewport_h"]) for row in rows} == {("360", "640")}
-    context.close()
 
 
 def test_in_arabic_the_page_runs_from_right_to_left_and_the_left_foot_stays_left(
-    laboratory: Laboratory, page: Page, pictures: Path
+    laboratory: Laboratory, participant: Participant, page: Page, pictures: Path
 ) -> None:
     say = catalogue("ar")
     address = laboratory.launch("arabic", EVERYTHING)
     look = make_look(page, pictures, "arabic")
-    visitor = Participant(page)
     page.goto(f"{address}?puid=layla&lang=ar")
     html = page.locator("html")
     expect(html).to_have_attribute("dir", "rtl")
     expect(html).to_have_attribute("lang", "ar")
     look("1-welcome")
-    visitor.button(say["begin"]).click()
-    visitor.heading(say["consent"])
+    participant.button(say["begin"]).click()
+    participant.heading(say["consent"])
     look("2-consent")
-    visitor.button(say["agree"]).click()
+    participant.button(say["agree"]).click()
     for _ in range(3):
-        visitor.button(say["continue"]).click()
+        participant.button(say["continue"]).click()
     for _ in range(2):
-        visitor.ready()
+        participant.ready()
         page.keyboard.press("ArrowLeft")
-        visitor.button(say["continue"]).click()
-    visitor.heading(say["practice"])
-    visitor.button(say["continue"]).click()
-    visitor.heading(say["check"])
+        participant.button(say["continue"]).click()
+    participant.heading(say["practice"])
+    participant.button(say["continue"]).click()
+    participant.heading(say["check"])
     look("5-comprehension")
     page.get_by_text("the more similar word").click()
-    visitor.button(say["send"]).click()
+    participant.button(say["send"]).click()
     for number in range(4):
-        visitor.ready()
+        participant.ready()
         if number == 0:
-            left, right = (page.locator(f"#q-{side}").bounding_box() for side in ("left", "right"))
-            assert left is not None
-            assert right is not None
+            left, right = (box_of(page.locator(f"#q-{side}")) for side in ("left", "right"))
             assert left["x"] < right["x"]
             look("6-trial")
-        visitor.answer(side="left")
+        participant.answer(side="left")
     page.get_by_text("a phone").click()
-    visitor.button(say["send"]).click()
-    assert visitor.code() == "C0DE-7"
+    participant.button(say["send"]).click()
+    assert participant.code() == "C0DE-7"
     look("8-debriefing")
     rows = laboratory.rows(address)
-    assert chosen(rows) == visitor.given
+    assert chosen(rows) == participant.given
     assert all(row["winner"] == row["left"] for row in rows)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import Dialog, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.participant import LOCK_OUT_MS, READY, assert_accessible
+from tests.browser.participant import LOCK_OUT_MS, READY, assert_accessible, download
 from tests.program import Program, poll
 
 pytestmark = pytest.mark.browser
@@ -37,10 +37,8 @@ PEOPLE = 4
 @pytest.fixture(scope="module")
 def two_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Program]]:
     """Two servers: one runs the experiment, the other imports it."""
-    programs = [Program(tmp_path_factory.mktemp(name)).start() for name in ("first", "second")]
-    yield programs[0], programs[1]
-    for program in programs:
-        assert program.stop() == 0, "\n".join(program.log)
+    with Program(tmp_path_factory.mktemp("first")) as first, Program(tmp_path_factory.mktemp("second")) as second:
+        yield first, second
 
 
 def log_in_for_the_first_time(page: Page, program: Program) -> None:
@@ -56,10 +54,6 @@ def log_in(page: Page, program: Program) -> None:
     page.get_by_label("Name").fill("olga")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-
-
-def write(page: Page, text: str) -> None:
-    page.get_by_label("Experiment file (YAML)").fill(text)
 
 
 def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count: int = 20) -> None:
@@ -83,14 +77,10 @@ def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count:
 def answer_as_crowd(address: str, slug: str, wave: str = "") -> None:
     """Let several careful participants and a careless one answer at the same time."""
     names = [f"careful{number}{wave}" for number in range(PEOPLE)] + ["careless"] * (not wave)
-    threads = [
-        threading.Thread(target=answer_by_http, args=(address, slug, name), kwargs={"careless": name == "careless"})
-        for name in names
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(names)) as people:
+        answers = [people.submit(answer_by_http, address, slug, name, careless=name == "careless") for name in names]
+    for answered in answers:
+        answered.result()
 
 
 def test_an_experiment_is_created_run_judged_exported_and_imported_on_another_server(
@@ -115,9 +105,10 @@ def test_an_experiment_is_created_run_judged_exported_and_imported_on_another_se
     problems.nth(1).get_by_role("button").click()
     caret = page.evaluate("document.activeElement.value.slice(0, document.activeElement.selectionStart)")
     assert caret.count("\n") == 5
-    write(page, WRONG.replace("max_querys", "max_queries"))
+    editor = page.get_by_label("Experiment file (YAML)")
+    editor.fill(WRONG.replace("max_querys", "max_queries"))
     expect(problems).to_have_count(2)
-    write(page, WRONG.replace("max_querys", "max_queries").replace("Adaptiv:", "Adaptive:").replace("soon", "100"))
+    editor.fill(WRONG.replace("max_querys", "max_queries").replace("Adaptiv:", "Adaptive:").replace("soon", "100"))
     expect(problems).to_have_count(0)
     expect(page.locator("#summary")).to_contain_text("20 queries")
     page.get_by_label("Name in the link").fill("shapes")
@@ -152,7 +143,7 @@ def test_an_experiment_is_created_run_judged_exported_and_imported_on_another_se
     careless = page.get_by_role("row").filter(has_text="careless")
     expect(careless).to_contain_text("✕ excluded")
     expect(careless).to_contain_text("below 500 ms")
-    page.once("dialog", lambda dialog: accept(dialog, "told us that the screen was broken"))
+    page.once("dialog", lambda dialog: dialog.accept("told us that the screen was broken"))
     page.get_by_label("Decision for careful1").select_option("exclude")
     row = page.get_by_role("row").filter(has_text="careful1")
     expect(row).to_contain_text("✕ excluded")
@@ -162,10 +153,8 @@ def test_an_experiment_is_created_run_judged_exported_and_imported_on_another_se
 
     # The bundle is downloaded and imported on the other server.
     page.get_by_role("link", name="Export").click()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Download bundle").click()
     bundle = tmp_path / "shapes.zip"
-    download.value.save_as(bundle)
+    bundle.write_bytes(download(page, "Download bundle"))
     log_in_for_the_first_time(page, second)
     page.get_by_text("Import an experiment").click()
     page.get_by_label("Bundle, answers or backup").set_input_files(bundle)
@@ -173,18 +162,9 @@ def test_an_experiment_is_created_run_judged_exported_and_imported_on_another_se
     page.locator("#import").get_by_role("link", name="shapes").click()
     expect(page.locator("#state")).to_have_text("paused")
     expect(page.locator("[data-tile=answers] .value")).to_have_text(str(20 * (PEOPLE + 1)))
-    files = [
-        httpx.get(
-            f"{program.address}/api/experiments/shapes/exports/responses.csv", auth=login, timeout=60
-        ).raise_for_status()
-        for program in two_programs
-    ]
-    assert files[0].content == files[1].content
-    assert files[0].text.count("\r\n") == 1 + 20 * (PEOPLE + 1)
-
-
-def accept(dialog: Dialog, text: str) -> None:
-    dialog.accept(text)
+    here, there = (program.export("shapes", "responses.csv", login) for program in two_programs)
+    assert here == there
+    assert here.count(b"\r\n") == 1 + 20 * (PEOPLE + 1)
 
 
 def complete_trials(page: Page) -> None:
@@ -274,17 +254,11 @@ def test_the_map_can_be_moved_searched_and_saved_by_keyboard(two_programs: tuple
     expect(page.locator(".ellipses ellipse")).to_have_count(12)
     page.get_by_label("Names").check()
     expect(page.locator(".labels text").first).to_be_visible()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="SVG").click()
-    drawing = download.value.path().read_text()
+    drawing = download(page, "SVG").decode()
     assert drawing.count("data:image/svg+xml;base64") == 12
     assert "/media/" not in drawing
-    with page.expect_download() as download:
-        page.get_by_role("button", name="PNG").click()
-    assert download.value.path().read_bytes().startswith(b"\x89PNG")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="CSV").click()
-    assert download.value.path().read_bytes().startswith(b"target,name,dim_0,dim_1\r\n0,1.svg,")
+    assert download(page, "PNG").startswith(b"\x89PNG")
+    assert download(page, "CSV").startswith(b"target,name,dim_0,dim_1\r\n0,1.svg,")
 
 
 def test_an_invited_experimenter_sees_only_their_own_and_shared_experiments(

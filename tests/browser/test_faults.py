@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.participant import EVERYTHING, Laboratory, Participant, chosen, plain
 from tests.program import Program
@@ -16,34 +18,33 @@ from tests.program import Program
 pytestmark = pytest.mark.browser
 
 
-def assert_complete(laboratory: Laboratory, address: str, given: list[tuple[str, str]], puid: str) -> None:
-    """Assert that the experimenter has exactly these answers of this participant, in this order."""
+def assert_complete(
+    laboratory: Laboratory, address: str, participant: Participant, puid: str, earlier: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Assert that the participant gets the code, and the experimenter exactly the answers given, in this order."""
+    assert participant.code() == "C0DE-7"
     rows = [row for row in laboratory.rows(address) if row["puid"] == puid]
-    assert chosen(rows) == given
+    assert chosen(rows) == [*earlier, *participant.given]
     assert len({row["trial_index"] for row in rows}) == len(rows)
 
 
 def test_no_answer_is_lost_when_the_server_is_down_for_twenty_seconds(
     tmp_path: Path, participant: Participant, page: Page
 ) -> None:
-    program = Program(tmp_path / "data").start()
-    laboratory = Laboratory(program, program.add_user())
-    address = laboratory.launch("away", plain(8))
-    port = address.split(":")[2].split("/")[0]
-    participant.open(f"{address}?puid=patient")
-    participant.answer(3)
-    participant.ready()
-    program.kill()
-    participant.answer(2)  # one query is shown and one fetched ahead, so two can be answered
-    expect(page.locator("#status")).to_contain_text("There is no connection")
-    threading.Event().wait(20)
-    again = Program(tmp_path / "data", port=int(port)).start()
-    try:
+    with Program(tmp_path / "data") as program:
+        laboratory = Laboratory(program, program.add_user())
+        address = laboratory.launch("away", plain(8))
+        program.port = urlsplit(address).port
+        participant.open(f"{address}?puid=patient")
         participant.answer(3)
-        assert participant.code() == "C0DE-7"
-        assert_complete(Laboratory(again, laboratory.login), address, participant.given, "patient")
-    finally:
-        again.stop()
+        participant.ready()
+        program.kill()
+        participant.answer(2)  # one query is shown and one fetched ahead, so two can be answered
+        expect(page.locator("#status")).to_contain_text("There is no connection")
+        threading.Event().wait(20)
+        program.start()
+        participant.answer(3)
+        assert_complete(laboratory, address, participant, "patient")
 
 
 def test_every_answer_arrives_once_when_many_requests_or_replies_are_lost(
@@ -70,9 +71,8 @@ def test_every_answer_arrives_once_when_many_requests_or_replies_are_lost(
     )
     participant.open(f"{address}?puid=lossy")
     participant.answer(20)
-    assert participant.code() == "C0DE-7"
+    assert_complete(laboratory, address, participant, "lossy")
     assert min(lost.values()) > 2
-    assert_complete(laboratory, address, participant.given, "lossy")
 
 
 def test_a_reload_at_any_step_continues_at_that_step(
@@ -118,14 +118,12 @@ def test_a_reload_at_any_step_continues_at_that_step(
     participant.button("Send").click()
     assert participant.code() == "C0DE-7"
     page.reload()
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, "again")
+    assert_complete(laboratory, address, participant, "again")
 
 
-def test_with_two_tabs_the_newer_continues_and_the_older_says_so(laboratory: Laboratory, browser: Browser) -> None:
+def test_with_two_tabs_the_newer_continues_and_the_older_says_so(laboratory: Laboratory, page: Page) -> None:
     address = laboratory.launch("tabs", plain(6)) + "?puid=twins"
-    context = browser.new_context()
-    first, second = Participant(context.new_page()), Participant(context.new_page())
+    first, second = Participant(page), Participant(page.context.new_page())
     first.open(address)
     first.answer(2)
     second.page.goto(address)
@@ -135,15 +133,14 @@ def test_with_two_tabs_the_newer_continues_and_the_older_says_so(laboratory: Lab
     expect(second.page.get_by_text("open in another window")).to_be_visible()
     first.answer(2)
     assert first.code() == "C0DE-7"
-    rows = laboratory.rows(address.partition("?")[0])
-    assert chosen(rows) == [*first.given[:2], *second.given, *first.given[2:]]
-    context.close()
+    assert chosen(laboratory.rows(address)) == [*first.given[:2], *second.given, *first.given[2:]]
 
 
-def test_with_two_browsers_the_older_page_is_told_by_the_server(laboratory: Laboratory, browser: Browser) -> None:
+def test_with_two_browsers_the_older_page_is_told_by_the_server(
+    laboratory: Laboratory, new_page: Callable[..., Page]
+) -> None:
     address = laboratory.launch("browsers", plain(6)) + "?puid=two"
-    contexts = [browser.new_context(), browser.new_context()]
-    first, second = (Participant(context.new_page()) for context in contexts)
+    first, second = Participant(new_page()), Participant(new_page())
     first.open(address)
     first.answer(1)
     second.page.goto(address)
@@ -154,8 +151,6 @@ def test_with_two_browsers_the_older_page_is_told_by_the_server(laboratory: Labo
     first.page.keyboard.press("ArrowLeft")
     expect(first.page.get_by_text("open in another window")).to_be_visible()
     assert second.page.locator("#message").is_hidden()
-    for context in contexts:
-        context.close()
 
 
 def test_leaving_with_the_back_button_and_returning_continues_the_run(
@@ -170,8 +165,7 @@ def test_leaving_with_the_back_button_and_returning_continues_the_run(
     page.go_forward()
     expect(page.locator("#num-queries")).to_have_text("2 / 4")
     participant.answer(2)
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, "back")
+    assert_complete(laboratory, address, participant, "back")
 
 
 def test_double_clicks_and_held_keys_give_one_answer_each(
@@ -192,8 +186,7 @@ def test_double_clicks_and_held_keys_give_one_answer_each(
             page.keyboard.up("ArrowLeft")
         participant.given.append(seen)
         expect(page.locator("#num-queries")).to_have_text(f"{number + 1} / 6")
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, "nervous")
+    assert_complete(laboratory, address, participant, "nervous")
 
 
 WITHOUT_STORAGE = """
@@ -203,11 +196,12 @@ for (const name of ["sessionStorage", "localStorage", "indexedDB"]) {
 """
 
 
-def test_without_browser_storage_a_run_can_be_reloaded_and_completed(
-    laboratory: Laboratory, participant: Participant, page: Page
+@pytest.mark.parametrize("script", ["", WITHOUT_STORAGE], ids=["kept", "nothing-kept"])
+def test_with_and_without_browser_storage_a_run_can_be_reloaded_and_completed(
+    laboratory: Laboratory, participant: Participant, page: Page, script: str
 ) -> None:
-    page.add_init_script(WITHOUT_STORAGE)
-    address = laboratory.launch("nothing-kept", plain(4))
+    page.add_init_script(script)
+    address = laboratory.launch("", plain(4))
     participant.open(address)
     participant.answer(2)
     code = page.locator("#puid").inner_text()
@@ -215,8 +209,7 @@ def test_without_browser_storage_a_run_can_be_reloaded_and_completed(
     expect(page.locator("#num-queries")).to_have_text("2 / 4")
     assert page.locator("#puid").inner_text() == code
     participant.answer(2)
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, code)
+    assert_complete(laboratory, address, participant, code)
 
 
 WANDERING_CLOCK = """
@@ -234,32 +227,28 @@ def test_changes_of_the_system_clock_do_not_affect_response_times(
     address = laboratory.launch("clock", plain(4))
     participant.open(f"{address}?puid=traveller")
     participant.answer(4)
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, "traveller")
+    assert_complete(laboratory, address, participant, "traveller")
     assert all(0.1 <= float(row["response_time"]) < 60 for row in laboratory.rows(address))
 
 
 def test_unsent_answers_survive_closing_the_tab_and_are_sent_at_the_next_visit(
-    laboratory: Laboratory, browser: Browser
+    laboratory: Laboratory, page: Page
 ) -> None:
     address = laboratory.launch("survivors", plain(4)) + "?puid=offline"
-    context = browser.new_context()
-    first = Participant(context.new_page())
-    first.open(address)
+    context = page.context
+    first = Participant(page).open(address)
     first.answer(1)
     first.ready()
     context.route("**/answers", lambda route: route.abort())
     first.answer(1)
     expect(first.page.locator("#status")).to_contain_text("There is no connection")
-    assert len(laboratory.rows(address.partition("?")[0])) == 1
+    assert len(laboratory.rows(address)) == 1
     first.page.close()
     context.unroute("**/answers")
     second = Participant(context.new_page())
     second.page.goto(address)
     second.answer(2)
-    assert second.code() == "C0DE-7"
-    assert_complete(laboratory, address.partition("?")[0], [*first.given, *second.given], "offline")
-    context.close()
+    assert_complete(laboratory, address, second, "offline", earlier=first.given)
 
 
 def test_the_code_is_shown_only_when_the_server_has_every_answer(
@@ -274,8 +263,7 @@ def test_the_code_is_shown_only_when_the_server_has_every_answer(
     assert page.locator("#code").count() == 0
     page.unroute("**/answers")
     page.evaluate("dispatchEvent(new Event('online'))")
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, "early")
+    assert_complete(laboratory, address, participant, "early")
 
 
 def test_a_refused_answer_is_replaced_by_another_trial(
@@ -302,5 +290,4 @@ def test_a_refused_answer_is_replaced_by_another_trial(
     expect(page.locator("#num-queries")).to_have_text("1 / 3")
     page.unroute("**/answers")
     participant.answer(2)
-    assert participant.code() == "C0DE-7"
-    assert_complete(laboratory, address, participant.given, "forged")
+    assert_complete(laboratory, address, participant, "forged")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.bundles import rows_of
 from tests.program import Program
 
 pytestmark = pytest.mark.browser
@@ -24,18 +22,10 @@ samplers:
 """
 
 
-def responses(program: Program, slug: str, login: tuple[str, str]) -> list[dict[str, str]]:
-    reply = httpx.get(f"{program.address}/api/experiments/{slug}/exports/responses.csv", auth=login)
-    reply.raise_for_status()
-    return list(csv.DictReader(io.StringIO(reply.text)))
-
-
 def test_ten_answers_by_keyboard_and_mouse_become_exactly_ten_rows_of_the_csv(
-    program: Program, page: Page, tmp_path: Path, examples: Path, pictures: Path
+    program: Program, page: Page, examples: Path, pictures: Path
 ) -> None:
-    spec = tmp_path / "shapes.yaml"
-    spec.write_text(SPEC)
-    address = program.launch(spec, "--targets", str(examples / "shapes" / "targets.zip"))
+    address = program.launch_text("shapes", SPEC, "--targets", str(examples / "shapes" / "targets.zip"))
     login = program.add_user()
     asked: list[dict[str, object]] = []
     page.on(
@@ -61,7 +51,7 @@ def test_ten_answers_by_keyboard_and_mouse_become_exactly_ten_rows_of_the_csv(
 
     expect(page.locator("#debrief")).to_be_visible()
     expect(page.locator("#puid")).to_have_text("first-participant")
-    rows = responses(program, "shapes", login)
+    rows = rows_of(program.export("shapes", "responses.csv", login))
     queries = [query for query in asked if "token" in query]
     assert len(rows) == 10
     for row, query, side in zip(rows, queries, chosen, strict=True):
@@ -74,21 +64,3 @@ def test_ten_answers_by_keyboard_and_mouse_become_exactly_ten_rows_of_the_csv(
         assert 0.2 <= float(row["response_time"]) < 60
     assert [row["puid_num_responses"] for row in rows] == [str(number) for number in range(1, 11)]
     assert [row["input"] for row in rows] == ["mouse", "key"] * 5
-
-
-def test_a_reload_continues_with_the_same_participant_and_progress(
-    program: Program, page: Page, examples: Path
-) -> None:
-    address = program.launch(examples / "colors" / "experiment.yaml", "--name", "reloaded")
-    page.goto(address)
-    page.get_by_role("button", name="Begin").click()
-    for number in range(2):
-        expect(page.locator("#num-queries")).to_have_text(f"{number} / 40")
-        expect(page.locator("#trial:not(.blank)")).to_be_visible()
-        page.wait_for_timeout(250)
-        page.keyboard.press("ArrowLeft")
-    expect(page.locator("#num-queries")).to_have_text("2 / 40")
-    code = page.locator("#puid").text_content()
-    page.reload()
-    expect(page.locator("#num-queries")).to_have_text("2 / 40")
-    assert page.locator("#puid").text_content() == code

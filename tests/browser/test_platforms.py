@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.participant import LOCK_OUT_MS, Laboratory, Participant, assert_accessible, plain
 from tests.program import REPOSITORY
@@ -42,10 +42,8 @@ def test_a_mechanical_turk_preview_shows_a_disabled_sample_and_stores_nothing(
     assert laboratory.participants(address) == 0
 
 
-def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: Laboratory, browser: Browser) -> None:
+def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: Laboratory, page: Page) -> None:
     address = laboratory.launch("turk", MTURK)
-    context = browser.new_context()
-    page = context.new_page()
     sent: list[dict[str, list[str]]] = []
 
     def serve_study(route: Route) -> None:
@@ -62,8 +60,8 @@ def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: 
         frame = f"https://study.test/e/turk/?{ids}"
         route.fulfill(content_type="text/html", body=f"<iframe src='{frame}' height=700 width=900></iframe>")
 
-    context.route("https://study.test/**", serve_study)
-    context.route("https://workersandbox.mturk.com/**", serve_turk)
+    page.route("https://study.test/**", serve_study)
+    page.route("https://workersandbox.mturk.com/**", serve_turk)
     page.goto("https://workersandbox.mturk.com/task")
     frame = page.frame_locator("iframe")
     frame.get_by_role("button", name="Begin").click()
@@ -74,7 +72,6 @@ def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: 
     expect(frame.get_by_text("Done.")).to_be_visible()
     assert sent == [{"assignmentId": ["A1"], "answers": ["1"]}]
     assert laboratory.rows(address)[0]["puid"] == "W1"
-    context.close()
 
 
 def test_the_redirect_with_the_participants_ids_is_sent_only_at_the_end(

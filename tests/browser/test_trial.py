@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import base64
-import io
 import math
 import struct
-import wave
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-from PIL import Image
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.archives import write_zip
-from tests.browser.participant import Laboratory, Participant, assert_accessible, plain
+from tests.archives import picture, sound, write_zip
+from tests.browser.participant import MEDIA, PHONE, READY, Laboratory, Participant, assert_accessible, box_of, plain
 
 pytestmark = pytest.mark.browser
 
-MEDIA = """
-html: {max_queries: COUNT}
-samplers: {Random: {}}
-page: {min_rt_ms: 100, blank_ms: 20}
-"""
-
-
-def picture(width: int, height: int, shade: int) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (width, height), (shade, shade, shade)).save(file, "PNG")
-    return file.getvalue()
-
 
 def tone(hertz: int, seconds: float = 0.15) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(8000)
-        samples = (int(9000 * math.sin(2 * math.pi * hertz * k / 8000)) for k in range(int(8000 * seconds)))
-        sound.writeframes(b"".join(struct.pack("<h", sample) for sample in samples))
-    return file.getvalue()
+    samples = (int(9000 * math.sin(2 * math.pi * hertz * k / 8000)) for k in range(int(8000 * seconds)))
+    return sound(b"".join(struct.pack("<h", sample) for sample in samples), 8000)
 
 
 RECORD = """async (shade) => {
@@ -68,7 +48,7 @@ def test_pictures_keep_their_shape_are_not_enlarged_and_do_not_reveal_file_names
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     sizes = [(60, 40), (900, 300), (300, 900), (400, 400)]
-    files = [(f"secret-condition-{k}.png", picture(*size, 60 * k)) for k, size in enumerate(sizes)]
+    files = [(f"secret-condition-{k}.png", picture(60 * k, size=size)) for k, size in enumerate(sizes)]
     address = laboratory.launch("shapes", MEDIA.replace("COUNT", "8"), write_zip(tmp_path / "t.zip", files))
     arrival = httpx.post(f"{address}arrive", json={"parameters": {"puid": "spy"}}).text
     assert "secret" not in arrival + httpx.get(address).text
@@ -79,8 +59,7 @@ def test_pictures_keep_their_shape_are_not_enlarged_and_do_not_reveal_file_names
         for place in ("head", "left", "right"):
             image = page.locator(f"#q-{place} img")
             assert image.get_attribute("alt") == {"head": "Target", "left": "Left", "right": "Right"}[place]
-            box = image.bounding_box()
-            assert box is not None
+            box = box_of(image)
             width, height = image.evaluate("image => [image.naturalWidth, image.naturalHeight]")
             assert box["width"] / box["height"] == pytest.approx(width / height, rel=0.03)
             assert box["width"] <= width + 1
@@ -91,7 +70,7 @@ def test_pictures_keep_their_shape_are_not_enlarged_and_do_not_reveal_file_names
 def test_trials_wait_for_all_files_and_files_that_fail_are_retried(
     laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
-    files = [(f"{k}.png", picture(40, 40, 50 * k)) for k in range(4)]
+    files = [(f"{k}.png", picture(50 * k, size=(40, 40))) for k in range(4)]
     address = laboratory.launch("failing", MEDIA.replace("COUNT", "2"), write_zip(tmp_path / "t.zip", files))
     target = httpx.post(f"{address}arrive", json={"parameters": {"puid": "look"}}).json()["targets"][2]["source"]
     requests: list[str] = []
@@ -113,14 +92,12 @@ def test_trials_wait_for_all_files_and_files_that_fail_are_retried(
 
 
 def test_answers_count_only_after_every_sound_was_played_with_its_button(
-    laboratory: Laboratory, browser: Browser, tmp_path: Path
+    laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
 ) -> None:
     files = [(f"{k}.wav", tone(220 * (k + 1))) for k in range(3)]
     address = laboratory.launch("sounds", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
-    context = browser.new_context()
-    page = context.new_page()
-    visitor = Participant(page).open(f"{address}?puid=ears")
-    visitor.ready()
+    participant.open(f"{address}?puid=ears")
+    participant.ready()
     assert page.evaluate("[...document.querySelectorAll('#trial audio')].every((sound) => sound.paused)")
     expect(page.get_by_text("Please listen to all sounds first.")).to_be_visible()
     assert_accessible(page)
@@ -133,22 +110,24 @@ def test_answers_count_only_after_every_sound_was_played_with_its_button(
     expect(page.locator("#listen")).to_be_empty()
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#debrief")).to_be_visible()
-    context.close()
 
 
 PLACES = {"Target": "head", "Left": "left", "Right": "right"}
 
 
-def test_videos_play_automatically_without_sound_and_can_be_paused(
-    laboratory: Laboratory, browser: Browser, tmp_path: Path
-) -> None:
-    context = browser.new_context()
-    page = context.new_page()
+@pytest.fixture
+def videos(laboratory: Laboratory, page: Page, tmp_path: Path) -> Path:
+    """A ZIP of three short videos, recorded by the browser."""
     page.goto(laboratory.program.address + "/healthz")
     files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
-    address = laboratory.launch("videos", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
-    visitor = Participant(page).open(f"{address}?puid=cinema")
-    visitor.ready()
+    return write_zip(tmp_path / "t.zip", files)
+
+
+def test_videos_play_automatically_without_sound_and_can_be_paused(
+    laboratory: Laboratory, participant: Participant, page: Page, videos: Path
+) -> None:
+    participant.open(laboratory.launch("videos", MEDIA.replace("COUNT", "1"), videos) + "?puid=cinema")
+    participant.ready()
     video = page.locator("#q-head video")
     assert video.evaluate("video => [video.muted, video.loop, video.controls, video.paused]") == [
         True,
@@ -159,21 +138,17 @@ def test_videos_play_automatically_without_sound_and_can_be_paused(
     page.get_by_role("button", name="Pause: Target").click()
     assert video.evaluate("video => video.paused")
     assert_accessible(page)
-    visitor.choose("right", "key")
+    participant.choose("right", "key")
     expect(page.locator("#debrief")).to_be_visible()
-    context.close()
 
 
-def test_videos_do_not_play_with_reduced_motion(laboratory: Laboratory, browser: Browser, tmp_path: Path) -> None:
-    context = browser.new_context(reduced_motion="reduce")
-    page = context.new_page()
-    page.goto(laboratory.program.address + "/healthz")
-    files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
-    address = laboratory.launch("stills", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
-    visitor = Participant(page).open(f"{address}?puid=calm")
-    visitor.ready()
+def test_videos_do_not_play_with_reduced_motion(
+    laboratory: Laboratory, participant: Participant, page: Page, videos: Path
+) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    participant.open(laboratory.launch("stills", MEDIA.replace("COUNT", "1"), videos) + "?puid=calm")
+    participant.ready()
     assert page.evaluate("[...document.querySelectorAll('#trial video')].every((video) => video.paused)")
-    context.close()
 
 
 HTML = """
@@ -203,7 +178,7 @@ def test_early_answers_and_keys_held_since_the_last_trial_do_not_count(
 ) -> None:
     spec = plain(2).replace("min_rt_ms: 100", "min_rt_ms: 1500")
     participant.open(laboratory.launch("locked", spec) + "?puid=fast")
-    page.locator("#trial:not([hidden]):not(.blank) #q-left:not(.disabled)").wait_for()
+    page.locator(READY).wait_for()
     page.keyboard.press("ArrowLeft")
     page.locator("#q-right").click()
     expect(page.locator("#num-queries")).to_have_text("0 / 2")
@@ -312,14 +287,12 @@ def test_without_a_limit_the_participant_decides_when_to_finish(
     assert len(laboratory.rows(address)) == 3
 
 
-def test_a_study_for_computers_does_not_begin_on_a_phone(laboratory: Laboratory, browser: Browser) -> None:
+def test_a_study_for_computers_does_not_begin_on_a_phone(laboratory: Laboratory, new_page: Callable[..., Page]) -> None:
     address = laboratory.launch("devices", plain(2).replace("page: {", "page: {devices: [desktop], "))
-    context = browser.new_context(viewport={"width": 360, "height": 640}, has_touch=True, is_mobile=True)
-    page = context.new_page()
+    page = new_page(**PHONE)
     page.goto(f"{address}?puid=phone")
     expect(page.get_by_text("This study needs a computer")).to_be_visible()
     assert page.get_by_role("button", name="Begin").count() == 0
     assert_accessible(page)
     page.keyboard.press("a")  # a keyboard is connected
     expect(page.get_by_role("button", name="Begin")).to_be_visible()
-    context.close()

@@ -8,10 +8,10 @@ from threading import Event
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from frontend.languages import catalogue
-from tests.browser.participant import Laboratory, Participant, assert_accessible, chosen, plain
+from tests.browser.participant import Laboratory, Participant, assert_accessible, chosen, plain, slug_of
 
 pytestmark = pytest.mark.browser
 
@@ -69,13 +69,12 @@ def finish_with_unsent(participant: Participant, page: Page, *, sent: int, unsen
 
 
 def test_participants_who_answered_everything_get_the_code_even_if_some_answers_never_arrive(
-    laboratory: Laboratory, browser: Browser
+    laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("incomplete", plain(4))
-    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
-    page = context.new_page()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.clock.install()
-    participant = Participant(page).open(f"{address}?puid=unlucky")
+    participant.open(f"{address}?puid=unlucky")
     finish_with_unsent(participant, page, sent=3, unsent=1)
     assert participant.code() == "C0DE-7"
     expect(page.get_by_text("Some of your answers could not be saved.")).to_be_visible()
@@ -84,11 +83,8 @@ def test_participants_who_answered_everything_get_the_code_even_if_some_answers_
     expect(page.locator("#status")).to_have_text("Copied")
     (answer,) = json.loads(page.evaluate("navigator.clipboard.readText()"))
     assert httpx.post(f"{address}answers", json=[answer]).json()["results"][0]["recorded"] is True
-    slug = address.rstrip("/").rpartition("/")[2]
-    table = f"{laboratory.program.address}/api/experiments/{slug}/exports/participants.jsonl"
-    (row,) = (json.loads(line) for line in httpx.get(table, auth=laboratory.login).text.splitlines())
+    (row,) = laboratory.lines(address, "participants.jsonl")
     assert row["given_unsaved"] == 4
-    context.close()
 
 
 def test_if_most_answers_are_unsent_they_can_be_copied_while_the_page_keeps_trying(
@@ -149,8 +145,7 @@ def test_a_paused_study_says_so_in_the_language_of_the_page_and_can_be_resumed(
 ) -> None:
     say = catalogue("de")
     address = laboratory.launch("pause", plain(6))
-    slug = address.rstrip("/").rpartition("/")[2]
-    state = f"{laboratory.program.address}/api/experiments/{slug}/state"
+    state = f"{laboratory.program.address}/api/experiments/{slug_of(address)}/state"
     page.goto(f"{address}?puid=dora&lang=de")
     participant.button(say["begin"]).click()
     participant.answer(1)

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import io
-import json
-import wave
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from frontend.languages import catalogue
-from tests.archives import picture, write_zip
-from tests.browser.participant import EVERYTHING, Laboratory, Participant, assert_accessible, chosen, plain
+from tests.archives import picture, sound, write_zip
+from tests.browser.participant import EVERYTHING, MEDIA, Laboratory, Participant, assert_accessible, chosen, plain
 
 pytestmark = pytest.mark.browser
 
-PICTURES = """
-html: {max_queries: 5}
-samplers: {Random: {}}
-page: {min_rt_ms: 100, blank_ms: 20}
-"""
-
-
-def events(laboratory: Laboratory, address: str) -> list[str]:
-    """Return the names of the page events from the experimenter's file."""
-    slug = address.rstrip("/").rpartition("/")[2]
-    url = f"{laboratory.program.address}/api/experiments/{slug}/exports/events.jsonl"
-    return [json.loads(line)["event"] for line in httpx.get(url, auth=laboratory.login).text.splitlines()]
+PICTURES = MEDIA.replace("COUNT", "5")
 
 
 def test_full_screen_is_optional_and_can_be_left(laboratory: Laboratory, participant: Participant, page: Page) -> None:
@@ -44,7 +31,9 @@ def test_full_screen_is_optional_and_can_be_left(laboratory: Laboratory, partici
     assert participant.code() == "C0DE-7"
     page.evaluate("dispatchEvent(new Event('pagehide'))")
     page.wait_for_function("fetch('events').then(() => true)")  # after one more request, the earlier ones have arrived
-    assert {"opened", "fullscreenenter", "fullscreenexit"} <= set(events(laboratory, address))
+    assert {"opened", "fullscreenenter", "fullscreenexit"} <= {
+        event["event"] for event in laboratory.lines(address, "events.jsonl")
+    }
     off = laboratory.launch("no-full-screen", plain(2).replace("page: {", "page: {fullscreen: off, "))
     page.goto(f"{off}?puid=small")
     participant.heading("Welcome")
@@ -145,19 +134,9 @@ def test_with_many_files_only_those_of_the_next_three_trials_are_loaded(
     expect(page.locator("#debrief")).to_be_visible()
 
 
-def silence(seconds: int) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as sound:
-        sound.setnchannels(1)
-        sound.setsampwidth(2)
-        sound.setframerate(48_000)
-        sound.writeframes(bytes(96_000 * seconds))
-    return file.getvalue()
-
-
 def test_large_files_are_not_all_loaded_in_advance(laboratory: Laboratory, tmp_path: Path) -> None:
     def arrival(name: str, seconds: int) -> dict[str, object]:
-        files = [(f"{k}.wav", silence(seconds + k)) for k in range(8)]
+        files = [(f"{k}.wav", sound(bytes(96_000 * (seconds + k)), 48_000)) for k in range(8)]
         address = laboratory.launch(name, PICTURES, write_zip(tmp_path / f"{name}.zip", files))
         return httpx.post(f"{address}arrive", json={"parameters": {"puid": "ears"}}).json()
 
@@ -168,16 +147,14 @@ def test_large_files_are_not_all_loaded_in_advance(laboratory: Laboratory, tmp_p
 
 
 def test_participants_who_return_late_read_the_instructions_again_and_continue(
-    laboratory: Laboratory, browser: Browser
+    laboratory: Laboratory, new_page: Callable[..., Page]
 ) -> None:
     spec = plain(4, "instructions: [{text: Choose the nearer colour.}]\nresume: {max_gap: 1s}\n")
     address = laboratory.launch("review", spec) + "?puid=slow"
-    context = browser.new_context()
-    first = Participant(context.new_page()).open(address)
+    first, second = Participant(new_page()).open(address), Participant(new_page())
     first.button("Continue").click()
     first.answer(2)
     first.page.wait_for_timeout(1200)
-    second = Participant(browser.new_context().new_page())
     second.page.goto(address)
     expect(second.page.get_by_text("It has been a while, so please read the instructions once more.")).to_be_visible()
     expect(second.page.get_by_text("Choose the nearer colour.")).to_be_visible()
@@ -186,33 +163,28 @@ def test_participants_who_return_late_read_the_instructions_again_and_continue(
     expect(second.page.locator("#status")).to_have_text("Welcome back! You can continue where you left off.")
     second.answer(2)
     assert second.code() == "C0DE-7"
-    assert chosen(laboratory.rows(address.partition("?")[0])) == [*first.given, *second.given]
-    second.page.context.close()
-    context.close()
+    assert chosen(laboratory.rows(address)) == [*first.given, *second.given]
 
 
 def test_with_policy_restart_returning_participants_start_again_and_earlier_answers_are_kept(
-    laboratory: Laboratory, browser: Browser
+    laboratory: Laboratory, new_page: Callable[..., Page]
 ) -> None:
     address = laboratory.launch("restart", plain(3, "resume: {policy: restart}\n")) + "?puid=anew"
     for given in (2, 3):
-        context = browser.new_context()
-        participant = Participant(context.new_page()).open(address)
+        participant = Participant(new_page()).open(address)
         expect(participant.page.locator("#num-queries")).to_have_text("0 / 3")
         participant.answer(given)
         if given == 3:
             assert participant.code() == "C0DE-7"
-        context.close()
-    assert len(laboratory.rows(address.partition("?")[0])) == 5
+    assert len(laboratory.rows(address)) == 5
 
 
 def test_with_policy_block_returning_participants_are_refused_but_a_reload_continues(
-    laboratory: Laboratory, browser: Browser
+    laboratory: Laboratory, new_page: Callable[..., Page]
 ) -> None:
     say = catalogue("fr")
     address = laboratory.launch("block", plain(3, "resume: {policy: block}\n")) + "?lang=fr&puid=once"
-    contexts = [browser.new_context(), browser.new_context()]
-    first, second = (Participant(context.new_page()) for context in contexts)
+    first, second = Participant(new_page()), Participant(new_page())
     first.page.goto(address)
     first.button(say["begin"]).click()
     first.answer(1)
@@ -221,5 +193,3 @@ def test_with_policy_block_returning_participants_are_refused_but_a_reload_conti
     first.page.reload()
     first.answer(2)
     assert first.code() == "C0DE-7"
-    for context in contexts:
-        context.close()

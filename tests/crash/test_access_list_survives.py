@@ -7,36 +7,18 @@ transaction is dropped without a word. Our list keeps that user's permissions fo
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import redis
 
 from salmon.cli.data_directory import DataDirectory
-from salmon.cli.redis_server import READY, configuration, find_server
+from salmon.cli.redis_server import find_server
+from tests.bundles import redis_on
 
 pytestmark = pytest.mark.crash
 
 APPEND = "return redis.call('XADD', KEYS[1], '*', 'winner', ARGV[1])"
-
-
-def start(server: Path, directory: DataDirectory) -> subprocess.Popen[str]:
-    path = directory.redis / "server.conf"
-    path.write_text(configuration(directory))
-    directory.socket.unlink(missing_ok=True)
-    process = subprocess.Popen((str(server), str(path)), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert any(READY in line for line in process.stdout)
-    return process
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    """kill -9"""
-    process.kill()
-    process.wait(10)
-    assert process.stdout is not None
-    process.stdout.close()
 
 
 @pytest.mark.parametrize("which", ["embedded", "redis-server", "valkey-server"])
@@ -49,19 +31,16 @@ def test_scripts_and_transactions_are_there_after_kill_9(which: str, tmp_path: P
     credentials = directory.credentials()
     url = directory.redis_url("frontend", credentials.frontend)
 
-    process = start(Path(found), directory)
     client = redis.Redis.from_url(url, decode_responses=True)
-    with client:
+    with redis_on(directory, str(found)) as process, client:
         client.eval(APPEND, 1, "salmon:{e}:answers", "3")
         with client.pipeline(transaction=True) as pipeline:
             pipeline.hset("salmon:{e}:state", "state", "open")
             pipeline.hset("salmon:{e}:p:a", "status", "active")
             pipeline.execute()
-    end(process)
+        process.kill()
 
-    process = start(Path(found), directory)
-    with client:
+    with redis_on(directory, str(found)), client:
         assert [fields for _, fields in client.xrange("salmon:{e}:answers")] == [{"winner": "3"}]
         assert client.hgetall("salmon:{e}:state") == {"state": "open"}
         assert client.hgetall("salmon:{e}:p:a") == {"status": "active"}
-    end(process)

@@ -17,11 +17,10 @@ pytestmark = pytest.mark.crash
 
 
 def test_live_work_passes_a_long_request_which_survives_its_backend(tmp_path: Path) -> None:
-    program = Program(tmp_path / "data").start()
-    try:
+    with Program(tmp_path / "data") as program:
         program.wait_until_ready()
         auth = program.add_user()
-        people = crowd(program, tmp_path, "long")
+        people = crowd(program, "long")
         address = f"{program.address}/api/experiments/long/requests"
 
         def send(method: str, path: str = "", **options: Any) -> dict[str, Any]:
@@ -50,5 +49,3 @@ def test_live_work_passes_a_long_request_which_survives_its_backend(tmp_path: Pa
         poll(is_now(short, lambda item: item["state"] == "done"), "the next request")
         result = send("GET", f"/{short}")["result"]
         assert (result["answers"], len(result["coordinates"])) == (60, 30)
-    finally:
-        assert program.stop() == 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.bundles import rows_of
 from tests.program import Program, poll
 
 pytestmark = pytest.mark.crash
@@ -21,9 +21,8 @@ pytestmark = pytest.mark.crash
 @pytest.fixture
 def crashing(tmp_path: Path) -> Iterator[Program]:
     """The real program, to be killed and started again."""
-    started = Program(tmp_path / "data").start()
-    yield started
-    assert started.stop() == 0
+    with Program(tmp_path / "data") as started:
+        yield started
 
 
 def revived(program: Program) -> Program:
@@ -45,11 +44,6 @@ def answer(program: Program, slug: str, served: dict[str, Any]) -> dict[str, Any
     body = {"token": served["token"], "winner": served["left"], "rt_ms": 700, "input": "script"}
     reply = httpx.post(f"{program.address}/e/{slug}/answers", json=body).raise_for_status()
     return reply.json()["results"][0]
-
-
-def rows(program: Program, slug: str, login: tuple[str, str]) -> list[dict[str, str]]:
-    reply = httpx.get(f"{program.address}/api/experiments/{slug}/exports/responses.csv", auth=login)
-    return list(csv.DictReader(io.StringIO(reply.raise_for_status().text)))
 
 
 def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(crashing: Program, examples: Path) -> None:
@@ -80,7 +74,7 @@ def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(crashing: Progr
     finish = httpx.post(f"{crashing.address}/e/shapes/finish", json={"given": 2}, headers=session).json()
     assert (finish["stored"], finish["complete"]) == (2, False)  # the example asks for more answers than these
     revived(crashing)  # after asking for the end
-    written = rows(crashing, "shapes", login)
+    written = rows_of(crashing.export("shapes", "responses.csv", login))
     assert [(int(row["head"]), int(row["winner"])) for row in written] == [
         (served["head"], served["left"]) for served in (first, second)
     ]
@@ -113,18 +107,17 @@ def test_of_answers_in_flight_during_a_crash_every_acknowledged_one_is_there_onc
             if len(acknowledged) >= 60:
                 enough.set()
 
-    threads = [threading.Thread(target=participant, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    assert enough.wait(60)
-    crashing.kill()
-    for thread in threads:
-        thread.join(30)
+    with ThreadPoolExecutor(4) as people:
+        running = [people.submit(participant, number) for number in range(4)]
+        assert enough.wait(60)
+        crashing.kill()
+    assert all(each.exception() is None for each in running)
     crashing.start()
-    written = [hash((int(row["puid"][1:]), int(row["trial_index"]))) for row in rows(crashing, "colors", login)]
+    rows = rows_of(crashing.export("colors", "responses.csv", login))
+    written = [hash((int(row["puid"][1:]), int(row["trial_index"]))) for row in rows]
     assert len(written) == len(set(written))
     assert set(acknowledged) <= set(written)
-    assert len(written) <= len(acknowledged) + len(threads)  # at most one unacknowledged answer each was on its way
+    assert len(written) <= len(acknowledged) + len(running)  # at most one unacknowledged answer each was on its way
 
 
 def test_a_second_server_on_the_same_data_refuses_with_a_sentence(crashing: Program) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.participants.crowd import Crowd, Diary
 from benchmarks.participants.hearing import Record, read_store
-from salmon.simulate import egg_world
+from salmon.simulate import egg_world, given_world
 from tests.program import Program, poll
 
 pytestmark = pytest.mark.crash
@@ -31,10 +31,8 @@ def quick(rng: np.random.Generator) -> float:
     return float(rng.uniform(0.02, 0.06))
 
 
-def crowd(program: Program, folder: Path, name: str, spec: str = SPEC, n: int = 30) -> Crowd:
-    path = folder / f"{name}.yaml"
-    path.write_text(spec)
-    return Crowd(program.launch(path), egg_world(n), quick, Diary())
+def crowd(program: Program, name: str, spec: str = SPEC, n: int = 30) -> Crowd:
+    return Crowd(program.launch_text(name, spec), egg_world(n), quick, Diary())
 
 
 @contextmanager
@@ -67,10 +65,9 @@ def check_history(record: Record) -> None:
 
 
 def test_backends_killed_again_and_again_lose_no_answer(tmp_path: Path) -> None:
-    program = Program(tmp_path / "data").start()
-    try:
+    with Program(tmp_path / "data") as program:
         program.wait_until_ready()
-        people = crowd(program, tmp_path, "killed")
+        people = crowd(program, "killed")
         with answering(people, 5, 40) as thread:
             while thread.is_alive():
                 before = program.child("backend")
@@ -84,8 +81,6 @@ def test_backends_killed_again_and_again_lose_no_answer(tmp_path: Path) -> None:
         check_history(record)
         keys = [(record.names[a.served.participant], a.served.trial) for _, a in record.answers]
         assert len(set(keys)) == 200
-    finally:
-        assert program.stop() == 0
 
 
 @contextmanager
@@ -127,36 +122,31 @@ def test_the_same_loop_runs_on_a_cluster_of_separate_processes_and_survives_a_lo
         with (
             dask_process(*worker, ready="Registered to:") as (first, _),
             dask_process(*worker, ready="Registered to:"),
+            Program(tmp_path / "data", environment={"SALMON_SCHEDULER": address}) as program,
         ):
-            program = Program(tmp_path / "data", environment={"SALMON_SCHEDULER": address}).start()
-            try:
-                program.wait_until_ready()
-                assert len(program.child("backend").children(recursive=True)) == 0  # it started no workers of its own
-                people = crowd(program, tmp_path, "cluster")
-                with answering(people, 4, 30) as thread:
-                    thread.join(2.0)
-                    first.kill()
-                model_has_seen_all(program, "cluster", 120)
-                check_history(read_store(program.data, "cluster", "Adaptive"))
-            finally:
-                assert program.stop() == 0
+            program.wait_until_ready()
+            assert len(program.child("backend").children(recursive=True)) == 0  # it started no workers of its own
+            people = crowd(program, "cluster")
+            with answering(people, 4, 30) as thread:
+                thread.join(2.0)
+                first.kill()
+            model_has_seen_all(program, "cluster", 120)
+            check_history(read_store(program.data, "cluster", "Adaptive"))
 
 
 @pytest.mark.parametrize("n", [300, 1000])
 def test_many_targets_are_still_learned_live(tmp_path: Path, n: int) -> None:
     """From n·d = 2,000 the search takes the cheaper mode that it documents; below, the heavy parts are spread."""
-    program = Program(tmp_path / "data").start()
-    try:
+    with Program(tmp_path / "data") as program:
         program.wait_until_ready()
         people = crowd(
             program,
-            tmp_path,
             "many",
             f"targets: {n}\nhtml: {{max_queries: 0}}\nsamplers: {{Adaptive: {{R: 0.2}}}}\n",
             n=300,
         )
         if n > 300:
-            people = Crowd(people.address, _line(n), quick, people.diary)
+            people = Crowd(people.address, given_world(np.linspace(-3, 3, n)[:, None]), quick, people.diary)
         with answering(people, 4, n // 4):
             pass
         model_has_seen_all(program, "many", 4 * (n // 4))
@@ -170,11 +160,3 @@ def test_many_targets_are_still_learned_live(tmp_path: Path, n: int) -> None:
         check_history(record)
         assert {answer.served.trial_type for _, answer in record.answers} >= {"random", "active"}
         assert "fallback" not in {answer.served.trial_type for _, answer in record.answers[n // 2 :]}
-    finally:
-        assert program.stop() == 0
-
-
-def _line(n: int):
-    from salmon.simulate import given_world
-
-    return given_world(np.linspace(-3, 3, n)[:, None])

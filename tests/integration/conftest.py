@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
-from tests.bundles import answer_one, bundle_of, server_on
-from tests.job_requests import OWNER, BlockedStep
-from tests.living import Crowd
+from tests.bundles import bundle_of, server_on
+from tests.job_requests import BlockedStep, answer_and_absorb
+from tests.living import SPEC, Crowd, started
+from tests.studies import OWNER
 
 SHAPES = "samplers: {Random: {}, Validation: {n_queries: 4}}\nhtml: {max_queries: 30}\n"
-SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
 
 
 @pytest.fixture
@@ -35,13 +36,15 @@ def backend_url(data_directory: DataDirectory) -> str:
 
 @pytest.fixture
 def open_service(backend_url: str) -> Iterator[Callable[..., Service]]:
-    """Makes services; each is stopped at the end."""
+    """Makes services and, unless told otherwise, begins them; each is stopped at the end."""
     made: list[tuple[Service, BackendStore]] = []
 
-    def make(store: BackendStore | None = None) -> Service:
+    def make(store: BackendStore | None = None, *, begin: bool = True) -> Service:
         own = store or BackendStore(backend_url)
         service = Service(own, SerialExecutor)
         made.append((service, own))
+        if begin:
+            service.begin()
         return service
 
     yield make
@@ -52,15 +55,32 @@ def open_service(backend_url: str) -> Iterator[Callable[..., Service]]:
 
 
 @pytest.fixture
-async def owned(client: httpx.AsyncClient, settings: Settings, store: Store) -> Callable[..., Any]:
+def learning(
+    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service]
+) -> Callable[..., Awaitable[tuple[Crowd, str, Service]]]:
+    """Launches an experiment, begins to learn from it, and waits until so many answers are absorbed."""
+
+    async def begin(name: str, spec: str = SPEC, *, answers: int = 0) -> tuple[Crowd, str, Service]:
+        crowd, experiment = await started(client, settings, store, name, spec)
+        service = open_service()
+        await answer_and_absorb(crowd, service, experiment, answers)
+        return crowd, experiment, service
+
+    return begin
+
+
+@pytest.fixture
+async def owner(context: Context) -> tuple[str, str]:
+    """The account of the owner of the server, for HTTP Basic."""
+    if not await context.store.accounts.exist():
+        await make_account(context, *OWNER, owner=True)
+    return OWNER
+
+
+@pytest.fixture
+def owned(client: httpx.AsyncClient, owner: tuple[str, str]) -> Callable[..., Any]:
     """Sends a request to the application as its owner."""
-    if not await store.accounts.exist():
-        await make_account(Context(settings, store), *OWNER, owner=True)
-
-    async def send(method: str, path: str, **options: Any) -> httpx.Response:
-        return await client.request(method, path, auth=OWNER, **options)
-
-    return send
+    return partial(client.request, auth=owner)
 
 
 @pytest.fixture
@@ -93,12 +113,9 @@ def bundles() -> dict[str, bytes]:
 
 
 @pytest.fixture
-async def bundle(
-    client: httpx.AsyncClient, settings: Settings, store: Store, examples: Path, bundles: dict[str, bytes]
-) -> bytes:
+async def bundle(client: httpx.AsyncClient, context: Context, examples: Path, bundles: dict[str, bytes]) -> bytes:
     """The bundle of an experiment with pictures, ninety answers of three people, a decision, events and a change."""
     if "shapes" not in bundles:
-        context = Context(settings, store)
         made, _ = await launch(
             context,
             SHAPES.encode(),
@@ -110,13 +127,13 @@ async def bundle(
         )
         crowd = Crowd(client, "shapes")
         for number in range(90):
-            await answer_one(crowd, f"p{number % 3}")
+            await crowd.answer_left(f"p{number % 3}")
         await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
-        people = await store.export_reader.read_arrivals(made.experiment)
-        await store.participants.decide(
+        people = await context.store.export_reader.read_arrivals(made.experiment)
+        await context.store.participants.decide(
             made.experiment, people["link:p1"], "exclude", note="Slept.", by="ada", now_ms=5
         )
-        bundles["shapes"] = await bundle_of(settings, store, "shapes")
+        bundles["shapes"] = await bundle_of(context.settings, context.store, "shapes")
     return bundles["shapes"]
 
 

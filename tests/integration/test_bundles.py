@@ -11,14 +11,12 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
 from backend.service import Service
 from backend.store import Store as BackendStore
-from frontend.app import create_app
-from frontend.auth import make_account
 from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.settings import Settings
@@ -31,11 +29,10 @@ from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from salmon.spec import dump_spec, read_stored_spec
 from salmon.wire import Keys
-from tests.bundles import Members, answer_one, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
-from tests.living import Crowd, absorbed, run_until, started
-from tests.program import REPOSITORY
+from tests.bundles import Members, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
+from tests.living import Crowd, absorbed, client_on, run_until
+from tests.program import REPOSITORY, Program
 
-OWNER = ("owner", "a good password")
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}, Validation: {}}\nseed: 11\n"
 
 
@@ -100,12 +97,10 @@ async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
 async def test_people_go_on_where_they_were_after_an_import(bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
     experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip", "open-again")
     await elsewhere.store.experiments.set_state(experiment, "open", now_ms=1)
-    app = create_app(elsewhere.settings, elsewhere.store)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
-        arrival = (await client.post("/e/open-again/arrive", json={"parameters": {"puid": "p0"}})).json()
-        assert arrival["answers"] == 30
-        fresh = Crowd(client, "open-again")
-        await answer_one(fresh, "new")
+    async with client_on(elsewhere.settings, elsewhere.store) as client:
+        crowd = Crowd(client, "open-again")
+        assert (await crowd.arrive("p0"))["answers"] == 30
+        await crowd.answer_left("new")
     assert await elsewhere.store.answers.count(experiment) == 91
     people = await elsewhere.store.export_reader.read_arrivals(experiment)
     assert len(people) == 4
@@ -116,21 +111,14 @@ async def test_people_go_on_where_they_were_after_an_import(bundle: bytes, elsew
 
 
 async def test_models_come_back_and_the_learning_goes_on_after_them(
-    client: httpx.AsyncClient,
-    settings: Settings,
-    store: Store,
-    open_service: Callable[..., Service],
-    elsewhere: Context,
-    tmp_path: Path,
+    learning: Callable[..., Any], settings: Settings, store: Store, elsewhere: Context, tmp_path: Path
 ) -> None:
-    crowd, experiment = await started(client, settings, store, "learned", SPEC)
-    service = open_service()
-    service.begin()
+    crowd, experiment, service = await learning("learned", SPEC)
     for _ in range(3):
         await crowd.answer(20)
         run_until(service, lambda: absorbed(service, experiment) > 0.5 * len(crowd.given))
     reported = Keys(experiment).model("Adaptive")
-    run_until(service, lambda: service_store(service)._binary.hget(reported, "reported") is not None)
+    run_until(service, lambda: service._store._binary.hget(reported, "reported") is not None)
     service.stop()
     names = ("responses", "embeddings", "embedding_history", "models", "quality")
     before = [await write_export(settings, store, "learned", name, "csv") for name in names]
@@ -148,10 +136,6 @@ async def test_models_come_back_and_the_learning_goes_on_after_them(
     await check_that_it_goes_on(elsewhere, made)
 
 
-def service_store(service: Service) -> BackendStore:
-    return service._store
-
-
 async def check_that_it_goes_on(elsewhere: Context, experiment: str) -> None:
     """The learning process there takes the generations up after the imported ones, and keeps them."""
     directory = DataDirectory(Path(elsewhere.settings.data))
@@ -159,11 +143,10 @@ async def check_that_it_goes_on(elsewhere: Context, experiment: str) -> None:
     history = [entry async for entry in elsewhere.store.models.read_history(experiment, "Adaptive")]
     last = int(history[-1][1].numbers["generation"])
     await elsewhere.store.experiments.set_state(experiment, "open", now_ms=1)
-    app = create_app(elsewhere.settings, elsewhere.store)
     service = Service(own, SerialExecutor)
     try:
         service.begin()
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
+        async with client_on(elsewhere.settings, elsewhere.store) as client:
             await Crowd(client, "learned").answer(20)
         run_until(service, lambda: service.experiments[experiment].learners["Adaptive"].state.generation > last)
     finally:
@@ -232,9 +215,8 @@ async def test_the_log_of_a_deleted_experiment_is_never_mixed_with_an_import(
 ) -> None:
     first = await import_into(elsewhere, bundle, tmp_path / "b.zip", "deleted")
     await elsewhere.store.experiments.set_state(first, "open", now_ms=1)
-    app = create_app(elsewhere.settings, elsewhere.store)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test") as client:
-        await answer_one(Crowd(client, "deleted"), "late")
+    async with client_on(elsewhere.settings, elsewhere.store) as client:
+        await Crowd(client, "deleted").answer_left("late")
     await elsewhere.store.experiments.delete("deleted", first)
     second = await import_into(elsewhere, bundle, tmp_path / "b.zip", "deleted")
     assert second != first
@@ -242,30 +224,19 @@ async def test_the_log_of_a_deleted_experiment_is_never_mixed_with_an_import(
 
 
 async def test_the_route_and_the_commands_do_the_same(
-    bundle: bytes, client: httpx.AsyncClient, settings: Settings, store: Store, tmp_path: Path
+    bundle: bytes, owned: Callable[..., Any], settings: Settings, tmp_path: Path
 ) -> None:
-    if not await store.accounts.exist():
-        await make_account(Context(settings, store), *OWNER, owner=True)
     address = "/api/experiments/import"
-    reply = await client.post(address, files={"bundle": ("b.zip", bundle)}, data={"name": "By Route"}, auth=OWNER)
+    reply = await owned("POST", address, files={"bundle": ("b.zip", bundle)}, data={"name": "By Route"})
     assert reply.status_code == 201, reply.text
     made = reply.json()
     assert (made["slug"], made["state"], made["answers"], made["participants"]) == ("by-route", "paused", 90, 3)
     assert "It is paused" in made["message"]
     for content, status, word in ((b"PK", 422, "no ZIP"), (bundle, 409, "already")):
-        reply = await client.post(address, files={"bundle": ("b.zip", content)}, auth=OWNER)
+        reply = await owned("POST", address, files={"bundle": ("b.zip", content)})
         assert (reply.status_code, word in reply.text) == (status, True), reply.text
 
-    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            (sys.executable, "-m", "salmon", *arguments, "--data", settings.data),
-            cwd=REPOSITORY,
-            env={name: value for name, value in os.environ.items() if not name.startswith("SALMON_")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
+    command = Program(Path(settings.data)).run
     out = tmp_path / "out.zip"
     done = command("export", "by-route", "--out", str(out))
     assert (done.returncode, done.stdout.strip()) == (0, str(out)), done.stderr

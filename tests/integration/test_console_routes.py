@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
-import zipfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from backend.service import Service
 from frontend.app import create_app
 from frontend.auth import make_account
 from frontend.context import Context
@@ -22,10 +21,12 @@ from frontend.store.answers import recount
 from salmon.errors import Problem
 from salmon.spec import parse
 from salmon.spec.yaml_tree import read_source
+from tests.archives import write_zip
 from tests.bundles import read_answers
-from tests.job_requests import OWNER
-from tests.living import absorbed, run_until, started
+from tests.job_requests import answer_and_absorb
+from tests.living import Crowd, client_on, run_until, started
 from tests.program import REPOSITORY
+from tests.studies import OWNER
 
 ADA = ("ada", "a good password")
 TEXTS = b"targets: [red, green, blue, yellow, orange]\nsamplers: {Random: {}}\n"
@@ -38,15 +39,11 @@ Send = Callable[..., Any]
 
 
 @pytest.fixture
-async def ada(client: httpx.AsyncClient, settings: Settings, store: Store) -> Send:
+async def ada(client: httpx.AsyncClient, context: Context) -> Send:
     """Sends requests as an experimenter who is not the owner of the server."""
-    if await store.accounts.read(ADA[0]) is None:
-        await make_account(Context(settings, store), *ADA, owner=False)
-
-    async def send(method: str, path: str, **options: Any) -> httpx.Response:
-        return await client.request(method, path, auth=ADA, **options)
-
-    return send
+    if await context.store.accounts.read(ADA[0]) is None:
+        await make_account(context, *ADA, owner=False)
+    return partial(client.request, auth=ADA)
 
 
 async def make_experiment(send: Send, name: str, spec: bytes = TEXTS, **files: Any) -> str:
@@ -60,12 +57,9 @@ async def make_experiment(send: Send, name: str, spec: bytes = TEXTS, **files: A
     return f"/api/experiments/{reply.json()['slug']}"
 
 
-def archive(**pictures: bytes) -> tuple[str, bytes]:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as file:
-        for name, data in pictures.items():
-            file.writestr(f"{name}.png", data)
-    return "targets.zip", content.getvalue()
+def archive(folder: Path, **pictures: bytes) -> tuple[str, bytes]:
+    path = write_zip(folder / "targets.zip", [(f"{name}.png", data) for name, data in pictures.items()])
+    return path.name, path.read_bytes()
 
 
 async def test_counters_moved_by_recording_equal_a_recount_of_the_answers(
@@ -78,22 +72,13 @@ async def test_counters_moved_by_recording_equal_a_recount_of_the_answers(
     assert {name: int(value) for name, value in counts.items()} == recount(answers)
 
 
-async def test_the_overview_history_and_map_follow_the_learning(
-    client: httpx.AsyncClient,
-    settings: Settings,
-    store: Store,
-    owned: Send,
-    open_service: Callable[..., Service],
-) -> None:
-    crowd, experiment = await started(client, settings, store, "mapped")
+async def test_the_overview_history_and_map_follow_the_learning(learning: Callable[..., Any], owned: Send) -> None:
+    crowd, experiment, service = await learning("mapped")
     base = "/api/experiments/mapped"
     empty = await owned("GET", f"{base}/model")
     assert (empty.status_code, "no embedding yet" in empty.text) == (404, True)
-    service = open_service()
-    service.begin()
     for _ in range(6):
-        await crowd.answer(40)
-        run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
+        await answer_and_absorb(crowd, service, experiment, 40)
     learner = service.experiments[experiment].learners["Adaptive"]
     run_until(service, lambda: learner._reported is not None)
 
@@ -128,22 +113,14 @@ async def test_the_stream_tells_of_every_change_and_ends_with_the_server(
         app.state.closing = lambda: stopping
         request = asyncio.create_task(client.get("/api/experiments/streamed/stream", auth=OWNER))
         await asyncio.sleep(0)
-        await crowd_of_texts(client, "streamed", 2)
+        for _ in range(2):
+            await crowd.answer_left("p")
         await asyncio.wait({request}, timeout=1.5)
         stopping = True
         body = (await request).text
-        del crowd
     totals = [json.loads(line[6:])["answers"]["total"] for line in body.splitlines() if line.startswith("data: ")]
     assert totals == sorted(set(totals))
     assert totals[-1] == 2
-
-
-async def crowd_of_texts(client: httpx.AsyncClient, slug: str, count: int) -> None:
-    session = (await client.post(f"/e/{slug}/arrive", json={"parameters": {"puid": "p"}})).json()["session"]
-    for _ in range(count):
-        query = (await client.get(f"/e/{slug}/query", headers={"X-Salmon-Session": session})).json()
-        body = {"token": query["token"], "winner": query["left"]}
-        (await client.post(f"/e/{slug}/answers", json=body)).raise_for_status()
 
 
 async def test_a_revision_may_add_targets_and_never_move_them_once_answers_are_there(
@@ -152,7 +129,7 @@ async def test_a_revision_may_add_targets_and_never_move_them_once_answers_are_t
     base = await make_experiment(owned, "revised")
     freely = await revised(owned, base, TEXTS.replace(b"red", b"pink"), known=1)
     assert freely.status_code == 200, freely.text
-    await crowd_of_texts(client, "revised", 1)
+    await Crowd(client, "revised").answer_left("p")
     moved = await revised(owned, base, TEXTS, known=2)
     assert moved.status_code == 422
     assert "Target 0 was 'pink'" in moved.json()["error"]["problems"][0]["message"]
@@ -174,16 +151,18 @@ async def revised(send: Send, base: str, spec: bytes, *, known: int, **files: An
     return await send("PUT", f"{base}/spec", files=files, data={"revision": str(known)})
 
 
-async def test_a_second_zip_adds_pictures_and_refuses_other_content_under_an_old_name(owned: Send) -> None:
+async def test_a_second_zip_adds_pictures_and_refuses_other_content_under_an_old_name(
+    owned: Send, tmp_path: Path
+) -> None:
     other = PIXEL[:-1] + b"\x83"
     base = await make_experiment(
-        owned, "zipped", b"samplers: {Random: {}}\n", targets=archive(a=PIXEL, b=PIXEL, c=PIXEL)
+        owned, "zipped", b"samplers: {Random: {}}\n", targets=archive(tmp_path, a=PIXEL, b=PIXEL, c=PIXEL)
     )
     kept = await revised(owned, base, b"title: Kept\nsamplers: {Random: {}}\n", known=1)
     assert kept.status_code == 200, kept.text
     assert len((await owned("GET", f"{base}/targets")).json()) == 3
     changed = await revised(
-        owned, base, b"samplers: {Random: {}}\n", known=2, targets=archive(a=other, b=PIXEL, c=PIXEL)
+        owned, base, b"samplers: {Random: {}}\n", known=2, targets=archive(tmp_path, a=other, b=PIXEL, c=PIXEL)
     )
     assert changed.status_code == 422
     assert "a.png" in changed.text
@@ -274,12 +253,10 @@ async def test_an_uploaded_file_is_parsed_once_and_its_spec_is_read_back_as_a_va
     assert len(parsed) == 1
 
 
-async def test_a_new_password_ends_every_other_session(
-    client: httpx.AsyncClient, ada: Send, settings: Settings
-) -> None:
-    del ada
+@pytest.mark.usefixtures("ada")
+async def test_a_new_password_ends_every_other_session(settings: Settings, store: Store) -> None:
     form = {"name": ADA[0], "password": ADA[1]}
-    async with sessions(settings) as (here, elsewhere):
+    async with client_on(settings, store) as here, client_on(settings, store) as elsewhere:
         for browser in (here, elsewhere):
             assert (await browser.post("/console/login", data=form)).status_code == 303
         token = (await here.get("/console/account")).text.split('name="csrf" content="')[1].split('"')[0]
@@ -293,25 +270,6 @@ async def test_a_new_password_ends_every_other_session(
         assert changed.status_code == 200, changed.text
         assert (await here.get("/console/account")).status_code == 200
         assert (await elsewhere.get("/console/account", headers={"Accept": "text/html"})).status_code == 303
-
-
-class sessions:  # noqa: N801 - it is used like a function
-    """Two browsers of the same person."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._apps = [create_app(settings) for _ in range(2)]
-
-    async def __aenter__(self) -> tuple[httpx.AsyncClient, ...]:
-        self._clients = tuple(
-            httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://salmon.test")
-            for app in self._apps
-        )
-        return self._clients
-
-    async def __aexit__(self, *_: object) -> None:
-        for client, app in zip(self._clients, self._apps, strict=True):
-            await client.aclose()
-            await app.state.context.store.close()
 
 
 async def test_only_the_owner_of_the_server_invites_and_takes_accounts_away(owned: Send, ada: Send) -> None:

@@ -402,6 +402,5 @@ async def test_answers_of_a_test_sampler_are_never_fitted(
     asked = [query["sampler"] for queries in crowd.asked.values() for query in queries]
     wanted = asked.count("Adaptive") if test else 40
     service = open_service()
-    service.begin()
     run_until(service, lambda: absorbed(service, experiment) == wanted)
     assert 0 < asked.count("Random") < 40

@@ -7,20 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from frontend.auth import make_account
 from frontend.context import Context
-from frontend.settings import Settings
 from frontend.store import Store
-
-OWNER = ("owner", "a good password")
-
-
-@pytest.fixture
-async def owner(settings: Settings, store: Store) -> tuple[str, str]:
-    context = Context(settings, store)
-    if not await store.accounts.exist():
-        await make_account(context, *OWNER, owner=True)
-    return OWNER
 
 
 @pytest.mark.parametrize(
@@ -34,8 +22,8 @@ async def test_nobody_gets_in_without_a_login(client: httpx.AsyncClient, method:
     assert (await client.request(method, path, auth=("owner", "wrong password"))).status_code == 401
 
 
-async def test_too_many_wrong_passwords_have_to_wait(client: httpx.AsyncClient, owner: tuple[str, str]) -> None:
-    del owner
+@pytest.mark.usefixtures("owner")
+async def test_too_many_wrong_passwords_have_to_wait(client: httpx.AsyncClient) -> None:
     replies = [await client.get("/api/experiments", auth=("mallory", f"guess number {i}")) for i in range(11)]
     assert [reply.status_code for reply in replies] == [401] * 10 + [429]
     assert "Try again in" in replies[-1].json()["error"]["hint"]
@@ -107,15 +95,15 @@ async def test_a_change_by_cookie_needs_the_forms_token(client: httpx.AsyncClien
     assert elsewhere.status_code == 403
 
 
+@pytest.mark.usefixtures("owner")
 async def test_the_first_link_is_worth_nothing_once_an_account_exists(
-    client: httpx.AsyncClient, owner: tuple[str, str], settings: Settings, store: Store
+    client: httpx.AsyncClient, context: Context
 ) -> None:
-    del owner
-    invitation = Context(settings, store).signer.sign_first_invitation()
+    invitation = context.signer.sign_first_invitation()
     assert (await client.get(f"/console/welcome?invitation={invitation}")).headers["location"] == "/console/login"
     form = {"name": "second", "password": "another password", "invitation": invitation}
     assert (await client.post("/console/login", data=form)).status_code == 403
-    assert await store.accounts.read("second") is None
+    assert await context.store.accounts.read("second") is None
 
 
 async def test_passwords_are_kept_as_argon2_and_wrong_forms_say_what_is_wrong(

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from frontend.auth import make_account
 from frontend.context import Context
 from frontend.errors import SalmonError, TooManyError, status_of
 from frontend.settings import Settings
@@ -32,8 +31,8 @@ from salmon.export import FIRST_COLUMNS
 from tests.bundles import bundle_of, rows_of, write_export
 from tests.living import started
 from tests.program import REPOSITORY
+from tests.studies import OWNER
 
-OWNER = ("owner", "a good password")
 SPEC = """
 targets: 30
 html: {max_queries: 20}
@@ -46,16 +45,14 @@ FILES = "/api/experiments/{}/exports/{}"
 
 
 @pytest.fixture
-async def slug(client: httpx.AsyncClient, settings: Settings, store: Store) -> AsyncIterator[str]:
+async def slug(
+    client: httpx.AsyncClient, settings: Settings, store: Store, owner: tuple[str, str]
+) -> AsyncIterator[str]:
     """An experiment with sixty answers of three people, who came from a platform."""
-    if not await store.accounts.exist():
-        await make_account(Context(settings, store), *OWNER, owner=True)
     if "files" not in [state.slug for state in await store.experiments.list()]:
         crowd, _ = await started(client, settings, store, "files", SPEC)
         for name in ("p0", "p1", "p2"):
-            parameters = {"PROLIFIC_PID": f"5f00{name}", "STUDY_ID": "study"}
-            arrival = (await client.post("/e/files/arrive", json={"parameters": parameters})).raise_for_status().json()
-            crowd.sessions[name] = {"X-Salmon-Session": arrival["session"]}
+            await crowd.arrive(name, PROLIFIC_PID=f"5f00{name}", STUDY_ID="study")
         await crowd.answer(60)
         events = [{"event": "blur", "client_ms": 10.0, "trial": 1}, {"event": "focus", "client_ms": 1010.0, "trial": 1}]
         await client.post("/e/files/events", json=events, headers=crowd.sessions["p0"])
@@ -135,6 +132,7 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
     assert arrays["triplets"].shape == (60, 3)
 
 
+@pytest.mark.usefixtures("slug")
 @pytest.mark.parametrize(
     ("order", "status", "words"),
     [
@@ -149,9 +147,8 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
     ],
 )
 async def test_what_cannot_be_written_is_a_sentence(
-    settings: Settings, store: Store, slug: str, order: ExportOrder, status: int, words: str
+    settings: Settings, store: Store, order: ExportOrder, status: int, words: str
 ) -> None:
-    del slug
 
     async def ordered() -> None:
         source = await ExportSource.open(Context(settings, store), check_order(order))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import tarfile
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.bundles import rows_of
 from tests.program import REPOSITORY, Program, poll
 
 GOLDEN = sorted((REPOSITORY / "tests" / "golden" / "data-directories").glob("*.tar.gz"))
@@ -27,12 +26,8 @@ class Opened:
         self.client = httpx.Client(base_url=program.address, timeout=20)
         self.login = tuple(expected["login"])
 
-    def export(self, slug: str, name: str) -> str:
-        reply = self.client.get(f"/api/experiments/{slug}/exports/{name}", auth=self.login)
-        return reply.raise_for_status().text
-
     def rows(self, slug: str, name: str) -> list[dict[str, str]]:
-        return list(csv.DictReader(io.StringIO(self.export(slug, name))))
+        return rows_of(self.program.export(slug, name, self.login))
 
     def query(self, slug: str, session: str) -> dict[str, Any]:
         return self.client.get(f"/e/{slug}/query", headers={"X-Salmon-Session": session}).raise_for_status().json()
@@ -47,12 +42,11 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder: Path = tmp_path_factory.mktemp("golden")
     with tarfile.open(request.param) as archive:
         archive.extractall(folder, filter="data")
-    program = Program(folder / "data").start()
-    program.wait_until_ready()
-    found = Opened(program, json.loads((folder / "expected.json").read_text()))
-    yield found
-    found.client.close()
-    assert program.stop() == 0, "\n".join(program.log)
+    with Program(folder / "data") as program:
+        program.wait_until_ready()
+        found = Opened(program, json.loads((folder / "expected.json").read_text()))
+        yield found
+        found.client.close()
 
 
 def test_there_is_at_least_one_golden_directory() -> None:
@@ -61,7 +55,7 @@ def test_there_is_at_least_one_golden_directory() -> None:
 
 def test_exports_hold_what_they_held(opened: Opened) -> None:
     for slug, text in opened.expected["responses"].items():
-        before = list(csv.DictReader(io.StringIO(text)))
+        before = rows_of(text.encode())
         now = opened.rows(slug, "responses.csv")
         shared = [name for name in before[0] if name in now[0]]
         assert {"head", "winner", "loser", "puid", "sampler", "score", "time_received"} <= set(shared)
@@ -69,14 +63,14 @@ def test_exports_hold_what_they_held(opened: Opened) -> None:
             [row[name] for name in shared] for row in before
         ]
     for slug, text in opened.expected["participants"].items():
-        before = {row["participant"]: row for row in csv.DictReader(io.StringIO(text))}
+        before = {row["participant"]: row for row in rows_of(text.encode())}
         now = {row["participant"]: row for row in opened.rows(slug, "participants.csv")}
         assert before.keys() <= now.keys()
         assert all(now[person]["arrived"] == row["arrived"] for person, row in before.items() if "arrived" in row)
 
 
 def test_models_are_there_and_learning_goes_on(opened: Opened) -> None:
-    before = list(csv.DictReader(io.StringIO(opened.expected["embeddings"])))
+    before = rows_of(opened.expected["embeddings"].encode())
     assert len(opened.rows("shapes", "embeddings.csv")) >= len(before) > 0
     study = opened.expected["shapes"]
     generations = len(opened.rows("shapes", "models.csv"))

@@ -13,8 +13,10 @@ from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.wire import BACKEND, KEPT_SECONDS, WAITS_SECONDS, Heartbeat
-from tests.job_requests import OWNER, ask_for, expires_within, wait_for
+from tests.job_requests import ask_for, expires_within
 from tests.living import started
+from tests.program import poll
+from tests.studies import OWNER
 
 
 async def test_all_mistakes_of_a_request_come_back_together(
@@ -63,7 +65,7 @@ async def test_while_no_learning_process_lives_a_request_says_so_and_waits_for_a
 ) -> None:
     await started(client, settings, store, "alone")
     probe._client.set(BACKEND, Heartbeat(1, 1).encode(), px=1)
-    wait_for(lambda: not probe._client.exists(BACKEND))
+    poll(lambda: not probe._client.exists(BACKEND), "the heartbeat to expire")
     identifier = await ask_for(owned, "alone", "rehearsal")
     path = f"/api/experiments/alone/requests/{identifier}"
     waiting = (await owned("GET", path)).json()

@@ -6,29 +6,23 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
 from backend.jobs import rehearsal
 from backend.service import Service
 from backend.store import Store as BackendStore
-from frontend.settings import Settings
 from frontend.store import Store
 from salmon.wire import EXPERIMENTS, KEPT_SECONDS, Keys
 from tests.bundles import read_answers
 from tests.job_requests import BlockedStep, answer_and_absorb, ask_for, expires_within, read_status, run_to_the_end
-from tests.living import run_until, started
+from tests.living import run_until
 
 
 async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "kinds")
-    service = open_service()
-    service.begin()
-    await answer_and_absorb(crowd, service, experiment, 120)
+    learning: Callable[..., Any], store: Store, owned: Callable[..., Any], probe: BackendStore
+) -> None:
+    _, experiment, service = await learning("kinds", answers=120)
     run_until(service, lambda: probe.read_model(experiment, "Adaptive") is not None)
     line = probe._binary.xrange(Keys(experiment).history("Adaptive"))[0][1]
     generation = int(line[b"generation"])
@@ -58,13 +52,9 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
 
 
 async def test_live_work_goes_on_while_a_request_runs(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "behind")
-    service = open_service()
-    service.begin()
-    await answer_and_absorb(crowd, service, experiment)
+    learning: Callable[..., Any], owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep
+) -> None:
+    crowd, experiment, service = await learning("behind", answers=60)
     identifier = await ask_for(owned, "behind", "embedding", answers=50)
     run_until(service, lambda: blocked.begun.acquire(blocking=False))
     learner = service.experiments[experiment].learners["Adaptive"]
@@ -80,13 +70,9 @@ async def test_live_work_goes_on_while_a_request_runs(
 
 
 async def test_what_waits_is_cancelled_at_once_and_what_runs_soon_and_the_next_one_comes(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "cancelled")
-    service = open_service()
-    service.begin()
-    await answer_and_absorb(crowd, service, experiment)
+    learning: Callable[..., Any], owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep
+) -> None:
+    _, _, service = await learning("cancelled", answers=60)
     path = "/api/experiments/cancelled/requests/"
     first, second, third = [await ask_for(owned, "cancelled", "embedding", answers=count) for count in (10, 20, 30)]
     run_until(service, lambda: blocked.begun.acquire(blocking=False))
@@ -102,18 +88,17 @@ async def test_what_waits_is_cancelled_at_once_and_what_runs_soon_and_the_next_o
 
 
 async def test_a_restarted_backend_takes_up_what_runs_and_what_waits_in_order(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "restarted")
-    older = open_service()
-    older.begin()
-    await answer_and_absorb(crowd, older, experiment)
+    learning: Callable[..., Any],
+    open_service: Callable[..., Service],
+    owned: Callable[..., Any],
+    probe: BackendStore,
+    blocked: BlockedStep,
+) -> None:
+    _, _, older = await learning("restarted", answers=60)
     first, second = [await ask_for(owned, "restarted", "embedding", answers=count) for count in (10, 20)]
     run_until(older, lambda: blocked.begun.acquire(blocking=False))
     older.close()
     newer = open_service()
-    newer.begin()
     run_until(newer, lambda: blocked.begun.acquire(blocking=False))
     blocked.let_go.set()
     ended = [run_to_the_end(newer, probe, identifier) for identifier in (first, second)]
@@ -122,17 +107,17 @@ async def test_a_restarted_backend_takes_up_what_runs_and_what_waits_in_order(
 
 
 async def test_of_two_backends_the_newer_carries_out_and_the_older_writes_no_more(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "two")
-    older, newer = open_service(), open_service()
-    older.begin()
-    await answer_and_absorb(crowd, older, experiment)
+    learning: Callable[..., Any],
+    open_service: Callable[..., Service],
+    owned: Callable[..., Any],
+    probe: BackendStore,
+    blocked: BlockedStep,
+) -> None:
+    _, _, older = await learning("two", answers=60)
     identifier = await ask_for(owned, "two", "embedding", answers=10)
     run_until(older, lambda: blocked.begun.acquire(blocking=False))
     before = read_status(probe, identifier).backend
-    newer.begin()
+    newer = open_service()
     run_until(newer, lambda: read_status(probe, identifier).backend != before)
     assert probe.note_request(identifier, before, {"state": "done"}, now_ms=1) == "lost"
     blocked.let_go.set()
@@ -141,13 +126,9 @@ async def test_of_two_backends_the_newer_carries_out_and_the_older_writes_no_mor
 
 
 async def test_an_experiment_that_is_deleted_meanwhile_is_a_sentence(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "deleted")
-    service = open_service()
-    service.begin()
-    await answer_and_absorb(crowd, service, experiment)
+    learning: Callable[..., Any], store: Store, owned: Callable[..., Any], probe: BackendStore, blocked: BlockedStep
+) -> None:
+    _, experiment, service = await learning("deleted", answers=60)
     during, before = [await ask_for(owned, "deleted", "embedding", answers=count) for count in (10, 20)]
     run_until(service, lambda: blocked.begun.acquire(blocking=False))
     await store.connection.do(lambda client: client.hdel(EXPERIMENTS, "deleted"))
@@ -162,12 +143,9 @@ async def test_an_experiment_that_is_deleted_meanwhile_is_a_sentence(
 
 
 async def test_what_cannot_be_carried_out_fails_in_a_sentence_and_the_next_one_is_carried_out(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service],
-    owned: Callable[..., Any], probe: BackendStore, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    crowd, experiment = await started(client, settings, store, "failing-requests")
-    service = open_service()
-    service.begin()
+    learning: Callable[..., Any], owned: Callable[..., Any], probe: BackendStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd, experiment, service = await learning("failing-requests")
     early = await ask_for(owned, "failing-requests", "embedding", answers=10)
     assert run_to_the_end(service, probe, early).error == (
         "There are no answers that can be fitted. Ask again when there are some."

@@ -16,8 +16,9 @@ from frontend.settings import Settings
 from frontend.store import Store
 from salmon.parallel import SerialExecutor
 from salmon.wire import Request
-from tests.job_requests import BlockedStep, ask_for, read_status, wait_for
+from tests.job_requests import BlockedStep, ask_for, read_status
 from tests.living import started
+from tests.program import poll
 
 
 async def test_a_request_that_three_backends_did_not_survive_is_given_up_in_a_sentence(
@@ -38,7 +39,7 @@ async def test_a_request_that_three_backends_did_not_survive_is_given_up_in_a_se
             assert blocked.begun.acquire(timeout=20)
             assert read_status(probe, identifier).tries == tries
         else:
-            wait_for(lambda: read_status(probe, identifier).ended)
+            poll(lambda: read_status(probe, identifier).ended, "the request")
         jobs.close()
     ended = read_status(probe, identifier)
     assert (ended.state, blocked.times) == ("failed", 3)
@@ -70,7 +71,7 @@ async def test_steps_are_sent_again_when_workers_are_lost_and_live_work_is_told(
         jobs = JobRunner(probe, lambda shaky=shaky: shaky, lambda: lost.append(1), now_ms=lambda: 1)
         identifier = await ask_for(owned, "lost", "embedding", answers=40)
         jobs.take([Request(identifier, "embedding", experiment, {"answers": 40})])
-        wait_for(lambda identifier=identifier: read_status(probe, identifier).ended)
+        poll(lambda identifier=identifier: read_status(probe, identifier).ended, "the request")
         jobs.close()
         assert read_status(probe, identifier).state == state
         assert len(lost) == min(losses, 4)
@@ -101,7 +102,7 @@ async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
     jobs = JobRunner(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
     identifier = await ask_for(owned, "away", "rehearsal", answers=60, runs=1)
     jobs.take([Request(identifier, "rehearsal", experiment, {"answers": 60, "runs": 1})])
-    wait_for(lambda: read_status(probe, identifier).ended)
+    poll(lambda: read_status(probe, identifier).ended, "the request")
     jobs.close()
     flaky.close()
     assert (read_status(probe, identifier).state, read_status(probe, identifier).tries) == ("done", 1)

@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import httpx
 import pytest
 
 from backend import workers
-from backend.service import Service
 from backend.store import Store as BackendStore
 from backend.workers import WorkerPool
-from frontend.settings import Settings
 from frontend.store import Store
 from salmon.parallel import SerialExecutor
 from salmon.wire import Keys
 from tests.bundles import read_answers
-from tests.living import absorbed, run_until, started
+from tests.job_requests import answer_and_absorb
+from tests.living import absorbed, run_until
+from tests.program import poll
 
-SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
 
-
-async def test_answers_become_a_model_and_better_queries(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service], backend_url: str
-) -> None:
-    crowd, experiment = await started(client, settings, store, "loop")
-    service = open_service()
-    service.begin()
-    backend = BackendStore(backend_url)
-    assert backend.count_queries(experiment, "Adaptive") >= 30  # random draws are there before any answer
+async def test_answers_become_a_model_and_better_queries(learning: Callable[..., Any], probe: BackendStore) -> None:
+    crowd, experiment, service = await learning("loop")
+    assert probe.count_queries(experiment, "Adaptive") >= 30  # random draws are there before any answer
     for _ in range(2):
-        await crowd.answer(20)
-        run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
+        await answer_and_absorb(crowd, service, experiment, 20)
     queries = Keys(experiment).queries("Adaptive")
-    run_until(service, lambda: any("|active|" in item for item in backend._client.lrange(queries, 0, -1)))
+    run_until(service, lambda: any("|active|" in item for item in probe._client.lrange(queries, 0, -1)))
     await crowd.answer(20)
     active = [query for queries in crowd.asked.values() for query in queries if query["score"] > 0]
     assert active, "nothing was chosen by its score"
     assert all(query["score"] != -9999 for queries in crowd.asked.values() for query in queries)
-    backend.close()
 
 
 async def test_nobody_is_asked_the_same_twice_nor_the_same_head_twice_in_a_row(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service]
+    learning: Callable[..., Any],
 ) -> None:
-    crowd, experiment = await started(client, settings, store, "unrepeated")
-    service = open_service()
-    service.begin()
+    crowd, experiment, service = await learning("unrepeated")
     for _ in range(6):
-        await crowd.answer(20, participants=2)
-        run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
+        await answer_and_absorb(crowd, service, experiment, 20, participants=2)
     for queries in crowd.asked.values():
         keys = [(query["head"], *sorted((query["left"], query["right"]))) for query in queries]
         assert len(set(keys)) == len(keys)
@@ -60,15 +46,10 @@ async def test_nobody_is_asked_the_same_twice_nor_the_same_head_twice_in_a_row(
         assert all(first != second for first, second in pairwise(heads))
 
 
-async def test_every_answer_carries_how_it_was_chosen(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service]
-) -> None:
-    crowd, experiment = await started(client, settings, store, "provenance")
-    service = open_service()
-    service.begin()
+async def test_every_answer_carries_how_it_was_chosen(learning: Callable[..., Any], store: Store) -> None:
+    crowd, experiment, service = await learning("provenance")
     for _ in range(5):
-        await crowd.answer(20)
-        run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
+        await answer_and_absorb(crowd, service, experiment, 20)
     answers = await read_answers(store, experiment)
     assert {answer.served.trial_type for answer in answers} == {"active", "random"}
     for answer in answers:
@@ -83,15 +64,9 @@ async def test_every_answer_carries_how_it_was_chosen(
 
 
 async def test_a_failing_learner_is_loud_and_tries_again(
-    client: httpx.AsyncClient,
-    settings: Settings,
-    store: Store,
-    open_service: Callable[..., Service],
-    monkeypatch: pytest.MonkeyPatch,
+    learning: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crowd, experiment = await started(client, settings, store, "failing")
-    service = open_service()
-    service.begin()
+    crowd, experiment, service = await learning("failing")
     broken = True
     refit = workers.refit
 
@@ -110,15 +85,11 @@ async def test_a_failing_learner_is_loud_and_tries_again(
 
 
 async def test_the_held_out_accuracy_of_the_random_share_is_honest(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service], backend_url: str
+    learning: Callable[..., Any], store: Store, probe: BackendStore
 ) -> None:
-    crowd, experiment = await started(client, settings, store, "honest")
-    service = open_service()
-    service.begin()
+    crowd, experiment, service = await learning("honest")
     for _ in range(15):
-        await crowd.answer(20)
-        run_until(service, lambda: absorbed(service, experiment) == len(crowd.given))
-    probe = BackendStore(backend_url)
+        await answer_and_absorb(crowd, service, experiment, 20)
     run_until(service, lambda: int(probe.read_model(experiment, "Adaptive").numbers["absorbed"]) == 300)  # type: ignore[union-attr]
     numbers = probe.read_model(experiment, "Adaptive").numbers  # type: ignore[union-attr]
     answers = await read_answers(store, experiment)
@@ -127,7 +98,6 @@ async def test_the_held_out_accuracy_of_the_random_share_is_honest(
     assert 0.6 < recent.count("r") / len(recent) < 0.98
     line = probe._binary.xrevrange(Keys(experiment).history("Adaptive"), count=1)[0][1]
     assert float(line[b"accuracy_low"]) < float(line[b"accuracy"]) < float(line[b"accuracy_high"])
-    probe.close()
 
 
 def test_a_workshop_opens_its_cluster_again_after_it_was_lost() -> None:
@@ -152,10 +122,7 @@ def test_a_workshop_opens_its_cluster_again_after_it_was_lost() -> None:
     piece = LearningTask("refit", Some(), Some.sampler.start(5, 0))  # type: ignore[arg-type]
     for number in range(1, 5):
         workshop.take(piece)
-        deadline = time.monotonic() + 20
-        while len(outcomes) < number:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        poll(lambda number=number: len(outcomes) >= number, "the outcome", seconds=20)
     workshop.close()
     assert [type(outcome).__name__ for outcome in outcomes[:3]] == ["OSError"] * 3
     assert len(opened) == 2

@@ -17,8 +17,6 @@ from frontend.store import Store
 from tests.bundles import read_answers
 from tests.living import absorbed, run_until, started
 
-SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
-
 
 class _NoModel:
     numbers: dict[str, str] = {"absorbed": "-1"}  # noqa: RUF012
@@ -56,6 +54,7 @@ async def test_a_crash_at_any_verb_of_the_loop_loses_and_doubles_nothing(
     store: Store,
     open_service: Callable[..., Service],
     backend_url: str,
+    probe: BackendStore,
     monkeypatch: pytest.MonkeyPatch,
     *,
     after: bool,
@@ -72,7 +71,7 @@ async def test_a_crash_at_any_verb_of_the_loop_loses_and_doubles_nothing(
     generations = [0]
     for at in range(1, 40, 2):
         crashing = CrashingStore(backend_url, at, after=after)
-        service = open_service(crashing)
+        service = open_service(crashing, begin=False)
         service_reader_off(service)
         await crowd.answer(4)
         try:
@@ -80,17 +79,14 @@ async def test_a_crash_at_any_verb_of_the_loop_loses_and_doubles_nothing(
             run_until(service, lambda service=service: absorbed(service, experiment) == len(crowd.given), 10)
         except CrashError:
             pass
-        listed = BackendStore(backend_url)
-        stored = listed.read_model(experiment, "Adaptive")
+        stored = probe.read_model(experiment, "Adaptive")
         if stored is not None:
             generations.append(int(stored.numbers["generation"]))
             assert int(stored.numbers["absorbed"]) <= len(crowd.given)
         if generations[-1] > 0:
-            assert listed.count_queries(experiment, "Adaptive") > 0
-        listed.close()
+            assert probe.count_queries(experiment, "Adaptive") > 0
     assert generations == sorted(generations), "a model was published over a newer one"
     survivor = open_service()
-    survivor.begin()
     run_until(survivor, lambda: absorbed(survivor, experiment) == len(crowd.given))
     stream = [(a.served.head, a.winner, a.loser) for a in await read_answers(store, experiment)]
     assert stream == crowd.given
@@ -105,18 +101,14 @@ def service_reader_off(service: Service) -> None:
 
 
 async def test_of_two_backends_the_newer_publishes_and_the_older_lets_go(
-    client: httpx.AsyncClient, settings: Settings, store: Store, open_service: Callable[..., Service], backend_url: str
+    learning: Callable[..., Any], open_service: Callable[..., Service], probe: BackendStore
 ) -> None:
-    crowd, experiment = await started(client, settings, store, "fence")
-    older, newer = open_service(), open_service()
-    older.begin()
-    newer.begin()
+    crowd, experiment, older = await learning("fence")
+    newer = open_service()
     await crowd.answer(35)
     run_until(older, lambda: older.experiments[experiment].learners["Adaptive"].stale)
     run_until(newer, lambda: absorbed(newer, experiment) == 35)
-    probe = BackendStore(backend_url)
     run_until(newer, lambda: int((probe.read_model(experiment, "Adaptive") or _NO_MODEL).numbers["absorbed"]) == 35)
     fence = newer.experiments[experiment].fence
     assert probe.publish(experiment, "Adaptive", fence - 1, model={"absorbed": 1}) is None
     assert int((probe.read_model(experiment, "Adaptive") or _NO_MODEL).numbers["absorbed"]) == 35
-    probe.close()

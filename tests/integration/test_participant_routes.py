@@ -10,7 +10,7 @@ import pytest
 
 from frontend.context import Context
 from salmon.export import FIRST_COLUMNS
-from tests.studies import LOGIN, study
+from tests.studies import OWNER, study
 
 RANDOM = "targets: [red, green, blue, cyan, pink]\nsamplers: {Random: {}}\n"
 
@@ -132,7 +132,7 @@ async def test_an_experiment_that_is_not_open_says_so(client: httpx.AsyncClient,
     colors = await study(client, context, RANDOM, "paused")
     arrival = await colors.arrive(puid="early")
     query = await colors.query(arrival)
-    await client.put("/api/experiments/paused/state", json={"state": "paused"}, auth=LOGIN)
+    await client.put("/api/experiments/paused/state", json={"state": "paused"}, auth=OWNER)
     late = await client.post("/e/paused/arrive", json={"parameters": {"puid": "late"}})
     assert late.status_code == 409
     assert "paused" in late.json()["error"]["message"]

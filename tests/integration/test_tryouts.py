@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from frontend.context import Context
-from tests.studies import LOGIN, Study, study
+from tests.studies import OWNER, Study, study
 
 SPEC = "targets: [red, green, blue, cyan]\nhtml: {max_queries: 2}\nrecruitment: {completion_code: C0DE}\n"
 
@@ -17,7 +17,7 @@ async def everything(colors: Study, context: Context, experiment: str) -> list[A
     book = context.store.export_reader
     entries = [page async for page in book.read_entries(experiment, until="+")]
     events = [page async for page in book.read_events(experiment)]
-    overview = (await colors.client.get(f"/api/experiments/{colors.slug}/overview", auth=LOGIN)).json()
+    overview = (await colors.client.get(f"/api/experiments/{colors.slug}/overview", auth=OWNER)).json()
     figures = (overview["answers"]["total"], overview["participants"], overview["fallbacks"])
     return [
         await context.store.experiments.read_fields(experiment),
@@ -41,7 +41,7 @@ async def test_a_try_out_moves_no_counter_appends_no_answer_and_leaves_no_arriva
     experiment = (await context.catalogue.find("tried-out")).id
     before = await everything(colors, context, experiment)
 
-    link = (await client.post("/api/experiments/tried-out/tryout", auth=LOGIN)).json()["link"]
+    link = (await client.post("/api/experiments/tried-out/tryout", auth=OWNER)).json()["link"]
     assert (await client.get(link)).status_code == 200
     tried = await colors.arrive(tryout=link.partition("tryout=")[2])
     headers = {"X-Salmon-Session": tried["session"]}
