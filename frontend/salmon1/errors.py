@@ -1,7 +1,5 @@
 """Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, cast
 
@@ -62,8 +60,9 @@ def _answer(error: SalmonError) -> Response:
 
 def _page(request: Request, error: SalmonError) -> Response:
     status = _status(error)
-    pages = request.app.state.context.pages
-    return pages.error(request, status=status, error=body_of(error)["error"], headers=challenge_of(status))
+    return request.app.state.context.pages.error(
+        request, status=status, error=body_of(error)["error"], headers=challenge_of(status)
+    )
 
 
 def _status(error: SalmonError) -> int:

@@ -4,8 +4,6 @@ An address without a name means the open experiment, or else the last that was; 
 find it for the other routes of the first Salmon. What changes an experiment takes name and password with the request.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from pathlib import Path

@@ -4,8 +4,6 @@ The fields of hashes and stream entries stay text, byte for byte, because they a
 say what the program will read in them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -341,8 +339,7 @@ def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     for number, value in bundle.lines("history.jsonl"):
         where = f"machine/history.jsonl:{number}"
         sampler, stream_id, numbers, names = _read_row(value, 4, where)
-        place = _check_order(stream_id, before[1] if sampler == before[0] else (0, 0), where)
-        before = (sampler, place)
+        before = (sampler, _check_order(stream_id, before[1] if sampler == before[0] else (0, 0), where))
         yield _read_arrays(
             bundle, outline, (sampler, stream_id, numbers, names), f"history/{sampler}/{stream_id}", where
         )
@@ -373,8 +370,11 @@ def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
             counts[minute] = counts.get(minute, 0) + 1
     unknown = sorted(people.keys() - known)
     require(not unknown, "machine/participants.jsonl", f"lacks {len(unknown)} participants who have answered")
-    arrived = {participant for _, participant in arrivals_of(bundle)}
-    require(arrived <= known, "machine/arrivals.jsonl", "names participants who are not there")
+    require(
+        {participant for _, participant in arrivals_of(bundle)} <= known,
+        "machine/arrivals.jsonl",
+        "names participants who are not there",
+    )
     for lines in (
         entries_of(bundle, "events.jsonl"),
         entries_of(bundle, "changes.jsonl"),

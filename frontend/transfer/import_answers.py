@@ -5,8 +5,6 @@ them (`fit_description`); without one it is made of the answers (`describe_answe
 this server and are marked so. Embeddings are not imported: the samplers of the description fit them anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re
@@ -210,8 +208,9 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
             for name, (puid, person) in zip(names, page, strict=True)
         ]
         await store.write_people(experiment, rows)
-        arrivals = {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
-        await store.write_hash(experiment, "arrivals", arrivals)
+        await store.write_hash(
+            experiment, "arrivals", {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
+        )
     await store.write_hash(experiment, "counts", counts)
     opened_ms = began_ms or known.began_ms or min(person.first_ms for person in people.values())
     await store.reveal(
@@ -219,8 +218,9 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
         slug,
         {**state, "state": "paused", "owner": owner, "revision": 1, "created_ms": now_ms, "opened_ms": opened_ms},
     )
-    change = Change(now_ms, owner, "imported", f"{known.answers} answers of {files.name}"[:200])
-    await context.store.experiments.note_change(experiment, change)
+    await context.store.experiments.note_change(
+        experiment, Change(now_ms, owner, "imported", f"{known.answers} answers of {files.name}"[:200])
+    )
     await context.store.experiments.announce(experiment)
     return Imported(slug, "paused", known.answers, len(people), (*notes, *description.notes, _UNKNOWN))
 

@@ -10,8 +10,6 @@ a long array is passed on one element at a time.
 into today's form.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Implement `salmon check`, which reports everything wrong with an experiment's files before anybody uploads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated

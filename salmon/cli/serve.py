@@ -1,7 +1,5 @@
 """Implement `salmon serve`, the whole of Salmon on one machine, and `salmon backend`, the learning process alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -4,8 +4,6 @@ A program that dies is started again after a pause that doubles each time; after
 are forgotten. `pause_before`, a pure function, decides what to do next; the rest carries it out.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

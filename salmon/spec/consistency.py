@@ -5,8 +5,6 @@ and the fields in braces that each may hold, so that a file can be checked where
 every language, belong to the page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -64,8 +62,9 @@ def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:
         name = ".".join(path)
         if node_of(root, *path) is not None:
             message = ignored.get(path, f"{name} has its default here, and no other value works yet.")
-            warning = stored or path not in ignored
-            yield problem_at(root, path, message, hint=f"Remove {name}.", warning=warning, at_key=True)
+            yield problem_at(
+                root, path, message, hint=f"Remove {name}.", warning=stored or path not in ignored, at_key=True
+            )
 
 
 def unbuilt_values(spec: Spec) -> dict[tuple[str, str], str]:
@@ -107,15 +106,16 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
     except Misfit:
         return  # reported where it is written
     if names and number > len(names):
-        message = (
-            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}."
+        yield problem_at(
+            root,
+            path,
+            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}.",
+            hint="Write at most that many, or 0 to draw one for every query.",
         )
-        yield problem_at(root, path, message, hint="Write at most that many, or 0 to draw one for every query.")
 
 
 def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
-    details = _part(tree, "sampling", "details")
-    for place, detail in _items(details):
+    for place, detail in _items(_part(tree, "sampling", "details")):
         sampler = detail.get("sampler") if isinstance(detail, dict) else None
         if isinstance(sampler, Scalar) and names and sampler.text not in names:
             hint = did_you_mean(sampler.text, names) or f"The samplers are {listed(names, 'and')}."
@@ -138,9 +138,12 @@ def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Ite
             message = f"The target {shown(row)} is written twice: as number {first[row]} and {place}, counted from 0."
             yield problem_at(root, path, message, hint="Participants cannot tell them apart.", warning=True)
         if not trusted and _ACTIVE_HTML.search(row):
-            message = f"The target {shown(row)} holds HTML that does something; it is removed."
             yield problem_at(
-                root, path, message, hint="Write trusted: true under page if it is your own.", warning=True
+                root,
+                path,
+                f"The target {shown(row)} holds HTML that does something; it is removed.",
+                hint="Write trusted: true under page if it is your own.",
+                warning=True,
             )
 
 
@@ -186,15 +189,19 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         hint = "Add connect: {project: …}, or a completion_code."
         yield problem_at(root, (*path, "platform"), "Recruitment from Connect needs its project.", hint=hint)
     if platform == "prolific" and not ways_back:
-        hint = "Add the completion_code that Prolific shows for the study."
         yield problem_at(
-            root, (*path, "platform"), "Participants from Prolific get no completion code.", hint=hint, warning=True
+            root,
+            (*path, "platform"),
+            "Participants from Prolific get no completion code.",
+            hint="Add the completion_code that Prolific shows for the study.",
+            warning=True,
         )
     for key in _PLATFORMS_WITH_SETTINGS:
         if key in written and key != platform:
             message = f"recruitment.{key} is not used: the platform is {platform}."
-            hint = f"Write platform: {key}, or remove it."
-            yield problem_at(root, (*path, key), message, hint=hint, warning=True, at_key=True)
+            yield problem_at(
+                root, (*path, key), message, hint=f"Write platform: {key}, or remove it.", warning=True, at_key=True
+            )
     redirect = written.get("redirect")
     if isinstance(redirect, Scalar) and "app.prolific.co/" in redirect.text:
         hint = "Write app.prolific.com."
@@ -213,20 +220,21 @@ def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Pro
     for place, instruction in enumerate(tree["instructions"] if isinstance(tree.get("instructions"), list) else []):
         image = instruction.get("image") if isinstance(instruction, dict) else None
         if isinstance(image, Scalar) and not image.empty and image.text not in names:
-            hint = did_you_mean(image.text, names) or "Write names as they are in the ZIP."
             yield problem_at(
-                root, ("instructions", place, "image"), f"The ZIP has no file {shown(image.text)}.", hint=hint
+                root,
+                ("instructions", place, "image"),
+                f"The ZIP has no file {shown(image.text)}.",
+                hint=did_you_mean(image.text, names) or "Write names as they are in the ZIP.",
             )
 
 
 def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     background = tree["page"].get("background") if isinstance(tree.get("page"), dict) else None
     if isinstance(background, Scalar) and background.empty and not background.text:
-        message = "Nothing is written after background:, so it is white."
         yield problem_at(
             root,
             ("page", "background"),
-            message,
+            "Nothing is written after background:, so it is white.",
             hint="A colour with # needs quotes: '#ffcc00'.",
             warning=True,
             at_key=True,
@@ -244,12 +252,15 @@ def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         known = PAGE_TEXTS[name]
         for field in _FIELD.findall(text.text) if isinstance(text, Scalar) else ():
             if field not in known:
-                message = (
-                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written."
-                )
                 fields = listed((f"{{{each}}}" for each in known), "and")
                 hint = did_you_mean(field, known) or (f"It may hold {fields}." if known else "It has no fields.")
-                yield problem_at(root, path, message, hint=hint, warning=True)
+                yield problem_at(
+                    root,
+                    path,
+                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written.",
+                    hint=hint,
+                    warning=True,
+                )
 
 
 def _part(tree: Any, *path: str) -> Any:

@@ -6,13 +6,11 @@ what is missing; it reports which is which, so that the caller can refuse. The m
 a ZIP of targets may hold, and recognises them by their first bytes.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from collections import defaultdict, deque
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from salmon.errors import MediaError, Problem
 
@@ -99,7 +97,7 @@ class Manifest:
         return json.dumps({"entries": [asdict(entry) for entry in self.entries]}, ensure_ascii=False)
 
     @classmethod
-    def load(cls, text: str | bytes) -> Manifest:
+    def load(cls, text: str | bytes) -> Self:
         """Return the manifest of some JSON; raise MediaError if it is not one."""
         try:
             return cls(
@@ -109,8 +107,10 @@ class Manifest:
                 )
             )
         except (ValueError, TypeError, KeyError) as error:
-            problem = Problem(f"This is not a manifest of targets: {error}.", hint="Upload the ZIP again.")
-            raise MediaError((problem,), name="manifest.json") from error
+            raise MediaError(
+                (Problem(f"This is not a manifest of targets: {error}.", hint="Upload the ZIP again."),),
+                name="manifest.json",
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@
 with every default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import ValidationError
@@ -71,8 +69,7 @@ def parse_spec(
     file need not have targets. `stored` says that the text was accepted before: keys that are refused in new files since
     then are warnings, so that existing experiments can still be opened.
     """
-    setting = _Setting(manifest, default_sampler, zip_follows, unpack, stored)
-    spec, problems, manifest = _examine(text, setting)
+    spec, problems, manifest = _examine(text, _Setting(manifest, default_sampler, zip_follows, unpack, stored))
     if spec is None or any(not problem.warning for problem in problems):
         raise SpecError(problems, name=name)
     return ParsedSpec(spec, problems, manifest)
@@ -112,7 +109,7 @@ class _Setting:
     unpack: Unpack | None = None
     stored: bool = False
 
-    def read_zip(self, root: MappingNode) -> _Setting:
+    def read_zip(self, root: MappingNode) -> Self:
         """Return the setting with the ZIP that came with a file, now that the file says whether it is trusted."""
         if self.unpack is None:
             return self
@@ -222,8 +219,9 @@ def _presence(root: MappingNode, setting: _Setting) -> Iterator[Problem]:
         yield Problem(f"The ZIP holds {found}; a triplet needs at least three.", 1, 1, hint="Add targets to the ZIP.")
     if not setting.has_zip and (targets is None or (isinstance(targets, SequenceNode) and not targets.items)):
         at = ("targets",) if "targets" in root.entries else ()
-        hint = "Write targets: with a list, or upload a ZIP."
-        yield problem_at(root, at, "There are no targets.", hint=hint, at_key=True)
+        yield problem_at(
+            root, at, "There are no targets.", hint="Write targets: with a list, or upload a ZIP.", at_key=True
+        )
 
 
 def _html_extras(root: MappingNode) -> Iterator[Problem]:
@@ -279,10 +277,12 @@ def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
         return tuple(ordered)
     wrong = [problem for problem in ordered if not problem.warning] or ordered
     kept = wrong[:MAX_PROBLEMS]
-    rest = Problem(
-        f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
+    return (
+        *kept,
+        Problem(
+            f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
+        ),
     )
-    return (*kept, rest)
 
 
 def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec, ...]:

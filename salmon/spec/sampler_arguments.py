@@ -4,8 +4,6 @@ The names are closed: a spec never looks up a class by its name. A test compares
 `salmon.samplers` and `salmon.noise`, so that neither side can know a name that the other does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args

@@ -5,8 +5,6 @@ All values are frozen. Durations are timedeltas and shares are numbers in [0, 1]
 each with its reader and how it is written back; the models follow, ending with `Spec`, the whole file.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self, get_args

@@ -4,8 +4,6 @@ The file is read by a streaming XML parser that expands no entities, so that a f
 and not cleaned: participants must see the file that the experimenter drew.
 """
 
-from __future__ import annotations
-
 import re
 from xml.parsers import expat
 

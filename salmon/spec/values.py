@@ -6,8 +6,6 @@ readers of colours, sizes, languages, keys of the keyboard and web addresses sta
 that can be hashed, sent to another process and written as JSON.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

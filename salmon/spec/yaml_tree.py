@@ -6,8 +6,6 @@ aliases), nests too deeply or repeats a key is noticed while it is read, before 
 begins with the bytes of a file: its size, its encoding and the syntax of YAML.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +38,7 @@ class MappingEntry:
     """A key and its value."""
 
     key: Scalar
-    node: Node
+    node: "Node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class SequenceNode:
 
     line: int
     column: int
-    items: list[Node] = field(default_factory=list["Node"])
+    items: list["Node"] = field(default_factory=list["Node"])
 
 
 Node = Scalar | MappingNode | SequenceNode

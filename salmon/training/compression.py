@@ -456,8 +456,7 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
         total = np.stack([compression.expand(each, shapes) for each in payloads]).sum(axis=0, dtype=np.float32)
         start = 0
         for each in gradients:
-            part = torch.from_numpy(total[start : start + each.numel()] / size)
-            each.copy_(part.view_as(each))
+            each.copy_(torch.from_numpy(total[start : start + each.numel()] / size).view_as(each))
             start += each.numel()
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(bucket.buffer())

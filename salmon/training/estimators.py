@@ -84,8 +84,7 @@ class _DaskEstimator(BaseEstimator):
     def _train_epoch(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> Self:
         """Train for one more epoch on these data."""
         inputs, targets = self._inputs(X), self._targets(y, reset=reset)
-        epochs = 1.0 if reset else self._state.progress.epoch + 1.0
-        return self._train(inputs, targets, epochs=epochs)
+        return self._train(inputs, targets, epochs=1.0 if reset else self._state.progress.epoch + 1.0)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

@@ -118,8 +118,11 @@ def fit(
 
 def initial_state(job: TrainingJob) -> TrainingState:
     """Return the state of a job before its first step."""
-    replicas = Replicas(job.module, job.optimizer, job.loss, 1)
-    return TrainingState(replicas.arrays(), averaging=job.averaging.start(), monitors=tuple({} for _ in job.monitors))
+    return TrainingState(
+        Replicas(job.module, job.optimizer, job.loss, 1).arrays(),
+        averaging=job.averaging.start(),
+        monitors=tuple({} for _ in job.monitors),
+    )
 
 
 def choose_replicas(job: TrainingJob, data: tuple[Any, ...]) -> int:

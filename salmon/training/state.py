@@ -190,10 +190,9 @@ def take_replicas(arrays: Mapping[str, NDArray[Any]], first: int, count: int) ->
 
 def join_replicas(parts: list[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of all replicas, concatenated in the order of the parts."""
-    first = parts[0]
     return {
         name: np.concatenate([part[name] for part in parts]) if name.startswith(_PER_REPLICA) and array.ndim else array
-        for name, array in first.items()
+        for name, array in parts[0].items()
     }
 
 

@@ -4,8 +4,6 @@
 They are built on today's samplers. A query is a dict of head, left and right; an answer has its winner beside them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
