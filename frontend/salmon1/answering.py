@@ -101,8 +101,14 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     served = await queries.take_query(context, session, turn, parsed, choice, plan)
     if participant == NOBODY:
         await context.store.participants.forget_asked(experiment.id, NOBODY)
-    placed = {"head": served.head, "left": served.left, "right": served.right}
-    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.sign_served(served)}
+    return {
+        "sampler": served.sampler,
+        "score": served.score,
+        "head": served.head,
+        "left": served.left,
+        "right": served.right,
+        "token": context.signer.sign_served(served),
+    }
 
 
 @router.post("/answer")

@@ -77,8 +77,7 @@ def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[st
 
 def _in_other_words(source: bytes, problems: tuple[Problem, ...]) -> Iterator[str]:
     """Yield the first Salmon's sentences about the most frequent mistakes."""
-    of_keys = [problem for problem in problems if problem.path.startswith("sampling.probs")]
-    if any("add up to" not in problem.message for problem in of_keys):
+    if any(each.path.startswith("sampling.probs") and "add up to" not in each.message for each in problems):
         yield "The sampling.probs keys are not the same as samplers keys."
     misplaced = {key: value for key, value in _tree(source).items() if _belongs_under_html(key, value)}
     if misplaced:

@@ -95,8 +95,9 @@ ByScript = Annotated[Experimenter, Depends(by_script)]
 
 
 @router.get("/init", response_class=Response)
+@router.get("/init_exp", response_class=Response)
 async def begin() -> Response:
-    """Redirect to the console's form for a new experiment."""
+    """Redirect to the console's form for a new experiment, which was at /init_exp before it was at /init."""
     return RedirectResponse("/console/new", status_code=303)
 
 
@@ -121,12 +122,6 @@ async def create_user_by_path(
 ) -> Json:
     """Create the owner's account, with name and password in the address."""
     return await _create(request, context, username, password, invitation)
-
-
-@router.get("/init_exp", response_class=Response)
-async def begin_at_old_address() -> Response:
-    """Redirect to the console's form, which was at this address before it was at /init."""
-    return RedirectResponse("/console/new", status_code=303)
 
 
 @router.post("/init_exp", response_class=Response)

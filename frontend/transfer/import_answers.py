@@ -44,7 +44,6 @@ UNNAMED = "random"
 _NAMED = 5
 _PICTURE = re.compile(r"<\s*(?:img|video|audio|source)\b", re.IGNORECASE)
 _PEOPLE = 100
-_PIECE = 1 << 20
 _UNKNOWN = (
     "Such files do not say, and so it is not known: what was skipped, what happened on the pages, who agreed to what, and"
     " who had finished. Embeddings are fitted anew."
@@ -308,11 +307,8 @@ def _last_place(known: Survey, now_ms: int) -> str:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _answers(

@@ -64,8 +64,7 @@ def redis_program(directory: DataDirectory) -> Program:
     """Return how the supervisor starts the embedded server on this data directory."""
     server = find_server()
     path = directory.redis / "server.conf"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(configuration(directory))
     directory.socket.unlink(missing_ok=True)
     return Program(name="redis", command=(str(server), str(path)), environment={}, ready=READY, wait_for_ready=True)

@@ -107,8 +107,7 @@ def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
     applied = np.einsum("ijbc,cj->ibc", parts, x)
     squares = [parts[i, i] if i == j else parts[i, j] + parts[j, i] for i in range(d) for j in range(i, d)]
     mixed = [plane + plane.T for plane in applied]
-    constant = np.einsum("ibc,bi->bc", applied, x)
-    return Forms(blocks, np.stack([*squares, *mixed, constant]).reshape(-1, n * n))
+    return Forms(blocks, np.stack([*squares, *mixed, np.einsum("ibc,bi->bc", applied, x)]).reshape(-1, n * n))
 
 
 def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single) -> Single:

@@ -71,8 +71,7 @@ def exact_search(
     if keep < 1:
         raise SalmonError(f"keep is {keep}, which returns no queries.", hint="Give 1 or more.", where="keep")
     rows = check_triplets(triplets, len(placed))
-    model = noise_model(noise, lapse=lapse)
-    tables, first, second, exact = _prepare(placed, rows, model, seed, log_posterior)
+    tables, first, second, exact = _prepare(placed, rows, noise_model(noise, lapse=lapse), seed, log_posterior)
     if executor is None or executor.workers == 1 or len(placed) < _WORTH_SENDING:
         best, done = _best_of_pairs(tables, first, second, keep, memory, stop)
     else:

@@ -67,9 +67,8 @@ def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, in
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 4:
         raise Misfit("a practice query of four targets, [head, left, right, nearer]")
-    values.every(items, lambda item, place: sampler_arguments.index(item, _n_targets(info), at=(place,)))
+    *_, nearer = values.every(items, lambda item: sampler_arguments.index(item, _n_targets(info)))
     head, left, right = sampler_arguments.query(items[:3], _n_targets(info))
-    nearer = sampler_arguments.index(items[3], _n_targets(info), at=(3,))
     if nearer not in {left, right}:
         raise Misfit(
             sentence="{label} says that neither of its two comparisons is nearer.",
@@ -79,35 +78,20 @@ def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, in
 
 
 def _viewport(value: Any) -> Any:
-    wanted = "a width and a height in pixels, such as [800, 600]"
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 2:
-        raise Misfit(wanted)
-    return values.every(items, _pixels_at)
-
-
-def _pixels_at(value: Any, place: int) -> int:
-    try:
-        return values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000")(value)
-    except Misfit as misfit:
-        raise Misfit(misfit.wanted, at=(place,)) from misfit
+        raise Misfit("a width and a height in pixels, such as [800, 600]")
+    return values.every(items, values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000"))
 
 
 def _keys(value: Any) -> Any:
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 2:
         raise Misfit("two keys, for left and right, such as [ArrowLeft, ArrowRight]")
-    read = values.every(items, _key_at)
+    read = values.every(items, values.key_name)
     if read[0].casefold() == read[1].casefold():
         raise Misfit(sentence="{label} names the same key for left and right.", hint="Choose two different keys.")
     return read
-
-
-def _key_at(value: Any, place: int) -> str:
-    try:
-        return values.key_name(value)
-    except Misfit as misfit:
-        raise Misfit(misfit.wanted, hint=misfit.hint, at=(place,)) from misfit
 
 
 def _deeply_frozen(value: Any) -> Any:

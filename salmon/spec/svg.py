@@ -97,8 +97,7 @@ class SvgReader:
         if imports and _STYLE_IMPORT.search(style):
             self._findings.append("imports a style, or hides one behind a backslash")
 
-    def _end(self, name: str) -> None:
-        del name
+    def _end(self, _name: str) -> None:
         self._depth -= 1
         self._style_depth = max(0, self._style_depth - 1)
 

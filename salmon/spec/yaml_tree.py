@@ -189,18 +189,21 @@ class _Builder:
             line, column = event.start_mark.line, event.start_mark.column
             shifted = sum(column >= start for start in self._shifts.get(line, ()))
             place = (line + 1, column + 1 + _SHORTER_BY * shifted)
-            if isinstance(event, yaml.DocumentStartEvent):
-                self._start_document(place)
-            elif isinstance(event, yaml.ScalarEvent):
-                self._scalar(event, place)
-            elif isinstance(event, yaml.AliasEvent):
-                self._alias(event, place)
-            elif isinstance(event, yaml.MappingStartEvent):
-                self._open(event, MappingNode(*place), place)
-            elif isinstance(event, yaml.SequenceStartEvent):
-                self._open(event, SequenceNode(*place), place)
-            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-                self._close()
+            match event:
+                case yaml.DocumentStartEvent():
+                    self._start_document(place)
+                case yaml.ScalarEvent():
+                    self._scalar(event, place)
+                case yaml.AliasEvent():
+                    self._alias(event, place)
+                case yaml.MappingStartEvent():
+                    self._open(event, MappingNode(*place), place)
+                case yaml.SequenceStartEvent():
+                    self._open(event, SequenceNode(*place), place)
+                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                    self._close()
+                case _:  # the stream and its document begin and end without saying anything
+                    pass
         return self._root
 
     def _start_document(self, place: tuple[int, int]) -> None:

@@ -144,8 +144,7 @@ def measure_throughput(job: TrainingJob, data: tuple[Any, ...], replicas: int) -
     averaging = job.averaging if isinstance(job.averaging, Crossbow) else Crossbow()
     trial = replace(job, averaging=replace(averaging, count=replicas), watch=None, until=None, monitors=())
     steps = Steps(trial, data, initial_state(trial), VirtualRanks(1, 1))
-    rows = [steps.take(steps.plan()) for _ in range(_WARM_UP_STEPS + _MEASURED_STEPS)]
-    measured = rows[_WARM_UP_STEPS:]
+    measured = [steps.take(steps.plan()) for _ in range(_WARM_UP_STEPS + _MEASURED_STEPS)][_WARM_UP_STEPS:]
     taken = [later["seconds"] - earlier["seconds"] for earlier, later in pairwise(measured)]
     # Batches are smaller at the end of an epoch; the median step has a full one.
     return measured[0]["batch_size"] / statistics.median(taken)
