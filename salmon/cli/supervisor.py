@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -215,12 +216,10 @@ class Supervisor:
 
 def _command_of(pid: int) -> str | None:
     """Return the command line of a running process, as the system reports it, words separated by single spaces."""
-    try:
+    with suppress(OSError):
         return (
             Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").replace("\0", " ") or None
         )
-    except OSError:
-        pass
     shown = subprocess.run(("ps", "-o", "command=", "-p", str(pid)), capture_output=True, text=True, check=False)
     return shown.stdout.strip() or None
 

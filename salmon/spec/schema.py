@@ -152,10 +152,6 @@ def _is_nothing(value: Any) -> bool:
     return isinstance(value, Scalar) and value.empty
 
 
-def _has_default(part: type[BaseModel], key: Any) -> bool:
-    return key in part.model_fields and not part.model_fields[key].is_required()
-
-
 class Part(BaseModel):
     """A frozen part of a spec that refuses undeclared keys. A key without a value means its default."""
 
@@ -166,7 +162,8 @@ class Part(BaseModel):
     def _default_for_nothing(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in data.items() if not (_is_nothing(value) and _has_default(cls, key))}  # pyright: ignore[reportUnknownVariableType]
+        default = {key for key, field in cls.model_fields.items() if not field.is_required()}
+        return {key: value for key, value in data.items() if not (_is_nothing(value) and key in default)}  # pyright: ignore[reportUnknownVariableType]
 
 
 Platform = Literal["link", "prolific", "connect", "sona", "mturk"]

@@ -10,6 +10,7 @@ and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogona
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from math import inf, prod
 from typing import Any
@@ -448,11 +449,7 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
         flat = torch.cat([each.detach().reshape(-1) for each in gradients]).float().cpu().numpy()
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         payload = compression.compress(flat, shapes, np.random.default_rng([seed, calls, rank]))
-
-        def all_gather(parts: list[torch.Tensor], own: torch.Tensor) -> None:
-            dist.all_gather(parts, own, group=group)
-
-        payloads = gather_bytes(payload, size, all_gather)
+        payloads = gather_bytes(payload, size, partial(dist.all_gather, group=group))
         total = np.stack([compression.expand(each, shapes) for each in payloads]).sum(axis=0, dtype=np.float32)
         start = 0
         for each in gradients:

@@ -78,7 +78,8 @@ class _DaskEstimator(BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train from scratch."""
-        self._reset()
+        for name in ("module_", "_state", "history_"):
+            vars(self).pop(name, None)
         return self._train(self._inputs(X), self._targets(y, reset=True), epochs=float(self.max_epochs))
 
     def _train_epoch(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> Self:
@@ -157,10 +158,6 @@ class _DaskEstimator(BaseEstimator):
         if not prefix:
             return found
         return {name.split("__", 1)[1]: value for name, value in found.items() if name.split("__")[0] == prefix}
-
-    def _reset(self) -> None:
-        for name in ("module_", "_state", "history_"):
-            vars(self).pop(name, None)
 
     def _inputs(self, X: ArrayLike) -> torch.Tensor:
         tensor = X if isinstance(X, torch.Tensor) else torch.as_tensor(np.asarray(X))

@@ -197,9 +197,7 @@ def _check_job(job: TrainingJob, workers: int) -> None:
 
 
 def _next_multiple(state: TrainingState, every: float) -> float:
-    """Return the epoch of the next checkpoint."""
-    if np.isinf(every):
-        return np.inf
+    """Return the epoch of the next checkpoint; infinity if `every` is infinite."""
     return (np.floor(state.figures.get("epoch", 0.0) / every + 1e-9) + 1) * every
 
 
@@ -209,7 +207,7 @@ def _show_progress(
 ) -> Generator[Callable[[tuple[HistoryRow, ...]], None]]:
     """Yield a function that takes the rows of each segment and, if enabled, advances a progress bar of epochs."""
     if not enabled:
-        yield _show_nothing
+        yield lambda _rows: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -222,10 +220,6 @@ def _show_progress(
                 bar.update(task, completed=rows[-1]["epoch"], description=describe_row(rows[-1]))
 
         yield show
-
-
-def _show_nothing(rows: tuple[HistoryRow, ...]) -> None:
-    del rows
 
 
 def _load_state(module: torch.nn.Module, state: TrainingState) -> None:

@@ -82,8 +82,14 @@ class Adaptive:
 
     def get_model(self) -> dict[str, Any]:
         """Return the embedding, and what it was made of."""
-        model = {"embedding": self._state.coordinates.tolist(), "num_ans": len(self._rows)}
-        return {**model, "model_updates": self._state.generation, "n": self.n, "d": self.d, "R": self.R}
+        return {
+            "embedding": self._state.coordinates.tolist(),
+            "num_ans": len(self._rows),
+            "model_updates": self._state.generation,
+            "n": self.n,
+            "d": self.d,
+            "R": self.R,
+        }
 
     def predict(self, X: ArrayLike, embedding: ArrayLike | None = None) -> NDArray[np.uint8]:
         """Return (m,) 0 where the left target of rows [head, left, right] lies nearer, 1 where the right one does."""
