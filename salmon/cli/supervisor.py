@@ -76,7 +76,8 @@ class Supervisor:
     running: Path
     _children: dict[str, _Child] = field(default_factory=dict[str, _Child])
     _events: queue.SimpleQueue[_Event | None] = field(default_factory=queue.SimpleQueue[_Event | None])
-    _stopping: bool = False
+    #: Whether `stop` was called.
+    stopping: bool = False
 
     def stop_orphans(self) -> None:
         """Stop what an earlier supervisor of this directory started and could not stop."""
@@ -113,19 +114,14 @@ class Supervisor:
 
     def watch(self) -> None:
         """Keep everything running until `stop` is called (from a signal handler, for example)."""
-        while not self._stopping:
+        while not self.stopping:
             self._take_event(self._seconds_to_next_restart())
             self._restart_due()
 
     def stop(self) -> None:
         """Ask `watch` to return; safe inside a signal handler, because putting into a SimpleQueue is reentrant."""
-        self._stopping = True
+        self.stopping = True
         self._events.put(None)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopping
 
     def shut_down(self) -> None:
         """Stop everything, the last started first."""
@@ -186,7 +182,7 @@ class Supervisor:
             log.debug("program says", extra=fields(program=event.child, line=event.line))
 
     def _note_death(self, child: _Child) -> None:
-        if self._stopping:
+        if self.stopping:
             return
         for line in child.said:
             log.error("last words", extra=fields(program=child.program.name, line=line))

@@ -130,8 +130,7 @@ def check_archive(path: Path, *, trusted: bool = False) -> tuple[Manifest | None
 def _entries(
     path: Path, trusted: bool, begin: Callable[[], Sink], sinks: list[tuple[Sink, str]], problems: list[Problem]
 ) -> Iterator[ManifestEntry]:
-    refusal = _refusal(path)
-    if refusal:
+    if refusal := _refusal(path):
         problems.append(refusal)
         return
     try:

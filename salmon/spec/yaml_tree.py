@@ -376,8 +376,7 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
         )
     text = source if isinstance(source, str) else _decode(source)
     text = text.removeprefix("\ufeff")
-    forbidden = _FORBIDDEN.search(text)
-    if forbidden:
+    if forbidden := _FORBIDDEN.search(text):
         raise UnreadableError(
             Problem(
                 f"There is a character here that no text holds (code {ord(forbidden[0])}).",

@@ -7,6 +7,7 @@ ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries
 and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared norm is Σ λᵢ²/pᵢ.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -437,18 +438,16 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
 
     `group` is a process group; None is the default one. Each bucket of each step uses different random numbers.
     """
-    calls = 0
+    calls = itertools.count(1)
 
     # torch checks these two annotations and refuses others.
     def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        nonlocal calls
         del state
-        calls += 1
         gradients = bucket.gradients()
         shapes = [tuple(each.shape) for each in gradients]
         flat = torch.cat([each.detach().reshape(-1) for each in gradients]).float().cpu().numpy()
         rank, size = dist.get_rank(group), dist.get_world_size(group)
-        payload = compression.compress(flat, shapes, np.random.default_rng([seed, calls, rank]))
+        payload = compression.compress(flat, shapes, np.random.default_rng([seed, next(calls), rank]))
         payloads = gather_bytes(payload, size, partial(dist.all_gather, group=group))
         total = np.stack([compression.expand(each, shapes) for each in payloads]).sum(axis=0, dtype=np.float32)
         start = 0
