@@ -196,11 +196,22 @@ def _keys(root: MappingNode) -> Iterator[Problem]:
     known = (*Spec.model_fields, "title")
     for key in root.entries:
         if _is_html(key, root):
-            message = f"{key} belongs under html: in this file it stands at the top."
-            yield problem_at(root, (key,), message, hint=f"Move {key} under html.", at_key=True)
+            yield problem_at(
+                root,
+                (key,),
+                f"{key} belongs under html: in this file it stands at the top.",
+                hint=f"Move {key} under html.",
+                at_key=True,
+            )
         elif key in _ADDED_BY_SALMON_1:
-            message = f"{key} is what the first Salmon adds to the files that it gives out; it has no effect."
-            yield problem_at(root, (key,), message, hint=f"Remove {key}.", warning=True, at_key=True)
+            yield problem_at(
+                root,
+                (key,),
+                f"{key} is what the first Salmon adds to the files that it gives out; it has no effect.",
+                hint=f"Remove {key}.",
+                warning=True,
+                at_key=True,
+            )
         elif key not in known:
             yield unknown_key(root, (key,), known)
 
@@ -228,9 +239,13 @@ def _html_extras(root: MappingNode) -> Iterator[Problem]:
     html = node_of(root, "html")
     for key in html.entries if isinstance(html, MappingNode) else ():
         if key in Spec.model_fields and key not in Html.model_fields:
-            message = f"{key} stands under html, where it means nothing."
             yield problem_at(
-                root, ("html", key), message, hint=f"Move {key} to the left margin.", warning=True, at_key=True
+                root,
+                ("html", key),
+                f"{key} stands under html, where it means nothing.",
+                hint=f"Move {key} to the left margin.",
+                warning=True,
+                at_key=True,
             )
         elif key not in Html.model_fields:
             yield unknown_key(root, ("html", key), tuple(Html.model_fields), warning=True)

@@ -198,8 +198,13 @@ def _foreign_parameters(root: Node, path: Path, noise: str, own: dict[str, Argum
                 at_key=True,
             )
     if "k" in own and {"alpha", "module__alpha"} & set(own):
-        message = f"{label(path)} has both k and alpha, which say the same of two forms of t-STE."
-        yield problem_at(root, (*path, "k"), message, hint="Keep one of them.", at_key=True)
+        yield problem_at(
+            root,
+            (*path, "k"),
+            f"{label(path)} has both k and alpha, which say the same of two forms of t-STE.",
+            hint="Keep one of them.",
+            at_key=True,
+        )
 
 
 def _read_class(name: str, path: Path, written: object, root: Node, problems: list[Problem]) -> SamplerClass | None:
