@@ -48,15 +48,15 @@ def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
 
 async def for_participants(context: WithContext) -> ServedExperiment:
     """Return the experiment that is open."""
-    state = newest(await context.store.experiments.list())
-    if state is None:
-        raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
-    return await context.catalogue.read(state.experiment)
+    return await _read(context, newest(await context.store.experiments.list()))
 
 
 async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
     """Return the experiment that this experimenter means."""
-    state = await newest_visible_to(context, experimenter)
+    return await _read(context, await newest_visible_to(context, experimenter))
+
+
+async def _read(context: Context, state: ExperimentState | None) -> ServedExperiment:
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
     return await context.catalogue.read(state.experiment)

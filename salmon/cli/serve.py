@@ -29,7 +29,11 @@ def serve(
 
     Example: salmon serve --port 8421 --data ./salmon-data
     """
-    logs.configure("supervisor", level=os.environ.get("SALMON_LOG_LEVEL", "INFO"), style=_log_style())
+    logs.configure(
+        "supervisor",
+        level=os.environ.get("SALMON_LOG_LEVEL", "INFO"),
+        style="json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text",
+    )
     directory = DataDirectory(data.expanduser().resolve())
     directory.prepare()
     with directory.lock():
@@ -80,10 +84,6 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
             environment={**shared, "SALMON_REDIS_URL": backend_url, "OMP_NUM_THREADS": "1"},
         ),
     )
-
-
-def _log_style() -> logs.Style:
-    return "json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text"
 
 
 def _say_where(address: str, invitation: str) -> None:
