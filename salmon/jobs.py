@@ -5,8 +5,6 @@ comparison of dimensions and noise models (`cross_validation`), and the whole ex
 (`rehearsal`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -77,8 +75,7 @@ def _active_sampler(value: Any, info: ValidationInfo) -> str:
     if names is not None and not names and value != "":
         raise Misfit(sentence="This experiment has no active sampler.", hint="Leave sampler out.")
     if names and value not in names:
-        wanted = f"an active sampler of this experiment ({listed(names)})"
-        raise Misfit(wanted, hint=did_you_mean(str(value), names))
+        raise Misfit(f"an active sampler of this experiment ({listed(names)})", hint=did_you_mean(str(value), names))
     return str(value)
 
 

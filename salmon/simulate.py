@@ -238,8 +238,7 @@ class Judge:
         for head in range(world.n):
             distances = world.distances(head)
             chances[head] = world.choices.first_wins(distances[:, None], distances[None, :])
-            others = np.delete(distances, head)
-            ranks[head] = np.searchsorted(np.sort(others), distances, side="left")
+            ranks[head] = np.searchsorted(np.sort(np.delete(distances, head)), distances, side="left")
         return cls(chances, ranks)
 
     def accuracy(self, coordinates: Floats) -> float:
@@ -265,8 +264,7 @@ class Judge:
         """
         d2 = np.sum((coordinates[:, None, :] - coordinates[None, :, :]) ** 2, axis=2)
         np.fill_diagonal(d2, np.inf)
-        nearest = d2.argmin(axis=1)
-        return float(self.ranks[np.arange(len(d2)), nearest].mean())
+        return float(self.ranks[np.arange(len(d2)), d2.argmin(axis=1)].mean())
 
 
 def bayes_accuracy(world: World) -> float:

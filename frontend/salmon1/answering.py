@@ -4,8 +4,6 @@ Scripts send the whole query back with the answer, and the token travels in it: 
 of the page. Many ask without saying for whom, and name the participant only when they answer.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated
 
@@ -103,8 +101,14 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     served = await queries.take_query(context, session, turn, parsed, choice, plan)
     if participant == NOBODY:
         await context.store.participants.forget_asked(experiment.id, NOBODY)
-    placed = {"head": served.head, "left": served.left, "right": served.right}
-    return {"sampler": served.sampler, "score": served.score, **placed, "token": context.signer.sign_served(served)}
+    return {
+        "sampler": served.sampler,
+        "score": served.score,
+        "head": served.head,
+        "left": served.left,
+        "right": served.right,
+        "token": context.signer.sign_served(served),
+    }
 
 
 @router.post("/answer")
@@ -118,8 +122,9 @@ async def record_answer(request: Request, context: WithContext) -> Json:
     if is_tryout(served.participant):
         await context.store.participants.answer_to_try(served.experiment, served.participant, served.nonce)
         return {"success": True}
-    answer = Answer(served, body.winner, body.timing, context.now_ms(), signed=bool(body.token))
-    await context.store.answers.record(answer)
+    await context.store.answers.record(
+        Answer(served, body.winner, body.timing, context.now_ms(), signed=bool(body.token))
+    )
     return {"success": True}
 
 
@@ -179,7 +184,6 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
     turn = await context.store.participants.begin_turn(experiment.id, participant)
     passive = experiment.passive.get(body.sampler)
     drawn = "validation" if passive is not None and passive.repeats else "random"
-    now_ms = context.now_ms()
     return Served(
         experiment=experiment.id,
         revision=turn.revision,
@@ -196,7 +200,7 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
         sampler_probability=0.0,
         generation=0,
         published_ms=0,
-        served_ms=now_ms,
+        served_ms=context.now_ms(),
         nonce=context.nonce(),
     )
 

@@ -1,7 +1,5 @@
 """Routes of what scripts download: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,8 +28,9 @@ router = APIRouter(route_class=OldRoute)
 async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
     """Return every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
-    order = ExportOrder(experiment.state.slug, "salmon_responses", extension)
-    return await _file(subprocesses, order, f"responses.{extension}")
+    return await _file(
+        subprocesses, ExportOrder(experiment.state.slug, "salmon_responses", extension), f"responses.{extension}"
+    )
 
 
 @router.get("/embeddings", response_class=Response)
@@ -63,8 +62,10 @@ async def config(experiment: ForExperimenter, *, json: bool = True) -> Response:
 async def meta(experiment: ForExperimenter, context: WithContext) -> Json:
     """Return how many answers there are, and how many have given one."""
     counts = await context.store.experiments.read_counts(experiment.id)
-    participants = sum(int(value) for name, value in counts.items() if name.startswith("began:"))
-    return {"responses": await context.store.answers.count(experiment.id), "participants": participants}
+    return {
+        "responses": await context.store.answers.count(experiment.id),
+        "participants": sum(int(value) for name, value in counts.items() if name.startswith("began:")),
+    }
 
 
 @router.get("/dashboard", response_class=Response)
@@ -88,11 +89,10 @@ async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, 
 @router.get("/logs")
 async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, list[str]]:
     """Return who did what to the experiment, a line each. What the processes do is in the server's own log."""
-    changes = await context.store.experiments.read_changes(experiment.id)
     return {
         "changes.log": [
             f"{datetime.fromtimestamp(change.at_ms / 1000, UTC).isoformat()} {change.by} {change.what} {change.detail}\n"
-            for change in changes
+            for change in await context.store.experiments.read_changes(experiment.id)
         ]
     }
 
@@ -110,5 +110,8 @@ def old_config(experiment: ServedExperiment) -> dict[str, Any]:
 
 async def _file(subprocesses: Subprocesses, order: ExportOrder, filename: str) -> Response:
     pieces = await subprocesses.stream("export", order.encode())
-    headers = {"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"}
-    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)
+    return StreamingResponse(
+        pieces,
+        media_type=MEDIA_TYPES[order.extension],
+        headers={"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"},
+    )

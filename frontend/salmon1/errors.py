@@ -1,7 +1,5 @@
 """Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, cast
 
@@ -62,8 +60,9 @@ def _answer(error: SalmonError) -> Response:
 
 def _page(request: Request, error: SalmonError) -> Response:
     status = _status(error)
-    pages = request.app.state.context.pages
-    return pages.error(request, status=status, error=body_of(error)["error"], headers=challenge_of(status))
+    return request.app.state.context.pages.error(
+        request, status=status, error=body_of(error)["error"], headers=challenge_of(status)
+    )
 
 
 def _status(error: SalmonError) -> int:
@@ -78,8 +77,7 @@ def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[st
 
 def _in_other_words(source: bytes, problems: tuple[Problem, ...]) -> Iterator[str]:
     """Yield the first Salmon's sentences about the most frequent mistakes."""
-    of_keys = [problem for problem in problems if problem.path.startswith("sampling.probs")]
-    if any("add up to" not in problem.message for problem in of_keys):
+    if any(each.path.startswith("sampling.probs") and "add up to" not in each.message for each in problems):
         yield "The sampling.probs keys are not the same as samplers keys."
     misplaced = {key: value for key, value in _tree(source).items() if _belongs_under_html(key, value)}
     if misplaced:

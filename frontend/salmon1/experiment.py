@@ -4,8 +4,6 @@ An address without a name means the open experiment, or else the last that was; 
 find it for the other routes of the first Salmon. What changes an experiment takes name and password with the request.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,15 +48,15 @@ def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
 
 async def for_participants(context: WithContext) -> ServedExperiment:
     """Return the experiment that is open."""
-    state = newest(await context.store.experiments.list())
-    if state is None:
-        raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
-    return await context.catalogue.read(state.experiment)
+    return await _read(context, newest(await context.store.experiments.list()))
 
 
 async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
     """Return the experiment that this experimenter means."""
-    state = await newest_visible_to(context, experimenter)
+    return await _read(context, await newest_visible_to(context, experimenter))
+
+
+async def _read(context: Context, state: ExperimentState | None) -> ServedExperiment:
     if state is None:
         raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
     return await context.catalogue.read(state.experiment)
@@ -97,8 +95,9 @@ ByScript = Annotated[Experimenter, Depends(by_script)]
 
 
 @router.get("/init", response_class=Response)
+@router.get("/init_exp", response_class=Response)
 async def begin() -> Response:
-    """Redirect to the console's form for a new experiment."""
+    """Redirect to the console's form for a new experiment, which was at /init_exp before it was at /init."""
     return RedirectResponse("/console/new", status_code=303)
 
 
@@ -123,12 +122,6 @@ async def create_user_by_path(
 ) -> Json:
     """Create the owner's account, with name and password in the address."""
     return await _create(request, context, username, password, invitation)
-
-
-@router.get("/init_exp", response_class=Response)
-async def begin_at_old_address() -> Response:
-    """Redirect to the console's form, which was at this address before it was at /init."""
-    return RedirectResponse("/console/new", status_code=303)
 
 
 @router.post("/init_exp", response_class=Response)

@@ -4,12 +4,11 @@ The fields of hashes and stream entries stay text, byte for byte, because they a
 say what the program will read in them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
 from typing import Annotated, Any
 
@@ -59,35 +58,23 @@ def _is_finite(text: str) -> bool:
         return False
 
 
-def _read_measure(text: str) -> str:
-    if not (text in {"", "nan", "inf"} or _is_finite(text)):
-        raise PydanticCustomError("unfit", "no number")
-    return text
+def _is_measure(text: str) -> bool:
+    return text in {"", "nan", "inf"} or _is_finite(text)
 
 
-def _read_finite(text: str) -> str:
-    if not _is_finite(text):
-        raise PydanticCustomError("unfit", "no number")
-    return text
+def _text_that(fits: Callable[[str], object], wanted: str) -> AfterValidator:
+    """Return a validator of texts for which `fits` is true; `wanted` says what the others are."""
 
-
-def _read_status(text: str) -> str:
-    if text not in set(Status):
-        raise PydanticCustomError("unfit", "no known status")
-    return text
-
-
-def _text_like(pattern: re.Pattern[str], wanted: str) -> AfterValidator:
     def read(text: str) -> str:
-        if not pattern.fullmatch(text):
+        if not fits(text):
             raise PydanticCustomError("unfit", wanted)  # pyright: ignore[reportArgumentType]
         return text
 
     return AfterValidator(read)
 
 
-Whole = Annotated[str, _text_like(_WHOLE, "no whole number")]
-Measure = Annotated[str, AfterValidator(_read_measure)]
+Whole = Annotated[str, _text_that(_WHOLE.fullmatch, "no whole number")]
+Measure = Annotated[str, _text_that(_is_measure, "no number")]
 
 
 class HashFields(BaseModel):
@@ -124,7 +111,7 @@ class PersonFields(HashFields):
 
     puid: str
     source: str
-    status: Annotated[str, AfterValidator(_read_status)]
+    status: Annotated[str, _text_that(frozenset(Status).__contains__, "no known status")]
     first_ms: Whole
     seen_ms: Whole = "0"
     last_ms: Whole = "0"
@@ -160,7 +147,7 @@ class EventFields(HashFields):
 
     trial: Whole = "0"
     received_ms: Whole = "0"
-    client_ms: Annotated[str, AfterValidator(_read_finite)] = "-1"
+    client_ms: Annotated[str, _text_that(_is_finite, "no number")] = "-1"
 
 
 class ChangeFields(HashFields):
@@ -181,12 +168,12 @@ class ModelFields(BaseModel):
     generation: Whole
     absorbed: Whole
     loss: Measure
-    cursor: Annotated[str, _text_like(_PLACE, "no place in the log")]
+    cursor: Annotated[str, _text_that(_PLACE.fullmatch, "no place in the log")]
     published_ms: Whole = "0"
     held_total: Whole = "0"
     thinned_at: Whole = "0"
     reported_of: Whole = "0"
-    held_recent: Annotated[str, _text_like(_LETTERS, "no predictions")] = ""
+    held_recent: Annotated[str, _text_that(_LETTERS.fullmatch, "no predictions")] = ""
 
 
 #: What is wrong with a group of fields, whatever is wrong inside of them.
@@ -248,9 +235,7 @@ def outline_of(bundle: BundleZip) -> Outline:
     samplers: set[str] = set()
     media: set[str] = set()
     n = 0
-    for number, value in bundle.lines("revisions.jsonl"):
-        where = f"machine/revisions.jsonl:{number}"
-        key, text = _read_row(value, 2, where)
+    for where, (key, text) in _rows_of(bundle, "revisions.jsonl", 2):
         require(isinstance(key, int) and isinstance(text, str), where, "is no revision")
         parsed = _read_revision(text, where)
         revisions[key] = text
@@ -268,9 +253,7 @@ def outline_of(bundle: BundleZip) -> Outline:
 
 def arrivals_of(bundle: BundleZip) -> Iterator[tuple[str, str]]:
     """Yield (platform identity, participant)."""
-    for number, value in bundle.lines("arrivals.jsonl"):
-        where = f"machine/arrivals.jsonl:{number}"
-        identity, participant = _read_row(value, 2, where)
+    for where, (identity, participant) in _rows_of(bundle, "arrivals.jsonl", 2):
         require(isinstance(identity, str) and len(identity) <= _LONGEST_NAME * 2, where, "has no identity")
         require(_is_like(participant, _PARTICIPANT), where, "names no participant")
         yield identity, participant
@@ -278,9 +261,7 @@ def arrivals_of(bundle: BundleZip) -> Iterator[tuple[str, str]]:
 
 def people_of(bundle: BundleZip) -> Iterator[Person]:
     """Yield every participant."""
-    for number, value in bundle.lines("participants.jsonl"):
-        where = f"machine/participants.jsonl:{number}"
-        participant, fields, asked = _read_row(value, 3, where)
+    for where, (participant, fields, asked) in _rows_of(bundle, "participants.jsonl", 3):
         require(_is_like(participant, _PARTICIPANT), where, "names no participant")
         require(
             isinstance(asked, list) and all(_is_like(query, _QUERY) for query in asked), where, "has no list of queries"
@@ -293,9 +274,7 @@ def people_of(bundle: BundleZip) -> Iterator[Person]:
 def answers_of(bundle: BundleZip, outline: Outline) -> Iterator[tuple[str, Fields, Answer]]:
     """Yield (stream id, fields, answer), in the order of the stream."""
     before = (0, 0)
-    for number, value in bundle.lines("answers.jsonl"):
-        where = f"machine/answers.jsonl:{number}"
-        stream_id, fields = _read_row(value, 2, where)
+    for where, (stream_id, fields) in _rows_of(bundle, "answers.jsonl", 2):
         before = _check_order(stream_id, before, where)
         entry = _read_fields(fields, where, longest=_LONGEST_ANSWER_VALUE)
         try:
@@ -316,9 +295,7 @@ def answers_of(bundle: BundleZip, outline: Outline) -> Iterator[tuple[str, Field
 def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
     """Yield (stream id, fields) of events or changes, in the order of the stream."""
     before = (0, 0)
-    for number, value in bundle.lines(name):
-        where = f"machine/{name}:{number}"
-        stream_id, fields = _read_row(value, 2, where)
+    for where, (stream_id, fields) in _rows_of(bundle, name, 2):
         before = _check_order(stream_id, before, where)
         found = _read_fields(fields, where)
         require(bool(found), where, "is empty")
@@ -328,9 +305,7 @@ def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
 
 def models_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     """Yield the newest model of each sampler."""
-    for number, value in bundle.lines("models.jsonl"):
-        where = f"machine/models.jsonl:{number}"
-        sampler, numbers, names = _read_row(value, 3, where)
+    for where, (sampler, numbers, names) in _rows_of(bundle, "models.jsonl", 3):
         require(isinstance(names, list) and "coordinates" in names, where, "has no coordinates")
         yield _read_arrays(bundle, outline, (sampler, "", numbers, names), f"models/{sampler}", where)
 
@@ -338,11 +313,8 @@ def models_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
 def history_of(bundle: BundleZip, outline: Outline) -> Iterator[ModelArrays]:
     """Yield all generations, sampler by sampler."""
     before: tuple[str, tuple[int, int]] = ("", (0, 0))
-    for number, value in bundle.lines("history.jsonl"):
-        where = f"machine/history.jsonl:{number}"
-        sampler, stream_id, numbers, names = _read_row(value, 4, where)
-        place = _check_order(stream_id, before[1] if sampler == before[0] else (0, 0), where)
-        before = (sampler, place)
+    for where, (sampler, stream_id, numbers, names) in _rows_of(bundle, "history.jsonl", 4):
+        before = (sampler, _check_order(stream_id, before[1] if sampler == before[0] else (0, 0), where))
         yield _read_arrays(
             bundle, outline, (sampler, stream_id, numbers, names), f"history/{sampler}/{stream_id}", where
         )
@@ -373,16 +345,18 @@ def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
             counts[minute] = counts.get(minute, 0) + 1
     unknown = sorted(people.keys() - known)
     require(not unknown, "machine/participants.jsonl", f"lacks {len(unknown)} participants who have answered")
-    arrived = {participant for _, participant in arrivals_of(bundle)}
-    require(arrived <= known, "machine/arrivals.jsonl", "names participants who are not there")
-    for lines in (
+    require(
+        {participant for _, participant in arrivals_of(bundle)} <= known,
+        "machine/arrivals.jsonl",
+        "names participants who are not there",
+    )
+    for _ in chain(
         entries_of(bundle, "events.jsonl"),
         entries_of(bundle, "changes.jsonl"),
         models_of(bundle, outline),
         history_of(bundle, outline),
     ):
-        for _ in lines:
-            pass
+        pass
     return Totals(state, people, counts, last)
 
 
@@ -491,9 +465,12 @@ def _read_fields(value: Any, where: str, *, longest: int = _LONGEST_VALUE) -> Fi
     return value
 
 
-def _read_row(value: Any, length: int, where: str) -> list[Any]:
-    require(isinstance(value, list) and len(value) == length, where, f"is not a list of {length}")
-    return value
+def _rows_of(bundle: BundleZip, name: str, length: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield (where it is, entries) of each line of a file, all of which are lists of this length."""
+    for number, value in bundle.lines(name):
+        where = f"machine/{name}:{number}"
+        require(isinstance(value, list) and len(value) == length, where, f"is not a list of {length}")
+        yield where, value
 
 
 def _is_like(value: Any, pattern: re.Pattern[str]) -> bool:

@@ -1,7 +1,5 @@
 """The ZIP of a bundle: opened only if it can be one, and every member held against the manifest before it is used."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -208,8 +206,9 @@ def _directory_bytes(path: Path, size_bytes: int) -> int:
 
 
 def _is_bomb(info: zipfile.ZipInfo) -> bool:
-    limit = max(_SMALL_BYTES, _MOST_RATIO * info.compress_size)
-    return info.file_size > limit or (info.filename.startswith(MEDIA) and info.file_size > MOST_PACKED_BYTES)
+    return info.file_size > max(_SMALL_BYTES, _MOST_RATIO * info.compress_size) or (
+        info.filename.startswith(MEDIA) and info.file_size > MOST_PACKED_BYTES
+    )
 
 
 def _is_entry(entry: Any) -> bool:

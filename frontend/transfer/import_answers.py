@@ -5,8 +5,6 @@ them (`fit_description`); without one it is made of the answers (`describe_answe
 this server and are marked so. Embeddings are not imported: the samplers of the description fit them anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re
@@ -46,7 +44,6 @@ UNNAMED = "random"
 _NAMED = 5
 _PICTURE = re.compile(r"<\s*(?:img|video|audio|source)\b", re.IGNORECASE)
 _PEOPLE = 100
-_PIECE = 1 << 20
 _UNKNOWN = (
     "Such files do not say, and so it is not known: what was skipped, what happened on the pages, who agreed to what, and"
     " who had finished. Embeddings are fitted anew."
@@ -210,8 +207,9 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
             for name, (puid, person) in zip(names, page, strict=True)
         ]
         await store.write_people(experiment, rows)
-        arrivals = {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
-        await store.write_hash(experiment, "arrivals", arrivals)
+        await store.write_hash(
+            experiment, "arrivals", {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
+        )
     await store.write_hash(experiment, "counts", counts)
     opened_ms = began_ms or known.began_ms or min(person.first_ms for person in people.values())
     await store.reveal(
@@ -219,8 +217,9 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
         slug,
         {**state, "state": "paused", "owner": owner, "revision": 1, "created_ms": now_ms, "opened_ms": opened_ms},
     )
-    change = Change(now_ms, owner, "imported", f"{known.answers} answers of {files.name}"[:200])
-    await context.store.experiments.note_change(experiment, change)
+    await context.store.experiments.note_change(
+        experiment, Change(now_ms, owner, "imported", f"{known.answers} answers of {files.name}"[:200])
+    )
     await context.store.experiments.announce(experiment)
     return Imported(slug, "paused", known.answers, len(people), (*notes, *description.notes, _UNKNOWN))
 
@@ -308,11 +307,8 @@ def _last_place(known: Survey, now_ms: int) -> str:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _answers(
@@ -370,14 +366,17 @@ def _encode_person(participant: str, puid: str, person: _Person) -> dict[str, st
 
 
 def _list_assumptions(known: Survey) -> tuple[str, ...]:
-    notes: list[str] = []
-    if known.untimed:
-        notes.append(
-            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order."
-        )
-    if known.sideless:
-        notes.append(f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.")
-    return tuple(notes)
+    notes = (
+        (
+            known.untimed,
+            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order.",
+        ),
+        (
+            known.sideless,
+            f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.",
+        ),
+    )
+    return tuple(sentence for count, sentence in notes if count)
 
 
 def _place_answers(known: Survey, now_ms: int) -> Iterator[tuple[str, RecordedAnswer]]:

@@ -1,7 +1,5 @@
 """Make an experiment of a bundle: check everything, keep the media, write the log, and only then give it its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice

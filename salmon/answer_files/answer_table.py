@@ -1,10 +1,9 @@
 """Read the answers of a file as columns in memory: what a fit needs."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +59,7 @@ class AnswerTable:
         """The number of targets that have answers."""
         return len(self.ids)
 
-    def with_samplers(self, *, random: tuple[str, ...] = (), test: tuple[str, ...] = ()) -> AnswerTable:
+    def with_samplers(self, *, random: tuple[str, ...] = (), test: tuple[str, ...] = ()) -> Self:
         """Return the same answers, with those of the named samplers marked as random or held back as a test set."""
         unknown = [name for name in (*random, *test) if name not in self.samplers]
         if unknown:

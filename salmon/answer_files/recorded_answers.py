@@ -5,8 +5,6 @@
 does not say stays unknown: -1 for times, "" for texts, None for sides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@ memory. `read_table` finds out how the table names its targets and yields its ro
 `note_texts` read the parts of a row that every kind of import and fit needs.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -175,8 +173,9 @@ def read_outcome(row: Row, line: int, naming: Naming, *, may_repeat: bool = Fals
     The winner may be named as a foot, by "left" or "right", or without the folder and extension that its foot has; the
     loser may be left out where the row has both feet. `may_repeat` allows the head to be one of the feet.
     """
-    roles = (*_TARGETS, "left", "right")
-    head, winner, loser, left, right = (_target(row.get(naming.columns[role], ""), naming) for role in roles)
+    head, winner, loser, left, right = (
+        _target(row.get(naming.columns[role], ""), naming) for role in (*_TARGETS, "left", "right")
+    )
     won_left: bool | None = None
     if left and right:
         won_left = winner == left or winner.lower() == "left" or (winner != right and same_label(winner, left))
@@ -256,15 +255,15 @@ def _find_naming(sample: list[Row], *, prefer_labels: bool) -> Naming | Problem:
     if absent:
         named = ", ".join(" or ".join(COLUMNS[role]) for role in absent)
         found = ", ".join(list(header)[:30]) or "none"
-        message = f"There is no column {named}; the columns are {found}."
         return Problem(
-            message, line=1, hint="A file of answers needs head, winner and loser, or head, left, right and winner."
+            f"There is no column {named}; the columns are {found}.",
+            line=1,
+            hint="A file of answers needs head, winner and loser, or head, left, right and winner.",
         )
     feet = ("left", "right") if columns["left"] and columns["right"] else ("winner", "loser")
     cells = [cell for row in sample for role in ("head", *feet) if (cell := row.get(columns[role], ""))]
     indices = sum(_index(cell) is not None for cell in cells)
-    labels = (labelled and prefer_labels) or 2 * indices < len(cells)
-    return Naming(labels, columns, beside and not prefer_labels)
+    return Naming((labelled and prefer_labels) or 2 * indices < len(cells), columns, beside and not prefer_labels)
 
 
 def _label_beside(row: Row, role: str) -> str:
@@ -297,8 +296,9 @@ def _target_problems(row: Row, line: int, naming: Naming, outcome: Outcome, *, m
             yield _problem(row, line, naming, role, f"The {role} is {target}, too large for the index of a target.")
     head, winner, loser = outcome.targets
     if winner and winner == loser:
-        message = f"The winner and the loser are both {shown(winner)}."
-        yield _problem(row, line, naming, "loser", message, "Remove the row.")
+        yield _problem(
+            row, line, naming, "loser", f"The winner and the loser are both {shown(winner)}.", "Remove the row."
+        )
     elif head and head in {winner, loser} and not may_repeat:
         role = "winner" if head == winner else "loser"
         yield _problem(row, line, naming, role, f"The {role} is {shown(head)}, the head itself.", "Remove the row.")
@@ -384,8 +384,9 @@ class _Text:
         except UnicodeEncodeError as error:
             byte = ord(text[error.start]) - 0xDC00
             line += text.count("\n", 0, error.start)
-            message = f"The file is not UTF-8 text: byte {byte:#04x} cannot be read."
-            raise _refused(message, line=line, hint="Save it as UTF-8.") from error
+            raise _refused(
+                f"The file is not UTF-8 text: byte {byte:#04x} cannot be read.", line=line, hint="Save it as UTF-8."
+            ) from error
         return text
 
 
@@ -400,8 +401,10 @@ def _unpack(file: BinaryIO, opened: ExitStack) -> IO[bytes]:
     members = [name for name in archive.namelist() if not name.endswith("/") and not _HIDDEN.search(name)]
     answers = [name for name in members if re.search(r"(^|/)responses\.(csv|jsonl?)$", name)]
     if len(members) != 1 and not answers:
-        message = f"The ZIP holds {len(members)} files and none of them is called responses.csv."
-        raise _refused(message, hint="Pass the table of answers itself.")
+        raise _refused(
+            f"The ZIP holds {len(members)} files and none of them is called responses.csv.",
+            hint="Pass the table of answers itself.",
+        )
     return opened.enter_context(archive.open((answers or members)[0]))
 
 
@@ -423,8 +426,7 @@ def _table(first: str, text: _Text) -> NumberedRows:
             continue
         if not header and not all(_is_number(value) for value in values):
             if len(values) > MOST_COLUMNS:
-                message = f"The table has {len(values):,} columns."
-                raise _refused(message, line=line, hint="Is this a table of answers?")
+                raise _refused(f"The table has {len(values):,} columns.", line=line, hint="Is this a table of answers?")
             names = [value.lower() or _UNNAMED for value in values]
             # Of columns with the same name the first counts.
             header = [name if name not in names[:k] else f"{name} ({k + 1})" for k, name in enumerate(names)]
@@ -484,8 +486,7 @@ def _object_lines(first: str, text: _Text) -> Iterator[tuple[int, int, Any]]:
             try:
                 yield text.line, number, json.loads(line)
             except json.JSONDecodeError as error:
-                message = f"This is not JSON: {error.msg}."
-                yield text.line, number, Problem(message, line=text.line, column=error.colno)
+                yield text.line, number, Problem(f"This is not JSON: {error.msg}.", line=text.line, column=error.colno)
             except (ValueError, RecursionError):
                 yield text.line, number, Problem("This is not JSON that can be read.", line=text.line)
 

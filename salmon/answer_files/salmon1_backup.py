@@ -10,8 +10,6 @@ a long array is passed on one element at a time.
 into today's form.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -75,35 +73,30 @@ class DumpReader:
             if kind == _END:
                 return None
             if kind in {_AUX, _FUNCTION}:
-                for _ in range(2 if kind == _AUX else 1):
-                    self.skip_text()
+                self._skip_texts(2 if kind == _AUX else 1)
             elif kind in _NUMBERS:
-                for _ in range(_NUMBERS[kind]):
-                    self.length()
+                self._skip_numbers(_NUMBERS[kind])
             elif kind in {_EXPIRE_MS, _EXPIRE, _FREQUENCY}:
                 self.pass_over({_EXPIRE_MS: 8, _EXPIRE: 4, _FREQUENCY: 1}[kind])
             elif kind == _MODULE_AUX:
-                self.length()
-                self.length()
-                self.length()
+                self._skip_numbers(3)
                 self.skip_module()
             else:
                 return self.text(most=_LONGEST_KEY).decode(errors="replace"), kind
 
     def take(self, count: int) -> bytes:
         """Return this many bytes."""
-        if count > self._left:
-            raise DumpError(f"The dump breaks off at byte {self._at:,}.")
-        taken = self._file.read(count)
-        self._left -= count
-        self._at += count
-        return taken
+        self._advance(count)
+        return self._file.read(count)
 
     def pass_over(self, count: int) -> None:
         """Skip this many bytes."""
+        self._advance(count)
+        self._file.seek(count, 1)
+
+    def _advance(self, count: int) -> None:
         if count > self._left:
             raise DumpError(f"The dump breaks off at byte {self._at:,}.")
-        self._file.seek(count, 1)
         self._left -= count
         self._at += count
 
@@ -186,14 +179,16 @@ class DumpReader:
         for _ in range(count):
             self.skip_text()
 
+    def _skip_numbers(self, count: int) -> None:
+        for _ in range(count):
+            self.length()
+
     def _skip_stream(self, kind: int) -> None:
         self._skip_texts(2 * self.length())
-        for _ in range(3 + (5 if kind > 15 else 0)):
-            self.length()
+        self._skip_numbers(3 + (5 if kind > 15 else 0))
         for _ in range(self.length()):  # groups
             self.skip_text()
-            for _ in range(2 + (1 if kind > 15 else 0)):
-                self.length()
+            self._skip_numbers(2 + (1 if kind > 15 else 0))
             for _ in range(self.length()):  # entries given out: id, time, how often
                 self.pass_over(16 + 8)
                 self.length()

@@ -1,7 +1,5 @@
 """Implement `salmon check`, which reports everything wrong with an experiment's files before anybody uploads them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -33,14 +31,14 @@ def check(
         text = file.read(MAX_BYTES + 1)
     manifest = None
     found: list[Problem] = []
+    found_in_spec: tuple[Problem, ...] = ()
     if targets is not None:
-        manifest, found_in_zip = check_archive(targets, trusted=_is_trusted(text))
+        trusted, found_in_spec = _read_before_zip(text)
+        manifest, found_in_zip = check_archive(targets, trusted=trusted)
         _show(console, found_in_zip, targets.name)
         found += found_in_zip
     if targets is None or manifest is not None:
         found_in_spec = check_spec(text, spec.name, manifest)
-    else:
-        found_in_spec = _without_targets(text)
     _show(console, found_in_spec, spec.name)
     found += found_in_spec
     wrong = sum(not problem.warning for problem in found)
@@ -52,20 +50,13 @@ def check(
     console.print(f"{spec.name} is ready: {len(targets_of(parsed, manifest)):,} targets; {samplers}.", style="green")
 
 
-def _is_trusted(text: bytes) -> bool:
-    """Whether the spec lets targets hold anything; what else is wrong with it is reported later."""
+def _read_before_zip(text: bytes) -> tuple[bool, tuple[Problem, ...]]:
+    """Return whether the spec lets targets hold anything, and what is wrong with it but for the numbers of its targets."""
     try:
-        return parse_spec(text, zip_follows=True).spec.page.trusted
-    except SpecError:
-        return False
-
-
-def _without_targets(text: bytes) -> tuple[Problem, ...]:
-    """Return what is wrong with a spec whose ZIP cannot be read: everything but the numbers of its targets."""
-    try:
-        return parse_spec(text, zip_follows=True).warnings
+        parsed = parse_spec(text, zip_follows=True)
     except SpecError as error:
-        return error.problems
+        return False, error.problems
+    return parsed.spec.page.trusted, parsed.warnings
 
 
 def _show(console: Console, problems: Iterable[Problem], name: str) -> None:

@@ -3,8 +3,6 @@
 Everything worth a backup is below this directory: the store's append-only files, the media, the secrets.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
@@ -84,8 +82,7 @@ class DataDirectory:
         if not path.exists():
             made = Credentials(*(secrets.token_urlsafe(32) for _ in range(3)))
             fresh = path.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
                 json.dump(vars(made), file)
                 file.flush()
                 os.fsync(file.fileno())

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,7 +85,7 @@ def fit(
         repeats=repeats or (_REPEATS_TO_CHOOSE if cv else 1),
         seed=seed,
     )
-    with _ProgressBar() as progress:
+    with _show_progress() as progress:
         report = analyse(table, options, progress)
         progress("drawing the map", 1, 0)
         pictures = map_figure(report.coordinates, table.labels, report.covariance)
@@ -145,30 +147,27 @@ def _beside(output: Path, ending: str) -> Path:
     return output.with_name(f"{output.stem}-{ending}")
 
 
-class _ProgressBar:
-    """A progress bar on standard error, one line a task; it is not shown if standard error is not a terminal."""
+@contextmanager
+def _show_progress() -> Generator[Progress]:
+    """Yield a function that moves a progress bar on standard error, one line a task; nothing is shown elsewhere than on a
+    terminal.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __enter__(self) -> Progress:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
-        self._bar.start()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    ) as bar:
         tasks = {}
 
         def progress(what: str, total: int, done: int) -> None:
             if what not in tasks:
-                tasks[what] = self._bar.add_task(what, total=total)
-            self._bar.update(tasks[what], completed=done, total=total)
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
 
-        return progress
-
-    def __exit__(self, *reason: object) -> None:
-        self._bar.stop()
+        yield progress

@@ -5,8 +5,6 @@ application nor the store. Commands of the application are named here and live i
 them and never imports them itself.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module

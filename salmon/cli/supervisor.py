@@ -4,8 +4,6 @@ A program that dies is started again after a pause that doubles each time; after
 are forgotten. `pause_before`, a pure function, decides what to do next; the rest carries it out.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue
@@ -15,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,7 +76,8 @@ class Supervisor:
     running: Path
     _children: dict[str, _Child] = field(default_factory=dict[str, _Child])
     _events: queue.SimpleQueue[_Event | None] = field(default_factory=queue.SimpleQueue[_Event | None])
-    _stopping: bool = False
+    #: Whether `stop` was called.
+    stopping: bool = False
 
     def stop_orphans(self) -> None:
         """Stop what an earlier supervisor of this directory started and could not stop."""
@@ -114,19 +114,14 @@ class Supervisor:
 
     def watch(self) -> None:
         """Keep everything running until `stop` is called (from a signal handler, for example)."""
-        while not self._stopping:
+        while not self.stopping:
             self._take_event(self._seconds_to_next_restart())
             self._restart_due()
 
     def stop(self) -> None:
         """Ask `watch` to return; safe inside a signal handler, because putting into a SimpleQueue is reentrant."""
-        self._stopping = True
+        self.stopping = True
         self._events.put(None)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopping
 
     def shut_down(self) -> None:
         """Stop everything, the last started first."""
@@ -187,7 +182,7 @@ class Supervisor:
             log.debug("program says", extra=fields(program=event.child, line=event.line))
 
     def _note_death(self, child: _Child) -> None:
-        if self._stopping:
+        if self.stopping:
             return
         for line in child.said:
             log.error("last words", extra=fields(program=child.program.name, line=line))
@@ -217,12 +212,10 @@ class Supervisor:
 
 def _command_of(pid: int) -> str | None:
     """Return the command line of a running process, as the system reports it, words separated by single spaces."""
-    try:
+    with suppress(OSError):
         return (
             Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").replace("\0", " ") or None
         )
-    except OSError:
-        pass
     shown = subprocess.run(("ps", "-o", "command=", "-p", str(pid)), capture_output=True, text=True, check=False)
     return shown.stdout.strip() or None
 

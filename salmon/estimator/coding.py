@@ -24,8 +24,7 @@ def triplets_from(X: ArrayLike, y: ArrayLike | None, n: int | None = None) -> Tr
     rows = check_triplets(X, n)
     if y is None:
         return rows
-    left = left_won(y, len(rows))
-    return np.ascontiguousarray(np.where(left[:, None], rows, rows[:, [0, 2, 1]]))
+    return np.ascontiguousarray(np.where(left_won(y, len(rows))[:, None], rows, rows[:, [0, 2, 1]]))
 
 
 def codes_of(y: ArrayLike | None) -> NDArray[Any]:

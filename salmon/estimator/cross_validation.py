@@ -269,8 +269,11 @@ def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Selection[str]:
         name for name in results if not _beaten(results[name], [results[other] for other in results if other != name])
     ]
     chosen = min(equals, key=lambda name: results[name].log_loss)
-    reason = f"{chosen} has the smallest log-loss of the {len(equals)} that none beats significantly in accuracy."
-    return Selection(chosen, *_figures(results), reason)
+    return Selection(
+        chosen,
+        *_figures(results),
+        f"{chosen} has the smallest log-loss of the {len(equals)} that none beats significantly in accuracy.",
+    )
 
 
 def corrected_t_test(difference: Floats, fitted: float, judged: float) -> float:

@@ -190,8 +190,9 @@ class OrdinalEmbedding(BaseEstimator):
         """
         check_is_fitted(self)
         if self._uncertainty is None:
-            posterior = laplace(self._coordinates, self._triplets, self.noise_, ridge=max(self.ridge, _SMALLEST_RIDGE))
-            self._uncertainty = posterior.target_covariance()
+            self._uncertainty = laplace(
+                self._coordinates, self._triplets, self.noise_, ridge=max(self.ridge, _SMALLEST_RIDGE)
+            ).target_covariance()
         return self._uncertainty.copy()
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -357,8 +358,7 @@ class _JudgedHistory(_History):
     def record(self, coordinates: Coordinates, objective: float) -> None:
         """Note one iteration with its held-out log-loss and accuracy."""
         loss = log_loss(coordinates, self._held_out, noise=self._noise)
-        share = accuracy(coordinates, self._held_out)
-        self._note(objective, held_out_log_loss=loss, held_out_accuracy=share)
+        self._note(objective, held_out_log_loss=loss, held_out_accuracy=accuracy(coordinates, self._held_out))
         if loss < self._best_loss:
             self.best, self._best_loss, self._waited = coordinates.copy(), loss, 0
         else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
@@ -254,12 +255,10 @@ class _Judge:
     def compare(self, what: str, candidates: dict[Key, tuple[int, NoiseModel]]) -> dict[Key, HeldOut]:
         """Return the result for each candidate's dimension and noise model; empty if nothing can be held out."""
         options, judged = self.options, dict[Key, HeldOut]()
-        total, done = len(candidates) * options.folds * options.repeats, 0
+        total, done = len(candidates) * options.folds * options.repeats, count(1)
 
         def step() -> None:
-            nonlocal done
-            done += 1
-            self.progress(f"judging {what}", total, done)
+            self.progress(f"judging {what}", total, next(done))
 
         for key, (d, noise) in candidates.items():
             found = cross_validate(

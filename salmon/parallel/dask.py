@@ -79,8 +79,7 @@ class DaskExecutor:
     @property
     def workers(self) -> int:
         """Return the number of threads of all workers that the scheduler knows now, at least 1."""
-        threads = cast("dict[str, int]", self.client.nthreads())
-        return max(1, sum(threads.values()))
+        return max(1, sum(cast("dict[str, int]", self.client.nthreads()).values()))
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any], priority: float = 0) -> list[Any]:
         """Return the values of the function over the arguments, in their order."""

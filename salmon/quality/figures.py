@@ -9,7 +9,7 @@ is far from the rest of a group.
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -107,16 +107,14 @@ class Evidence:
 
     def __init__(self, n: int) -> None:
         self.n = n
-        self.traces: dict[str, Trace] = {}
+        self.traces: dict[str, Trace] = defaultdict(Trace)
 
     def add(self, answer: Answer) -> None:
         """Add one more answer. Practice is ignored, and catch trials are only counted."""
         served = answer.served
         if served.trial_type == "practice":
             return
-        trace = self.traces.get(served.participant)
-        if trace is None:
-            trace = self.traces[served.participant] = Trace()
+        trace = self.traces[served.participant]
         trace.answers += 1
         winner = answer.winner
         self._note_side(trace, 1 if winner == served.left else 0)
@@ -259,14 +257,12 @@ def _times(trace: Trace) -> dict[str, Any]:
 def _agreement(trace: Trace, others: Mapping[int, tuple[int, int]], *, counted: bool) -> dict[str, Any]:
     """Return the share of shared queries answered as the majority of the others; ties of the others are left out."""
     agreed = compared = 0
-    own = dict.fromkeys(trace.shared, 0)
-    for packed in trace.shared:
-        own[packed] += 1
+    own = Counter(trace.shared)
     for packed in trace.shared:
         code, low_won = packed >> 2, packed >> 1 & 1
         low, total = others.get(code, (0, 0))
         if counted:
-            mine = [(other >> 1 & 1, own.get(other, 0)) for other in range(code * 4, code * 4 + 4)]
+            mine = [(other >> 1 & 1, own[other]) for other in range(code * 4, code * 4 + 4)]
             low -= sum(won * count for won, count in mine)
             total -= sum(count for _, count in mine)
         if 2 * low != total:

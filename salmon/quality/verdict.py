@@ -5,7 +5,7 @@ A `Verdict` is the proposal, a `Decision` what holds: the experimenter may overr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,108 +109,84 @@ def judge(
     agreement = outlier_bound([own.agreement for own in enough if own.agreement is not None])
     fit = outlier_bound([own.fit_accuracy for own in group if own.fit_accuracy is not None])
     return {
-        participant: Verdict(own, tuple(flag for flag in _flags(own, agreement, fit) if flag is not None))
+        participant: Verdict(
+            own,
+            (
+                *_careless_flags(own),
+                *_disagreement_flags(own, agreement),
+                *_side_flags(own),
+                *_informing_flags(own, fit),
+            ),
+        )
         for participant, own in figures.items()
     }
 
 
-def _flags(own: Figures, agreement: float | None, fit: float | None) -> tuple[Flag | None, ...]:
-    return (
-        _missed_catches(own),
-        _too_fast(own),
-        _fast_answers(own),
-        _disagrees(own, agreement),
-        _inconsistent(own),
-        _leans(own),
-        _long_run(own),
-        _incomplete(own),
-        _fits_badly(own, fit),
-    )
+def _careless_flags(own: Figures) -> Iterator[Flag]:
+    """Yield flags of catch trials that were missed and of answers that came too fast."""
+    accuracy, time_ms, fast = own.catch_accuracy, own.geometric_mean_rt_ms, own.fast_share
+    if accuracy is not None and own.catch_trials >= limit.CATCH_LEAST and accuracy < limit.CATCH_ACCURACY:
+        yield Flag(
+            "catch",
+            f"Right in {_percent(accuracy)} of {own.catch_trials} catch trials, below"
+            f" {_percent(limit.CATCH_ACCURACY)}; a guesser does as well with p = {own.catch_p:.2g}.",
+        )
+    if time_ms is not None and time_ms < limit.GEOMETRIC_MEAN_MS:
+        yield Flag("fast", f"Answers in {time_ms:.0f} ms (geometric mean), below {limit.GEOMETRIC_MEAN_MS:.0f} ms.")
+    if fast is not None and fast > limit.FAST_SHARE:
+        yield Flag(
+            "fast_share",
+            f"{_percent(fast)} of the answers came within {limit.FAST_MS:.0f} ms, more than {_percent(limit.FAST_SHARE)}.",
+        )
 
 
-def _missed_catches(own: Figures) -> Flag | None:
-    if own.catch_accuracy is None or own.catch_trials < limit.CATCH_LEAST or own.catch_accuracy >= limit.CATCH_ACCURACY:
-        return None
-    return Flag(
-        "catch",
-        f"Right in {_percent(own.catch_accuracy)} of {own.catch_trials} catch trials, below"
-        f" {_percent(limit.CATCH_ACCURACY)}; a guesser does as well with p = {own.catch_p:.2g}.",
-    )
-
-
-def _too_fast(own: Figures) -> Flag | None:
-    time_ms = own.geometric_mean_rt_ms
-    if time_ms is None or time_ms >= limit.GEOMETRIC_MEAN_MS:
-        return None
-    return Flag("fast", f"Answers in {time_ms:.0f} ms (geometric mean), below {limit.GEOMETRIC_MEAN_MS:.0f} ms.")
-
-
-def _fast_answers(own: Figures) -> Flag | None:
-    if own.fast_share is None or own.fast_share <= limit.FAST_SHARE:
-        return None
-    return Flag(
-        "fast_share",
-        f"{_percent(own.fast_share)} of the answers came within {limit.FAST_MS:.0f} ms, more than {_percent(limit.FAST_SHARE)}.",
-    )
-
-
-def _disagrees(own: Figures, bound: float | None) -> Flag | None:
-    if own.agreement is None or own.agreement_by_chance is None or own.shared_answers < limit.AGREEMENT_LEAST:
-        return None
-    said = f"Agrees with the others in {_percent(own.agreement)} of {own.shared_answers} shared queries"
-    if own.agreement < own.agreement_by_chance:
-        return Flag("agreement", f"{said}; guessing reaches up to {_percent(own.agreement_by_chance)}.")
-    if bound is not None and own.agreement < bound:
-        return Flag("agreement", f"{said}, far below the group (3 MAD below its median is {_percent(bound)}).")
-    return None
-
-
-def _inconsistent(own: Figures) -> Flag | None:
+def _disagreement_flags(own: Figures, bound: float | None) -> Iterator[Flag]:
+    """Yield flags of answers that differ from those of the others, and from the participant's own."""
+    agreement, chance = own.agreement, own.agreement_by_chance
+    if agreement is not None and chance is not None and own.shared_answers >= limit.AGREEMENT_LEAST:
+        said = f"Agrees with the others in {_percent(agreement)} of {own.shared_answers} shared queries"
+        if agreement < chance:
+            yield Flag("agreement", f"{said}; guessing reaches up to {_percent(chance)}.")
+        elif bound is not None and agreement < bound:
+            yield Flag("agreement", f"{said}, far below the group (3 MAD below its median is {_percent(bound)}).")
     share = own.repeat_consistency
-    if share is None or own.repeats < limit.REPEATS_LEAST or share >= limit.REPEAT_CONSISTENCY:
-        return None
-    return Flag(
-        "repeats",
-        f"Answered {_percent(share)} of {own.repeats} repeated queries as before, below {_percent(limit.REPEAT_CONSISTENCY)}.",
-    )
+    if share is not None and own.repeats >= limit.REPEATS_LEAST and share < limit.REPEAT_CONSISTENCY:
+        yield Flag(
+            "repeats",
+            f"Answered {_percent(share)} of {own.repeats} repeated queries as before, below {_percent(limit.REPEAT_CONSISTENCY)}.",
+        )
 
 
-def _leans(own: Figures) -> Flag | None:
-    if own.side_p is None or own.left_share is None or own.side_p >= limit.SIDE_P:
-        return None
-    return Flag(
-        "side",
-        f"Chose the left side in {_percent(own.left_share)} of the answers (p = {own.side_p:.2g} for a fair coin).",
-    )
+def _side_flags(own: Figures) -> Iterator[Flag]:
+    """Yield flags of one side that was chosen too often."""
+    if own.side_p is not None and own.left_share is not None and own.side_p < limit.SIDE_P:
+        yield Flag(
+            "side",
+            f"Chose the left side in {_percent(own.left_share)} of the answers (p = {own.side_p:.2g} for a fair coin).",
+        )
+    if own.longest_run > limit.LONGEST_RUN:
+        yield Flag("run", f"Chose the same side {own.longest_run} times in a row, more than {limit.LONGEST_RUN}.")
 
 
-def _long_run(own: Figures) -> Flag | None:
-    if own.longest_run <= limit.LONGEST_RUN:
-        return None
-    return Flag("run", f"Chose the same side {own.longest_run} times in a row, more than {limit.LONGEST_RUN}.")
+def _informing_flags(own: Figures, bound: float | None) -> Iterator[Flag]:
+    """Yield flags that exclude nobody.
 
-
-def _incomplete(own: Figures) -> Flag | None:
-    """Raise a flag that only informs: somebody may not have finished yet, and the answers given are as good as any."""
-    if own.completeness is None or own.completeness >= limit.COMPLETENESS:
-        return None
-    return Flag(
-        "incomplete",
-        f"Has answered {own.answers} of {own.asked} queries, less than {_percent(limit.COMPLETENESS)}.",
-        excludes=False,
-    )
-
-
-def _fits_badly(own: Figures, bound: float | None) -> Flag | None:
-    """Raise a flag that only informs: a person who sees things in another way is a finding, not a fault."""
-    if own.fit_accuracy is None or bound is None or own.fit_accuracy >= bound:
-        return None
-    return Flag(
-        "fit",
-        f"The group's map predicts {_percent(own.fit_accuracy)} of the answers, far fewer than of others"
-        f" (3 MAD below the median is {_percent(bound)}).",
-        excludes=False,
-    )
+    Somebody may not have finished yet, and the answers given are as good as any; and a person who sees things in
+    another way is a finding, not a fault.
+    """
+    if own.completeness is not None and own.completeness < limit.COMPLETENESS:
+        yield Flag(
+            "incomplete",
+            f"Has answered {own.answers} of {own.asked} queries, less than {_percent(limit.COMPLETENESS)}.",
+            excludes=False,
+        )
+    if own.fit_accuracy is not None and bound is not None and own.fit_accuracy < bound:
+        yield Flag(
+            "fit",
+            f"The group's map predicts {_percent(own.fit_accuracy)} of the answers, far fewer than of others"
+            f" (3 MAD below the median is {_percent(bound)}).",
+            excludes=False,
+        )
 
 
 def _percent(share: float) -> str:

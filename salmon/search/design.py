@@ -80,12 +80,11 @@ def linearise(coordinates: Coordinates, model: NoiseModel) -> Linearised:
     d2 = squared_distances(centred)
     d = centred.shape[1]
     squares = [centred[:, i] * centred[:, j] for i in range(d) for j in range(i, d)]
-    monomials = np.stack([*squares, *(-centred.T), np.ones(len(centred))], axis=1)
     return Linearised(
         coordinates=centred.astype(np.float32),
         felt=np.asarray(model.remoteness(d2), dtype=np.float32),
         pull=(2 * model.remoteness_slope(d2)).astype(np.float32),
-        monomials=monomials.astype(np.float32),
+        monomials=np.stack([*squares, *(-centred.T), np.ones(len(centred))], axis=1).astype(np.float32),
         lapse=model.lapse,
     )
 
@@ -108,9 +107,7 @@ def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
     applied = np.einsum("ijbc,cj->ibc", parts, x)
     squares = [parts[i, i] if i == j else parts[i, j] + parts[j, i] for i in range(d) for j in range(i, d)]
     mixed = [plane + plane.T for plane in applied]
-    constant = np.einsum("ibc,bi->bc", applied, x)
-    planes = np.stack([*squares, *mixed, constant]).reshape(-1, n * n)
-    return Forms(blocks, planes)
+    return Forms(blocks, np.stack([*squares, *mixed, np.einsum("ibc,bi->bc", applied, x)]).reshape(-1, n * n))
 
 
 def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single) -> Single:

@@ -71,8 +71,7 @@ def exact_search(
     if keep < 1:
         raise SalmonError(f"keep is {keep}, which returns no queries.", hint="Give 1 or more.", where="keep")
     rows = check_triplets(triplets, len(placed))
-    model = noise_model(noise, lapse=lapse)
-    tables, first, second, exact = _prepare(placed, rows, model, seed, log_posterior)
+    tables, first, second, exact = _prepare(placed, rows, noise_model(noise, lapse=lapse), seed, log_posterior)
     if executor is None or executor.workers == 1 or len(placed) < _WORTH_SENDING:
         best, done = _best_of_pairs(tables, first, second, keep, memory, stop)
     else:
@@ -212,12 +211,10 @@ def uncertain_search(
     # The head itself sorts first and is dropped.
     order = np.argsort(felt, axis=1, kind="stable")[:, 1:]
     ranked = np.take_along_axis(felt, order, axis=1)
-    gaps, near, far = [], [], []
-    for apart in range(1, min(n - 2, int((np.sqrt(8 * keep + 1) - 1) / 2)) + 1):
-        gaps.append(ranked[:, apart:] - ranked[:, :-apart])
-        near.append(order[:, :-apart])
-        far.append(order[:, apart:])
-    gap, first, second = (np.concatenate(parts, axis=1) for parts in (gaps, near, far))
+    spans = range(1, min(n - 2, int((np.sqrt(8 * keep + 1) - 1) / 2)) + 1)
+    gap = np.concatenate([ranked[:, apart:] - ranked[:, :-apart] for apart in spans], axis=1)
+    first = np.concatenate([order[:, :-apart] for apart in spans], axis=1)
+    second = np.concatenate([order[:, apart:] for apart in spans], axis=1)
     chosen = np.argsort(gap, axis=1, kind="stable")[:, :keep]
     heads = np.broadcast_to(np.arange(n)[:, None], chosen.shape)
     feet = np.take_along_axis(first, chosen, axis=1), np.take_along_axis(second, chosen, axis=1)

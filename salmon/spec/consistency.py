@@ -5,8 +5,6 @@ and the fields in braces that each may hold, so that a file can be checked where
 every language, belong to the page.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -63,9 +61,14 @@ def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:
     for path in UNBUILT:
         name = ".".join(path)
         if node_of(root, *path) is not None:
-            message = ignored.get(path, f"{name} has its default here, and no other value works yet.")
-            warning = stored or path not in ignored
-            yield problem_at(root, path, message, hint=f"Remove {name}.", warning=warning, at_key=True)
+            yield problem_at(
+                root,
+                path,
+                ignored.get(path, f"{name} has its default here, and no other value works yet."),
+                hint=f"Remove {name}.",
+                warning=stored or path not in ignored,
+                at_key=True,
+            )
 
 
 def unbuilt_values(spec: Spec) -> dict[tuple[str, str], str]:
@@ -86,17 +89,31 @@ def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
     written: dict[str, Any] = probs
     for name in written:
         if name not in names:
-            hint = did_you_mean(name, names) or f"The samplers are {listed(names, 'and')}."
-            yield problem_at(root, (*path, name), f"There is no sampler {shown(name)}.", hint=hint, at_key=True)
+            yield problem_at(
+                root,
+                (*path, name),
+                f"There is no sampler {shown(name)}.",
+                hint=did_you_mean(name, names) or f"The samplers are {listed(names, 'and')}.",
+                at_key=True,
+            )
     missing = [name for name in names if name not in written]
     if missing:
-        message = f"sampling.probs has no probability for {listed(missing, 'and')}."
-        yield problem_at(root, path, message, hint="Give every sampler one; 0 is possible.", at_key=True)
+        yield problem_at(
+            root,
+            path,
+            f"sampling.probs has no probability for {listed(missing, 'and')}.",
+            hint="Give every sampler one; 0 is possible.",
+            at_key=True,
+        )
     amounts = [_PERCENT.fullmatch(value.text) if isinstance(value, Scalar) else None for value in written.values()]
     read = [int(amount[1]) for amount in amounts if amount]
     if len(read) == len(amounts) and sum(read) != 100:
-        message = f"The values in sampling.probs should add up to 100; here they add up to {sum(read)}."
-        yield problem_at(root, path, message, hint="Change them so that their sum is 100.")
+        yield problem_at(
+            root,
+            path,
+            f"The values in sampling.probs should add up to 100; here they add up to {sum(read)}.",
+            hint="Change them so that their sum is 100.",
+        )
 
 
 def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
@@ -107,20 +124,25 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
     except Misfit:
         return  # reported where it is written
     if names and number > len(names):
-        message = (
-            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}."
+        yield problem_at(
+            root,
+            path,
+            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}.",
+            hint="Write at most that many, or 0 to draw one for every query.",
         )
-        yield problem_at(root, path, message, hint="Write at most that many, or 0 to draw one for every query.")
 
 
 def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
-    details = _part(tree, "sampling", "details")
-    for place, detail in _items(details):
+    for place, detail in _items(_part(tree, "sampling", "details")):
         sampler = detail.get("sampler") if isinstance(detail, dict) else None
         if isinstance(sampler, Scalar) and names and sampler.text not in names:
-            hint = did_you_mean(sampler.text, names) or f"The samplers are {listed(names, 'and')}."
             path = ("sampling", "details", place, "sampler")
-            yield problem_at(root, path, f"There is no sampler {shown(sampler.text)}.", hint=hint)
+            yield problem_at(
+                root,
+                path,
+                f"There is no sampler {shown(sampler.text)}.",
+                hint=did_you_mean(sampler.text, names) or f"The samplers are {listed(names, 'and')}.",
+            )
 
 
 def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Iterator[Problem]:
@@ -135,12 +157,20 @@ def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Ite
     for place, row in enumerate(rows):
         path = ("targets", place)
         if first.setdefault(row, place) != place and row:
-            message = f"The target {shown(row)} is written twice: as number {first[row]} and {place}, counted from 0."
-            yield problem_at(root, path, message, hint="Participants cannot tell them apart.", warning=True)
-        if not trusted and _ACTIVE_HTML.search(row):
-            message = f"The target {shown(row)} holds HTML that does something; it is removed."
             yield problem_at(
-                root, path, message, hint="Write trusted: true under page if it is your own.", warning=True
+                root,
+                path,
+                f"The target {shown(row)} is written twice: as number {first[row]} and {place}, counted from 0.",
+                hint="Participants cannot tell them apart.",
+                warning=True,
+            )
+        if not trusted and _ACTIVE_HTML.search(row):
+            yield problem_at(
+                root,
+                path,
+                f"The target {shown(row)} holds HTML that does something; it is removed.",
+                hint="Write trusted: true under page if it is your own.",
+                warning=True,
             )
 
 
@@ -151,8 +181,12 @@ def _checks(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     except Misfit:
         return  # reported where it is written
     if total > 1:
-        message = f"checks.catch and checks.repeat are {total:.0%} of the trials together."
-        yield problem_at(root, ("checks",), message, hint="Together they can be at most 100%.")
+        yield problem_at(
+            root,
+            ("checks",),
+            f"checks.catch and checks.repeat are {total:.0%} of the trials together.",
+            hint="Together they can be at most 100%.",
+        )
 
 
 def _questions(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
@@ -180,53 +214,86 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     path = ("recruitment",)
     ways_back = {"completion_code", "redirect"} & set(written)
     if platform == "sona" and "sona" not in written:
-        hint = "Add sona: {school: …, experiment_id: …, credit_token: …}."
-        yield problem_at(root, (*path, "platform"), "Recruitment from SONA needs its study's settings.", hint=hint)
-    if platform == "connect" and "connect" not in written and not ways_back:
-        hint = "Add connect: {project: …}, or a completion_code."
-        yield problem_at(root, (*path, "platform"), "Recruitment from Connect needs its project.", hint=hint)
-    if platform == "prolific" and not ways_back:
-        hint = "Add the completion_code that Prolific shows for the study."
         yield problem_at(
-            root, (*path, "platform"), "Participants from Prolific get no completion code.", hint=hint, warning=True
+            root,
+            (*path, "platform"),
+            "Recruitment from SONA needs its study's settings.",
+            hint="Add sona: {school: …, experiment_id: …, credit_token: …}.",
+        )
+    if platform == "connect" and "connect" not in written and not ways_back:
+        yield problem_at(
+            root,
+            (*path, "platform"),
+            "Recruitment from Connect needs its project.",
+            hint="Add connect: {project: …}, or a completion_code.",
+        )
+    if platform == "prolific" and not ways_back:
+        yield problem_at(
+            root,
+            (*path, "platform"),
+            "Participants from Prolific get no completion code.",
+            hint="Add the completion_code that Prolific shows for the study.",
+            warning=True,
         )
     for key in _PLATFORMS_WITH_SETTINGS:
         if key in written and key != platform:
-            message = f"recruitment.{key} is not used: the platform is {platform}."
-            hint = f"Write platform: {key}, or remove it."
-            yield problem_at(root, (*path, key), message, hint=hint, warning=True, at_key=True)
+            yield problem_at(
+                root,
+                (*path, key),
+                f"recruitment.{key} is not used: the platform is {platform}.",
+                hint=f"Write platform: {key}, or remove it.",
+                warning=True,
+                at_key=True,
+            )
     redirect = written.get("redirect")
     if isinstance(redirect, Scalar) and "app.prolific.co/" in redirect.text:
-        hint = "Write app.prolific.com."
-        yield problem_at(root, (*path, "redirect"), "Links to app.prolific.co no longer work.", hint=hint, warning=True)
+        yield problem_at(
+            root,
+            (*path, "redirect"),
+            "Links to app.prolific.co no longer work.",
+            hint="Write app.prolific.com.",
+            warning=True,
+        )
 
 
 def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:
     names = dict.fromkeys(entry.name for entry in manifest.entries)
     if not _is_nothing(tree.get("targets")):
-        message = f"The {len(manifest):,} targets of the ZIP replace the targets written here."
-        yield problem_at(root, ("targets",), message, hint="Remove targets: from the file.", warning=True, at_key=True)
+        yield problem_at(
+            root,
+            ("targets",),
+            f"The {len(manifest):,} targets of the ZIP replace the targets written here.",
+            hint="Remove targets: from the file.",
+            warning=True,
+            at_key=True,
+        )
     for name, _ in _items(_part(tree, "page", "alt")):
         if name not in names:
-            hint = did_you_mean(name, names) or "Write names as they are in the ZIP."
-            yield problem_at(root, ("page", "alt", name), f"The ZIP has no file {shown(name)}.", hint=hint, at_key=True)
+            yield problem_at(
+                root,
+                ("page", "alt", name),
+                f"The ZIP has no file {shown(name)}.",
+                hint=did_you_mean(name, names) or "Write names as they are in the ZIP.",
+                at_key=True,
+            )
     for place, instruction in enumerate(tree["instructions"] if isinstance(tree.get("instructions"), list) else []):
         image = instruction.get("image") if isinstance(instruction, dict) else None
         if isinstance(image, Scalar) and not image.empty and image.text not in names:
-            hint = did_you_mean(image.text, names) or "Write names as they are in the ZIP."
             yield problem_at(
-                root, ("instructions", place, "image"), f"The ZIP has no file {shown(image.text)}.", hint=hint
+                root,
+                ("instructions", place, "image"),
+                f"The ZIP has no file {shown(image.text)}.",
+                hint=did_you_mean(image.text, names) or "Write names as they are in the ZIP.",
             )
 
 
 def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     background = tree["page"].get("background") if isinstance(tree.get("page"), dict) else None
     if isinstance(background, Scalar) and background.empty and not background.text:
-        message = "Nothing is written after background:, so it is white."
         yield problem_at(
             root,
             ("page", "background"),
-            message,
+            "Nothing is written after background:, so it is white.",
             hint="A colour with # needs quotes: '#ffcc00'.",
             warning=True,
             at_key=True,
@@ -238,18 +305,25 @@ def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     for name, text in _items(_part(tree, "page", "strings")):
         path = ("page", "strings", name)
         if name not in PAGE_TEXTS:
-            hint = did_you_mean(name, PAGE_TEXTS) or "The manual of the participant page lists their names."
-            yield problem_at(root, path, f"The page has no text called {shown(name)}.", hint=hint, at_key=True)
+            yield problem_at(
+                root,
+                path,
+                f"The page has no text called {shown(name)}.",
+                hint=did_you_mean(name, PAGE_TEXTS) or "The manual of the participant page lists their names.",
+                at_key=True,
+            )
             continue
         known = PAGE_TEXTS[name]
         for field in _FIELD.findall(text.text) if isinstance(text, Scalar) else ():
             if field not in known:
-                message = (
-                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written."
-                )
                 fields = listed((f"{{{each}}}" for each in known), "and")
-                hint = did_you_mean(field, known) or (f"It may hold {fields}." if known else "It has no fields.")
-                yield problem_at(root, path, message, hint=hint, warning=True)
+                yield problem_at(
+                    root,
+                    path,
+                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written.",
+                    hint=did_you_mean(field, known) or (f"It may hold {fields}." if known else "It has no fields."),
+                    warning=True,
+                )
 
 
 def _part(tree: Any, *path: str) -> Any:

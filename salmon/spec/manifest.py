@@ -6,13 +6,12 @@ what is missing; it reports which is which, so that the caller can refuse. The m
 a ZIP of targets may hold, and recognises them by their first bytes.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from collections import defaultdict, deque
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, get_args
+from operator import attrgetter
+from typing import Literal, Self, get_args
 
 from salmon.errors import MediaError, Problem
 
@@ -99,7 +98,7 @@ class Manifest:
         return json.dumps({"entries": [asdict(entry) for entry in self.entries]}, ensure_ascii=False)
 
     @classmethod
-    def load(cls, text: str | bytes) -> Manifest:
+    def load(cls, text: str | bytes) -> Self:
         """Return the manifest of some JSON; raise MediaError if it is not one."""
         try:
             return cls(
@@ -109,8 +108,10 @@ class Manifest:
                 )
             )
         except (ValueError, TypeError, KeyError) as error:
-            problem = Problem(f"This is not a manifest of targets: {error}.", hint="Upload the ZIP again.")
-            raise MediaError((problem,), name="manifest.json") from error
+            raise MediaError(
+                (Problem(f"This is not a manifest of targets: {error}.", hint="Upload the ZIP again."),),
+                name="manifest.json",
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,9 @@ class ManifestMerge:
         return not self.changed and not self.missing
 
 
+_NAME_AND_CONTENT = attrgetter("name", "sha256")
+
+
 def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
     """Merge a new manifest into the old one without changing any index of the old one.
 
@@ -142,7 +146,7 @@ def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
     """
     waiting = dict(enumerate(new.entries))
     found: dict[int, ManifestEntry] = {}
-    for same in (_name_and_content, _name, _content):
+    for same in (_NAME_AND_CONTENT, attrgetter("name"), attrgetter("sha256")):
         places: defaultdict[object, deque[int]] = defaultdict(deque)
         for place, entry in waiting.items():
             places[same(entry)].append(place)
@@ -154,7 +158,7 @@ def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
     merged += [replace(entry, index=len(merged) + place) for place, entry in enumerate(waiting.values())]
     return ManifestMerge(
         Manifest(tuple(merged)),
-        kept=tuple(was.name for was, now in pairs if _name_and_content(was) == _name_and_content(now)),
+        kept=tuple(was.name for was, now in pairs if _NAME_AND_CONTENT(was) == _NAME_AND_CONTENT(now)),
         added=tuple(entry.name for entry in waiting.values()),
         changed=tuple(was.name for was, now in pairs if was.sha256 != now.sha256),
         renamed=tuple((was.name, now.name) for was, now in pairs if was.name != now.name),
@@ -206,18 +210,6 @@ def _check_entry(entry: ManifestEntry, place: int) -> ManifestEntry:
     if entry.index != place or entry.kind not in get_args(TargetKind):
         raise ValueError(f"entry {place} has index {entry.index} and kind {entry.kind}")
     return entry
-
-
-def _name_and_content(entry: ManifestEntry) -> tuple[str, str]:
-    return entry.name, entry.sha256
-
-
-def _name(entry: ManifestEntry) -> str:
-    return entry.name
-
-
-def _content(entry: ManifestEntry) -> str:
-    return entry.sha256
 
 
 #: Extension as it is stored -> what it shows.

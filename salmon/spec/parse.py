@@ -4,11 +4,9 @@
 with every default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import ValidationError
@@ -71,8 +69,7 @@ def parse_spec(
     file need not have targets. `stored` says that the text was accepted before: keys that are refused in new files since
     then are warnings, so that existing experiments can still be opened.
     """
-    setting = _Setting(manifest, default_sampler, zip_follows, unpack, stored)
-    spec, problems, manifest = _examine(text, setting)
+    spec, problems, manifest = _examine(text, _Setting(manifest, default_sampler, zip_follows, unpack, stored))
     if spec is None or any(not problem.warning for problem in problems):
         raise SpecError(problems, name=name)
     return ParsedSpec(spec, problems, manifest)
@@ -112,7 +109,7 @@ class _Setting:
     unpack: Unpack | None = None
     stored: bool = False
 
-    def read_zip(self, root: MappingNode) -> _Setting:
+    def read_zip(self, root: MappingNode) -> Self:
         """Return the setting with the ZIP that came with a file, now that the file says whether it is trusted."""
         if self.unpack is None:
             return self
@@ -199,11 +196,22 @@ def _keys(root: MappingNode) -> Iterator[Problem]:
     known = (*Spec.model_fields, "title")
     for key in root.entries:
         if _is_html(key, root):
-            message = f"{key} belongs under html: in this file it stands at the top."
-            yield problem_at(root, (key,), message, hint=f"Move {key} under html.", at_key=True)
+            yield problem_at(
+                root,
+                (key,),
+                f"{key} belongs under html: in this file it stands at the top.",
+                hint=f"Move {key} under html.",
+                at_key=True,
+            )
         elif key in _ADDED_BY_SALMON_1:
-            message = f"{key} is what the first Salmon adds to the files that it gives out; it has no effect."
-            yield problem_at(root, (key,), message, hint=f"Remove {key}.", warning=True, at_key=True)
+            yield problem_at(
+                root,
+                (key,),
+                f"{key} is what the first Salmon adds to the files that it gives out; it has no effect.",
+                hint=f"Remove {key}.",
+                warning=True,
+                at_key=True,
+            )
         elif key not in known:
             yield unknown_key(root, (key,), known)
 
@@ -222,17 +230,22 @@ def _presence(root: MappingNode, setting: _Setting) -> Iterator[Problem]:
         yield Problem(f"The ZIP holds {found}; a triplet needs at least three.", 1, 1, hint="Add targets to the ZIP.")
     if not setting.has_zip and (targets is None or (isinstance(targets, SequenceNode) and not targets.items)):
         at = ("targets",) if "targets" in root.entries else ()
-        hint = "Write targets: with a list, or upload a ZIP."
-        yield problem_at(root, at, "There are no targets.", hint=hint, at_key=True)
+        yield problem_at(
+            root, at, "There are no targets.", hint="Write targets: with a list, or upload a ZIP.", at_key=True
+        )
 
 
 def _html_extras(root: MappingNode) -> Iterator[Problem]:
     html = node_of(root, "html")
     for key in html.entries if isinstance(html, MappingNode) else ():
         if key in Spec.model_fields and key not in Html.model_fields:
-            message = f"{key} stands under html, where it means nothing."
             yield problem_at(
-                root, ("html", key), message, hint=f"Move {key} to the left margin.", warning=True, at_key=True
+                root,
+                ("html", key),
+                f"{key} stands under html, where it means nothing.",
+                hint=f"Move {key} to the left margin.",
+                warning=True,
+                at_key=True,
             )
         elif key not in Html.model_fields:
             yield unknown_key(root, ("html", key), tuple(Html.model_fields), warning=True)
@@ -279,10 +292,12 @@ def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
         return tuple(ordered)
     wrong = [problem for problem in ordered if not problem.warning] or ordered
     kept = wrong[:MAX_PROBLEMS]
-    rest = Problem(
-        f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
+    return (
+        *kept,
+        Problem(
+            f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
+        ),
     )
-    return (*kept, rest)
 
 
 def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec, ...]:

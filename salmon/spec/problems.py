@@ -1,7 +1,5 @@
 """Turn refused values into sentences at their place in the file."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterable
 from typing import Any, Union, get_args, get_origin
@@ -47,8 +45,9 @@ def misfit_problems(root: Node | None, path: Path, misfit: Misfit) -> Iterable[P
         where = (*path, *part.at)
         node, _ = node_at(root, where)
         sentence = part.sentence or f"{{label}} must be {part.wanted}, not {{found}}."
-        message = sentence.replace("{label}", label(where)).replace("{found}", describe(node))
-        yield problem_at(root, where, message, hint=part.hint)
+        yield problem_at(
+            root, where, sentence.replace("{label}", label(where)).replace("{found}", describe(node)), hint=part.hint
+        )
 
 
 def schema_problems(root: Node | None, error: ValidationError) -> Iterable[Problem]:
@@ -72,8 +71,7 @@ def schema_problems(root: Node | None, error: ValidationError) -> Iterable[Probl
                 root, path[:-1], f"{label(path[:-1])} needs {path[-1]}.", hint=f"Add {path[-1]}: with its value."
             )
         elif refused["type"] == "extra_forbidden":
-            known = tuple(_model_at(path[:-1]).model_fields)
-            yield unknown_key(root, path, known)
+            yield unknown_key(root, path, tuple(_model_at(path[:-1]).model_fields))
         else:
             yield from misfit_problems(root, path, Misfit(_CONTAINERS.get(refused["type"], "of another kind")))
 

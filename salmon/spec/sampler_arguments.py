@@ -4,8 +4,6 @@ The names are closed: a spec never looks up a class by its name. A test compares
 `salmon.samplers` and `salmon.noise`, so that neither side can know a name that the other does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -33,7 +31,7 @@ def indices(value: Any, n_targets: int | None) -> tuple[int, ...]:
     """Read at least three different targets to choose from."""
     if not isinstance(value, list | tuple) or len(items := list(value)) < 3:  # pyright: ignore[reportUnknownArgumentType]
         raise Misfit("a list of at least three targets, counted from 0")
-    read = every(items, lambda item, place: index(item, n_targets, at=(place,)))
+    read = every(items, lambda item: index(item, n_targets))
     if len(set(read)) < len(read):
         raise Misfit(sentence="{label} names a target twice.", hint="Name each target once.")
     return read
@@ -43,24 +41,23 @@ def queries(value: Any, n_targets: int | None) -> tuple[tuple[int, int, int], ..
     """Read fixed queries, each [head, foot, foot]."""
     if not isinstance(value, list | tuple) or not value:
         raise Misfit("a list of queries, each [head, left, right]")
-    return every(value, lambda item, place: query(item, n_targets, at=(place,)))  # pyright: ignore[reportUnknownArgumentType]
+    return every(value, lambda item: query(item, n_targets))  # pyright: ignore[reportUnknownArgumentType]
 
 
-def query(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> tuple[int, int, int]:
+def query(value: Any, n_targets: int | None) -> tuple[int, int, int]:
     """Read three different targets: the head and two feet."""
     if not isinstance(value, list | tuple) or len(items := list(value)) != 3:  # pyright: ignore[reportUnknownArgumentType]
-        raise Misfit("a query of three targets, [head, left, right]", at=at)
-    head, left, right = every(items, lambda item, place: index(item, n_targets, at=(*at, place)))
+        raise Misfit("a query of three targets, [head, left, right]")
+    head, left, right = every(items, lambda item: index(item, n_targets))
     if len({head, left, right}) < 3:
         raise Misfit(
             sentence="{label} names one target twice; a query needs three different ones.",
             hint="Change one of the three.",
-            at=at,
         )
     return head, left, right
 
 
-def index(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> int:
+def index(value: Any, n_targets: int | None) -> int:
     """Read a target by its number, counted from 0."""
     high = None if n_targets is None else n_targets - 1
     wanted = (
@@ -68,10 +65,7 @@ def index(value: Any, n_targets: int | None, *, at: tuple[int, ...] = ()) -> int
         if high is None
         else f"a target from 0 to {high:,} (there are {n_targets:,}, counted from 0)"
     )
-    try:
-        return whole(0, high, wanted)(value)
-    except Misfit as misfit:
-        raise Misfit(wanted, at=at) from misfit
+    return whole(0, high, wanted)(value)
 
 
 def random_state(value: Any) -> int:

@@ -1,7 +1,5 @@
 """Read the samplers of a file: `samplers` and `sampling.common` become SamplerSpecs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Iterator
 from typing import Any
@@ -192,13 +190,21 @@ def _foreign_parameters(root: Node, path: Path, noise: str, own: dict[str, Argum
     for key in own:
         models = models_with(key)
         if noise not in models:
-            message = (
-                f"{label((*path, key))} belongs to the noise model {listed(models)}, and this sampler uses {noise}."
+            yield problem_at(
+                root,
+                (*path, key),
+                f"{label((*path, key))} belongs to the noise model {listed(models)}, and this sampler uses {noise}.",
+                hint="Remove one of them.",
+                at_key=True,
             )
-            yield problem_at(root, (*path, key), message, hint="Remove one of them.", at_key=True)
     if "k" in own and {"alpha", "module__alpha"} & set(own):
-        message = f"{label(path)} has both k and alpha, which say the same of two forms of t-STE."
-        yield problem_at(root, (*path, "k"), message, hint="Keep one of them.", at_key=True)
+        yield problem_at(
+            root,
+            (*path, "k"),
+            f"{label(path)} has both k and alpha, which say the same of two forms of t-STE.",
+            hint="Keep one of them.",
+            at_key=True,
+        )
 
 
 def _read_class(name: str, path: Path, written: object, root: Node, problems: list[Problem]) -> SamplerClass | None:

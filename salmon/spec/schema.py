@@ -5,8 +5,6 @@ All values are frozen. Durations are timedeltas and shares are numbers in [0, 1]
 each with its reader and how it is written back; the models follow, ending with `Spec`, the whole file.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self, get_args
@@ -69,9 +67,8 @@ def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, in
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 4:
         raise Misfit("a practice query of four targets, [head, left, right, nearer]")
-    values.every(items, lambda item, place: sampler_arguments.index(item, _n_targets(info), at=(place,)))
+    *_, nearer = values.every(items, lambda item: sampler_arguments.index(item, _n_targets(info)))
     head, left, right = sampler_arguments.query(items[:3], _n_targets(info))
-    nearer = sampler_arguments.index(items[3], _n_targets(info), at=(3,))
     if nearer not in {left, right}:
         raise Misfit(
             sentence="{label} says that neither of its two comparisons is nearer.",
@@ -81,35 +78,20 @@ def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, in
 
 
 def _viewport(value: Any) -> Any:
-    wanted = "a width and a height in pixels, such as [800, 600]"
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 2:
-        raise Misfit(wanted)
-    return values.every(items, _pixels_at)
-
-
-def _pixels_at(value: Any, place: int) -> int:
-    try:
-        return values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000")(value)
-    except Misfit as misfit:
-        raise Misfit(misfit.wanted, at=(place,)) from misfit
+        raise Misfit("a width and a height in pixels, such as [800, 600]")
+    return values.every(items, values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000"))
 
 
 def _keys(value: Any) -> Any:
     items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
     if len(items) != 2:
         raise Misfit("two keys, for left and right, such as [ArrowLeft, ArrowRight]")
-    read = values.every(items, _key_at)
+    read = values.every(items, values.key_name)
     if read[0].casefold() == read[1].casefold():
         raise Misfit(sentence="{label} names the same key for left and right.", hint="Choose two different keys.")
     return read
-
-
-def _key_at(value: Any, place: int) -> str:
-    try:
-        return values.key_name(value)
-    except Misfit as misfit:
-        raise Misfit(misfit.wanted, hint=misfit.hint, at=(place,)) from misfit
 
 
 def _deeply_frozen(value: Any) -> Any:
@@ -170,10 +152,6 @@ def _is_nothing(value: Any) -> bool:
     return isinstance(value, Scalar) and value.empty
 
 
-def _has_default(part: type[BaseModel], key: Any) -> bool:
-    return key in part.model_fields and not part.model_fields[key].is_required()
-
-
 class Part(BaseModel):
     """A frozen part of a spec that refuses undeclared keys. A key without a value means its default."""
 
@@ -184,7 +162,8 @@ class Part(BaseModel):
     def _default_for_nothing(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in data.items() if not (_is_nothing(value) and _has_default(cls, key))}  # pyright: ignore[reportUnknownVariableType]
+        default = {key for key, field in cls.model_fields.items() if not field.is_required()}
+        return {key: value for key, value in data.items() if not (_is_nothing(value) and key in default)}  # pyright: ignore[reportUnknownVariableType]
 
 
 Platform = Literal["link", "prolific", "connect", "sona", "mturk"]

@@ -4,8 +4,6 @@ The file is read by a streaming XML parser that expands no entities, so that a f
 and not cleaned: participants must see the file that the experimenter drew.
 """
 
-from __future__ import annotations
-
 import re
 from xml.parsers import expat
 
@@ -35,13 +33,12 @@ class SvgReader:
         self._style_depth = 0  # how many elements are open since a style began, itself included
         self._depth = 0
         self._dead = False
-        parser = expat.ParserCreate()
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        parser.EntityDeclHandler = self._entity
-        parser.ProcessingInstructionHandler = self._instruction
-        self._parser = parser
+        self._parser = expat.ParserCreate()
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._characters
+        self._parser.EntityDeclHandler = self._entity
+        self._parser.ProcessingInstructionHandler = self._instruction
 
     def feed(self, piece: bytes) -> None:
         """Read the next bytes of the file."""
@@ -93,14 +90,12 @@ class SvgReader:
             self._check_style(value, imports=may_be_style)
 
     def _check_style(self, style: str, *, imports: bool = True) -> None:
-        outside = _STYLE_ADDRESS.search(style)
-        if outside:
+        if outside := _STYLE_ADDRESS.search(style):
             self._findings.append(f"refers to something outside itself ({outside[1].strip()})")
         if imports and _STYLE_IMPORT.search(style):
             self._findings.append("imports a style, or hides one behind a backslash")
 
-    def _end(self, name: str) -> None:
-        del name
+    def _end(self, _name: str) -> None:
         self._depth -= 1
         self._style_depth = max(0, self._style_depth - 1)
 

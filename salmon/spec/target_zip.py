@@ -6,8 +6,6 @@ Reading has no effect but that: a caller that wants to keep the contents passes 
 file. Nothing is kept unless everything is right.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -54,6 +52,15 @@ _BROKEN = (
 
 class _DamagedError(Exception):
     """Raised when the bytes of a member do not unpack to what the directory says."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of the ZIP that becomes a target, or the CSV that holds them; `name` is without its folders."""
+
+    info: zipfile.ZipInfo
+    name: str
+    extension: str  # as it is stored; `csv` for the list of targets
 
 
 class Sink(Protocol):
@@ -123,8 +130,7 @@ def check_archive(path: Path, *, trusted: bool = False) -> tuple[Manifest | None
 def _entries(
     path: Path, trusted: bool, begin: Callable[[], Sink], sinks: list[tuple[Sink, str]], problems: list[Problem]
 ) -> Iterator[ManifestEntry]:
-    refusal = _refusal(path)
-    if refusal:
+    if refusal := _refusal(path):
         problems.append(refusal)
         return
     try:
@@ -150,8 +156,9 @@ def _refusal(path: Path) -> Problem | None:
     """Return what can be refused before the directory is read, because the directory is read as a whole."""
     size_bytes = path.stat().st_size
     if size_bytes > MAX_ARCHIVE_BYTES:
-        hint = f"At most {MAX_ARCHIVE_BYTES / 1e9:.0f} GB are possible."
-        return Problem(f"The ZIP has {size_bytes / 1e9:,.1f} GB.", hint=hint)
+        return Problem(
+            f"The ZIP has {size_bytes / 1e9:,.1f} GB.", hint=f"At most {MAX_ARCHIVE_BYTES / 1e9:.0f} GB are possible."
+        )
     with path.open("rb") as file:
         file.seek(max(0, size_bytes - 65_557))
         tail = file.read()
@@ -159,11 +166,14 @@ def _refusal(path: Path) -> Problem | None:
     is_zip64 = end >= 20 and tail[end - 20 : end - 16] == b"PK\x06\x07"
     directory_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
     if is_zip64:
-        message = "The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64)."
-        return Problem(message, hint="Make it anew with fewer files; write texts into one CSV file.")
+        return Problem(
+            "The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64).",
+            hint="Make it anew with fewer files; write texts into one CSV file.",
+        )
     if directory_bytes > _MAX_DIRECTORY_BYTES:
-        message = "The ZIP's directory is made for more files than can be targets."
-        return Problem(message, hint="Write texts into one CSV file.")
+        return Problem(
+            "The ZIP's directory is made for more files than can be targets.", hint="Write texts into one CSV file."
+        )
     return None
 
 
@@ -224,8 +234,9 @@ def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:
 
 
 def _damage_problem(member: Member) -> Problem:
-    hint = "Make the ZIP anew and upload it again."
-    return Problem(f"{shown(member.name)} is damaged in the ZIP.", path=member.name, hint=hint)
+    return Problem(
+        f"{shown(member.name)} is damaged in the ZIP.", path=member.name, hint="Make the ZIP anew and upload it again."
+    )
 
 
 def _wrong_content(member: Member, head: bytes, problems: list[Problem]) -> bool:
@@ -265,11 +276,14 @@ def _rows(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> 
     try:
         for row in reader:
             if len(row) > 1:
-                message = (
-                    f"{shown(member.name)} has {len(row)} columns in line {reader.line_num}; a list of targets has one."
+                problems.append(
+                    Problem(
+                        f"{shown(member.name)} has {len(row)} columns in line {reader.line_num}; a list of targets has one.",
+                        reader.line_num,
+                        path=member.name,
+                        hint="Put quotes around text that contains commas.",
+                    )
                 )
-                hint = "Put quotes around text that contains commas."
-                problems.append(Problem(message, reader.line_num, path=member.name, hint=hint))
             elif row:
                 encoded = row[0].encode()
                 yield ManifestEntry(
@@ -297,15 +311,6 @@ _UTF_8_FLAG = 0x800
 _ENCRYPTED_FLAG = 0x1
 _METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA})
 _SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
-
-
-@dataclass(frozen=True)
-class Member:
-    """A file of the ZIP that becomes a target, or the CSV that holds them; `name` is without its folders."""
-
-    info: zipfile.ZipInfo
-    name: str
-    extension: str  # as it is stored; `csv` for the list of targets
 
 
 def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[Member, ...]:
@@ -422,8 +427,7 @@ def _is_bomb(info: zipfile.ZipInfo) -> bool:
 
 def _overlaps(infos: Iterable[zipfile.ZipInfo]) -> Iterator[Problem]:
     """Find members that share their bytes, which unpack to far more than the file holds."""
-    ordered = sorted(infos, key=lambda info: info.header_offset)
-    for before, after in pairwise(ordered):
+    for before, after in pairwise(sorted(infos, key=lambda info: info.header_offset)):
         if before.header_offset + before.compress_size > after.header_offset:
             yield _member_problem(after.filename, "shares its bytes with another member", "Make the ZIP anew.")
             return
@@ -456,8 +460,11 @@ def _mixture(found: list[Member]) -> Iterator[Problem]:
             hint="Put all targets into one.",
         )
     elif lists and len(found) > 1:
-        message = f"The ZIP holds the list of targets {shown(lists[0])} and {len(found) - 1:,} other files."
-        yield Problem(message, path=lists[0], hint="Keep either the list or the files.")
+        yield Problem(
+            f"The ZIP holds the list of targets {shown(lists[0])} and {len(found) - 1:,} other files.",
+            path=lists[0],
+            hint="Keep either the list or the files.",
+        )
 
 
 def _member_problem(path: str, what: str, todo: str, *, warning: bool = False) -> Problem:

@@ -6,8 +6,6 @@ readers of colours, sizes, languages, keys of the keyboard and web addresses sta
 that can be hashed, sent to another process and written as JSON.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,15 +53,17 @@ class Misfit(ValueError):  # noqa: N818 - a verdict on one value, not an error o
         self.parts: tuple[Misfit, ...] = (self,)
 
 
-def every(items: Iterable[Any], read: Callable[[Any, int], T]) -> tuple[T, ...]:
-    """Read each item with its place; all that do not fit are refused together, as the `parts` of one Misfit."""
+def every(items: Iterable[Any], read: Reader[T]) -> tuple[T, ...]:
+    """Read each item; all that do not fit are refused together, as the `parts` of one Misfit that lead to their places."""
     results: list[T] = []
     misfits: list[Misfit] = []
     for place, item in enumerate(items):
         try:
-            results.append(read(item, place))
+            results.append(read(item))
         except Misfit as misfit:
-            misfits.extend(misfit.parts)
+            for part in misfit.parts:
+                part.at = (place, *part.at)
+                misfits.append(part)
     if misfits:
         together = Misfit(sentence=misfits[0].sentence or misfits[0].wanted)
         together.parts = tuple(misfits)
@@ -73,17 +73,21 @@ def every(items: Iterable[Any], read: Callable[[Any, int], T]) -> tuple[T, ...]:
 
 def scalar_of(value: Any, wanted: str) -> Scalar:
     """Return the value as a Scalar; a list or a mapping is a Misfit."""
-    if isinstance(value, Scalar):
-        return value
-    if value is None:
-        return Scalar("", quoted=False)
-    if isinstance(value, bool):
-        return Scalar("true" if value else "false", quoted=False)
-    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= 64):
-        return Scalar(repr(value), quoted=False)
-    if isinstance(value, str):
-        return Scalar(value)
-    raise Misfit(wanted)
+    match value:
+        case Scalar():
+            return value
+        case None:
+            return Scalar("", quoted=False)
+        case bool():
+            return Scalar("true" if value else "false", quoted=False)
+        case float():
+            return Scalar(repr(value), quoted=False)
+        case int() if value.bit_length() <= 64:
+            return Scalar(repr(value), quoted=False)
+        case str():
+            return Scalar(value)
+        case _:
+            raise Misfit(wanted)
 
 
 def text(value: Any) -> str:
@@ -146,9 +150,9 @@ def number(low: float | None = None, high: float | None = None, *, above: float 
     return read
 
 
-def choice(*names: str) -> Reader[str]:
+def choice(*names: str, wanted: str = "") -> Reader[str]:
     """Read one of a few words; case does not matter."""
-    wanted = listed(names)
+    wanted = wanted or listed(names)
     folded = {name.casefold(): name for name in names}
 
     def read(value: Any) -> str:
@@ -330,7 +334,6 @@ def is_colour(text: str) -> bool:
 
 
 _SIZE = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(px|em|rem|vw|vh|vmin|vmax|%)?")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}")
 _KEY_NAMES = (
     *("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", "Home", "End", "PageUp", "PageDown"),
     *("Backspace", "Delete", "Insert", "Shift", "Control", "Alt", "Escape"),
@@ -356,13 +359,8 @@ def colour(value: Any) -> str:
     return scalar.text.strip()
 
 
-def language(value: Any) -> str:
-    """Read a language tag: en, de, pt-BR."""
-    wanted = "a language code such as en, de or pt-BR"
-    written = scalar_of(value, wanted).text
-    if not _LANGUAGE.fullmatch(written):
-        raise Misfit(wanted)
-    return written
+#: Reads a language tag: en, de, pt-BR.
+language = word(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}", "a language code such as en, de or pt-BR")
 
 
 def key_name(value: Any) -> str:
@@ -371,10 +369,7 @@ def key_name(value: Any) -> str:
     written = scalar_of(value, wanted).text
     if len(written) == 1 and written.isprintable() and not written.isspace():
         return written
-    folded = {name.casefold(): name for name in _KEY_NAMES}
-    if written.casefold() not in folded:
-        raise Misfit(wanted, hint=did_you_mean(written, _KEY_NAMES))
-    return folded[written.casefold()]
+    return choice(*_KEY_NAMES, wanted=wanted)(value)
 
 
 def web_address(value: Any) -> str:

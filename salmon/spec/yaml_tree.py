@@ -6,8 +6,6 @@ aliases), nests too deeply or repeats a key is noticed while it is read, before 
 begins with the bytes of a file: its size, its encoding and the syntax of YAML.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +38,7 @@ class MappingEntry:
     """A key and its value."""
 
     key: Scalar
-    node: Node
+    node: "Node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class SequenceNode:
 
     line: int
     column: int
-    items: list[Node] = field(default_factory=list["Node"])
+    items: list["Node"] = field(default_factory=list["Node"])
 
 
 Node = Scalar | MappingNode | SequenceNode
@@ -191,18 +189,21 @@ class _Builder:
             line, column = event.start_mark.line, event.start_mark.column
             shifted = sum(column >= start for start in self._shifts.get(line, ()))
             place = (line + 1, column + 1 + _SHORTER_BY * shifted)
-            if isinstance(event, yaml.DocumentStartEvent):
-                self._start_document(place)
-            elif isinstance(event, yaml.ScalarEvent):
-                self._scalar(event, place)
-            elif isinstance(event, yaml.AliasEvent):
-                self._alias(event, place)
-            elif isinstance(event, yaml.MappingStartEvent):
-                self._open(event, MappingNode(*place), place)
-            elif isinstance(event, yaml.SequenceStartEvent):
-                self._open(event, SequenceNode(*place), place)
-            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
-                self._close()
+            match event:
+                case yaml.DocumentStartEvent():
+                    self._start_document(place)
+                case yaml.ScalarEvent():
+                    self._scalar(event, place)
+                case yaml.AliasEvent():
+                    self._alias(event, place)
+                case yaml.MappingStartEvent():
+                    self._open(event, MappingNode(*place), place)
+                case yaml.SequenceStartEvent():
+                    self._open(event, SequenceNode(*place), place)
+                case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                    self._close()
+                case _:  # the stream and its document begin and end without saying anything
+                    pass
         return self._root
 
     def _start_document(self, place: tuple[int, int]) -> None:
@@ -375,8 +376,7 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
         )
     text = source if isinstance(source, str) else _decode(source)
     text = text.removeprefix("\ufeff")
-    forbidden = _FORBIDDEN.search(text)
-    if forbidden:
+    if forbidden := _FORBIDDEN.search(text):
         raise UnreadableError(
             Problem(
                 f"There is a character here that no text holds (code {ord(forbidden[0])}).",

@@ -41,8 +41,9 @@ class Averaging:
         return AveragingState()
 
     def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Return the next state, and whether replicas are synchronised after local step `step` (from 0)."""
-        raise NotImplementedError
+        """Return the next state, and whether replicas are synchronised after local step `step` (from 0): by default, always."""
+        del step
+        return state, True
 
     def learn(self, state: AveragingState, step: int, variance: float, rate: float) -> AveragingState:
         """Return the state after a synchronisation at which the replicas had this variance."""
@@ -55,11 +56,6 @@ class FullSync(Averaging):
     """Average gradients in every step, so that replicas never differ."""
 
     differ: ClassVar[bool] = False
-
-    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Synchronise in every step."""
-        del step
-        return state, True
 
 
 @dataclass(frozen=True)
@@ -155,11 +151,6 @@ class Crossbow(Averaging):
     def replicas(self) -> int:
         """Replicas of each worker; 0 until the number has been chosen."""
         return self.count
-
-    def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Exchange corrections in every step."""
-        del step
-        return state, True
 
     def step_batch(self, batch_size: int, replicas: int) -> int:
         """Return the examples of all replicas: each has a batch of its own."""

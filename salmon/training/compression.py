@@ -7,9 +7,11 @@ ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries
 and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared norm is Σ λᵢ²/pᵢ.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from math import inf, prod
 from typing import Any
@@ -436,28 +438,21 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
 
     `group` is a process group; None is the default one. Each bucket of each step uses different random numbers.
     """
-    calls = 0
+    calls = itertools.count(1)
 
     # torch checks these two annotations and refuses others.
     def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        nonlocal calls
         del state
-        calls += 1
         gradients = bucket.gradients()
         shapes = [tuple(each.shape) for each in gradients]
         flat = torch.cat([each.detach().reshape(-1) for each in gradients]).float().cpu().numpy()
         rank, size = dist.get_rank(group), dist.get_world_size(group)
-        payload = compression.compress(flat, shapes, np.random.default_rng([seed, calls, rank]))
-
-        def all_gather(parts: list[torch.Tensor], own: torch.Tensor) -> None:
-            dist.all_gather(parts, own, group=group)
-
-        payloads = gather_bytes(payload, size, all_gather)
+        payload = compression.compress(flat, shapes, np.random.default_rng([seed, next(calls), rank]))
+        payloads = gather_bytes(payload, size, partial(dist.all_gather, group=group))
         total = np.stack([compression.expand(each, shapes) for each in payloads]).sum(axis=0, dtype=np.float32)
         start = 0
         for each in gradients:
-            part = torch.from_numpy(total[start : start + each.numel()] / size)
-            each.copy_(part.view_as(each))
+            each.copy_(torch.from_numpy(total[start : start + each.numel()] / size).view_as(each))
             start += each.numel()
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(bucket.buffer())

@@ -78,14 +78,14 @@ class _DaskEstimator(BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train from scratch."""
-        self._reset()
+        for name in ("module_", "_state", "history_"):
+            vars(self).pop(name, None)
         return self._train(self._inputs(X), self._targets(y, reset=True), epochs=float(self.max_epochs))
 
     def _train_epoch(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> Self:
         """Train for one more epoch on these data."""
         inputs, targets = self._inputs(X), self._targets(y, reset=reset)
-        epochs = 1.0 if reset else self._state.progress.epoch + 1.0
-        return self._train(inputs, targets, epochs=epochs)
+        return self._train(inputs, targets, epochs=1.0 if reset else self._state.progress.epoch + 1.0)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
@@ -158,10 +158,6 @@ class _DaskEstimator(BaseEstimator):
         if not prefix:
             return found
         return {name.split("__", 1)[1]: value for name, value in found.items() if name.split("__")[0] == prefix}
-
-    def _reset(self) -> None:
-        for name in ("module_", "_state", "history_"):
-            vars(self).pop(name, None)
 
     def _inputs(self, X: ArrayLike) -> torch.Tensor:
         tensor = X if isinstance(X, torch.Tensor) else torch.as_tensor(np.asarray(X))

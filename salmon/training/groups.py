@@ -287,21 +287,9 @@ class ProcessRanks:
     def __init__(self, process_group: Any, store: Any, meeting: Meeting) -> None:
         self._process_group, self._store, self._meeting = process_group, store, meeting
         self._requested_at = self._reported_at = time.monotonic()
-
-    @property
-    def size(self) -> int:
-        """Return the number of ranks in the group."""
-        return self._meeting.size
-
-    @property
-    def largest(self) -> int:
-        """Return the number of ranks to which the group could grow."""
-        return self._meeting.largest
-
-    @property
-    def local(self) -> range:
-        """Return this rank only."""
-        return range(self._meeting.rank, self._meeting.rank + 1)
+        self.size = meeting.size
+        self.largest = meeting.largest
+        self.local = range(meeting.rank, meeting.rank + 1)
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the sum (K,) over all ranks, given the vector of this one (1, K)."""

@@ -107,7 +107,9 @@ class HyperbandSearch(BaseEstimator):
         )
         self.model_params_: list[dict[str, Any]] = [sampled[number % len(sampled)] for number in range(count)]
         seed = int(rng.randint(2**31))
-        classes = np.unique(train[1]) if train[1] is not None and _has(self.estimator, "predict_proba") else None
+        classes = (
+            np.unique(train[1]) if train[1] is not None and hasattr(type(self.estimator), "predict_proba") else None
+        )
         executor = on_executor(self.executor) or SerialExecutor()
         stride = int(self.max_iter / self.aggressiveness) if self.patience is True else int(self.patience)
         search = new_search(
@@ -412,7 +414,3 @@ def _count_samples(parameters: Mapping[str, Any], count: int) -> int:
     if any(hasattr(values, "rvs") for values in parameters.values()):
         return count
     return min(count, int(np.prod([len(cast("Sequence[Any]", values)) for values in parameters.values()])))
-
-
-def _has(estimator: Any, name: str) -> bool:
-    return hasattr(type(estimator), name)

@@ -118,8 +118,11 @@ def fit(
 
 def initial_state(job: TrainingJob) -> TrainingState:
     """Return the state of a job before its first step."""
-    replicas = Replicas(job.module, job.optimizer, job.loss, 1)
-    return TrainingState(replicas.arrays(), averaging=job.averaging.start(), monitors=tuple({} for _ in job.monitors))
+    return TrainingState(
+        Replicas(job.module, job.optimizer, job.loss, 1).arrays(),
+        averaging=job.averaging.start(),
+        monitors=tuple({} for _ in job.monitors),
+    )
 
 
 def choose_replicas(job: TrainingJob, data: tuple[Any, ...]) -> int:
@@ -141,8 +144,7 @@ def measure_throughput(job: TrainingJob, data: tuple[Any, ...], replicas: int) -
     averaging = job.averaging if isinstance(job.averaging, Crossbow) else Crossbow()
     trial = replace(job, averaging=replace(averaging, count=replicas), watch=None, until=None, monitors=())
     steps = Steps(trial, data, initial_state(trial), VirtualRanks(1, 1))
-    rows = [steps.take(steps.plan()) for _ in range(_WARM_UP_STEPS + _MEASURED_STEPS)]
-    measured = rows[_WARM_UP_STEPS:]
+    measured = [steps.take(steps.plan()) for _ in range(_WARM_UP_STEPS + _MEASURED_STEPS)][_WARM_UP_STEPS:]
     taken = [later["seconds"] - earlier["seconds"] for earlier, later in pairwise(measured)]
     # Batches are smaller at the end of an epoch; the median step has a full one.
     return measured[0]["batch_size"] / statistics.median(taken)
@@ -195,9 +197,7 @@ def _check_job(job: TrainingJob, workers: int) -> None:
 
 
 def _next_multiple(state: TrainingState, every: float) -> float:
-    """Return the epoch of the next checkpoint."""
-    if np.isinf(every):
-        return np.inf
+    """Return the epoch of the next checkpoint; infinity if `every` is infinite."""
     return (np.floor(state.figures.get("epoch", 0.0) / every + 1e-9) + 1) * every
 
 
@@ -207,7 +207,7 @@ def _show_progress(
 ) -> Generator[Callable[[tuple[HistoryRow, ...]], None]]:
     """Yield a function that takes the rows of each segment and, if enabled, advances a progress bar of epochs."""
     if not enabled:
-        yield _show_nothing
+        yield lambda _rows: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -220,10 +220,6 @@ def _show_progress(
                 bar.update(task, completed=rows[-1]["epoch"], description=describe_row(rows[-1]))
 
         yield show
-
-
-def _show_nothing(rows: tuple[HistoryRow, ...]) -> None:
-    del rows
 
 
 def _load_state(module: torch.nn.Module, state: TrainingState) -> None:

@@ -61,8 +61,7 @@ class InverseStep:
 
     def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
         """Return the plan with its learning rate reduced."""
-        factor = min(self.largest, self.scale / (figures["step"] + 1))
-        return replace(plan, rate_factor=plan.rate_factor * factor)
+        return replace(plan, rate_factor=plan.rate_factor * min(self.largest, self.scale / (figures["step"] + 1)))
 
 
 @dataclass(frozen=True)

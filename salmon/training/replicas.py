@@ -133,13 +133,14 @@ class Replicas:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return copies of parameters, optimiser state and buffers, one row for each replica."""
-        copies: dict[str, NDArray[Any]] = {"weights": _copy(self.weights)}
-        for name, value in self._optimizer.state.get(self.weights, {}).items():
-            if value is not None:
-                copies[f"optimizer/{name}"] = _copy(torch.as_tensor(value))
-        for name in self._buffers[0]:
-            copies[f"buffer/{name}"] = np.stack([_copy(each[name]) for each in self._buffers])
-        return copies
+        state = self._optimizer.state.get(self.weights, {})
+        return {
+            "weights": _copy(self.weights),
+            **{
+                f"optimizer/{name}": _copy(torch.as_tensor(value)) for name, value in state.items() if value is not None
+            },
+            **{f"buffer/{name}": np.stack([_copy(each[name]) for each in self._buffers]) for name in self._buffers[0]},
+        }
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Restore what `arrays` returned."""

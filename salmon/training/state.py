@@ -190,23 +190,20 @@ def take_replicas(arrays: Mapping[str, NDArray[Any]], first: int, count: int) ->
 
 def join_replicas(parts: list[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of all replicas, concatenated in the order of the parts."""
-    first = parts[0]
     return {
         name: np.concatenate([part[name] for part in parts]) if name.startswith(_PER_REPLICA) and array.ndim else array
-        for name, array in first.items()
+        for name, array in parts[0].items()
     }
 
 
 def resize_replicas(arrays: Mapping[str, NDArray[Any]], count: int) -> dict[str, NDArray[Any]]:
     """Return the arrays for another number of replicas, each of which starts from the mean; unchanged if the number is right."""
-    resized: dict[str, NDArray[Any]] = {}
-    for name, array in arrays.items():
-        if name.startswith(_PER_REPLICA) and array.ndim and len(array) != count:
-            mean = array.mean(axis=0, keepdims=True, dtype=np.float64).astype(array.dtype)
-            resized[name] = np.repeat(mean, count, axis=0)
-        else:
-            resized[name] = array
-    return resized
+    return {
+        name: np.repeat(array.mean(axis=0, keepdims=True, dtype=np.float64).astype(array.dtype), count, axis=0)
+        if name.startswith(_PER_REPLICA) and array.ndim and len(array) != count
+        else array
+        for name, array in arrays.items()
+    }
 
 
 def _check_format(document: dict[str, Any]) -> None:

@@ -230,8 +230,7 @@ class Steps:
         for row, rank in enumerate(self._ranks.local):
             share = range(self._n)[rank :: self._ranks.size]
             for start in range(0, len(share), _EVALUATED_AT_ONCE):
-                chosen = np.asarray(share[start : start + _EVALUATED_AT_ONCE])
-                batch, counted = self._gather([chosen])
+                batch, counted = self._gather([np.asarray(share[start : start + _EVALUATED_AT_ONCE])])
                 if needs == "loss":
                     total[row] += self._replicas.sum_losses(tuple(part[0] for part in batch))
                 else:

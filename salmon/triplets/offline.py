@@ -4,8 +4,6 @@ What has the same meaning keeps it. Stochastic passes are gone: a fit converges,
 `max_epochs` only bounds it, and settings of the old optimiser (`opt`, `optimizer…`, `lr`, `device`, …) have no effect.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -142,8 +140,10 @@ class OfflineEmbedding(BaseEstimator):
             for name, some in (("train", rows), ("test", held_out)):
                 line[f"score_{name}"], line[f"loss_{name}"] = self._score(some)
             if get_stats is not None:
-                figures = get_stats(embedding=self.embedding_, X_test=held_out, **stats_kwargs)
-                line |= {f"stats__{name}": figure for name, figure in figures.items()}
+                line |= {
+                    f"stats__{name}": figure
+                    for name, figure in get_stats(embedding=self.embedding_, X_test=held_out, **stats_kwargs).items()
+                }
             self._history.append(line)
             converged = converged or left <= _PASSES
         return self

@@ -4,8 +4,6 @@
 They are built on today's samplers. A query is a dict of head, left and right; an answer has its winner beside them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
@@ -84,8 +82,14 @@ class Adaptive:
 
     def get_model(self) -> dict[str, Any]:
         """Return the embedding, and what it was made of."""
-        model = {"embedding": self._state.coordinates.tolist(), "num_ans": len(self._rows)}
-        return {**model, "model_updates": self._state.generation, "n": self.n, "d": self.d, "R": self.R}
+        return {
+            "embedding": self._state.coordinates.tolist(),
+            "num_ans": len(self._rows),
+            "model_updates": self._state.generation,
+            "n": self.n,
+            "d": self.d,
+            "R": self.R,
+        }
 
     def predict(self, X: ArrayLike, embedding: ArrayLike | None = None) -> NDArray[np.uint8]:
         """Return (m,) 0 where the left target of rows [head, left, right] lies nearer, 1 where the right one does."""
