@@ -24,7 +24,7 @@ from frontend.store import Store
 from frontend.transfer import routes as transfer
 from salmon import __version__
 from salmon.errors import SalmonError
-from salmon.spec.manifest import MEDIA_TYPES
+from salmon.spec.media_files import MEDIA_TYPES
 
 #: Files are stored under the hash of their content, so what an address shows never changes.
 _IMMUTABLE = {

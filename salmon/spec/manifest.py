@@ -2,8 +2,7 @@
 
 Answers name targets by their index, so an index may never come to mean something else. When a ZIP is uploaded again,
 `merge_manifests` keeps the index of everything that it recognises, adds what is new at the end, and keeps the place of
-what is missing; it reports which is which, so that the caller can refuse. The module also lists the kinds of file that
-a ZIP of targets may hold, and recognises them by their first bytes.
+what is missing; it reports which is which, so that the caller can refuse.
 """
 
 import html
@@ -14,23 +13,9 @@ from operator import attrgetter
 from typing import Literal, Self, get_args
 
 from salmon.errors import MediaError, Problem
+from salmon.spec.media_files import MEDIA_TYPES
 
 TargetKind = Literal["text", "html", "image", "video", "audio"]
-MEDIA_TYPES = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "gif": "image/gif",
-    "bmp": "image/bmp",
-    "svg": "image/svg+xml",
-    "webp": "image/webp",
-    "avif": "image/avif",
-    "mp4": "video/mp4",
-    "mov": "video/quicktime",
-    "webm": "video/webm",
-    "mp3": "audio/mpeg",
-    "wav": "audio/wav",
-    "ogg": "audio/ogg",
-}
 
 
 @dataclass(frozen=True)
@@ -210,65 +195,3 @@ def _check_entry(entry: ManifestEntry, place: int) -> ManifestEntry:
     if entry.index != place or entry.kind not in get_args(TargetKind):
         raise ValueError(f"entry {place} has index {entry.index} and kind {entry.kind}")
     return entry
-
-
-#: Extension as it is stored -> what it shows.
-KIND_OF: dict[str, TargetKind] = {
-    **dict.fromkeys(("png", "jpg", "gif", "bmp", "svg", "webp", "avif"), "image"),
-    **dict.fromkeys(("mp4", "mov", "webm"), "video"),
-    **dict.fromkeys(("mp3", "wav", "ogg"), "audio"),
-}
-_SPELLINGS = {"jpeg": "jpg"}
-#: Extensions as they may be written.
-EXTENSIONS = (*KIND_OF, *_SPELLINGS)
-
-
-def extension_of(name: str) -> str | None:
-    """Return the extension under which a file is stored, from its name; None for a kind that pages cannot show."""
-    suffix = name.rpartition(".")[2].lower()
-    suffix = _SPELLINGS.get(suffix, suffix)
-    return suffix if suffix in KIND_OF and "." in name else None
-
-
-def detect_extension(head: bytes) -> str | None:
-    """The extension that the first bytes stand for, `zip` for an archive; None where they tell nothing."""
-    for start, extension in (
-        (b"\x89PNG\r\n\x1a\n", "png"),
-        (b"\xff\xd8\xff", "jpg"),
-        (b"GIF87a", "gif"),
-        (b"GIF89a", "gif"),
-        (b"BM", "bmp"),
-        (b"\x1aE\xdf\xa3", "webm"),
-        (b"ID3", "mp3"),
-        (b"OggS", "ogg"),
-        (b"PK\x03\x04", "zip"),
-    ):
-        if head.startswith(start):
-            return extension
-    if head[:4] == b"RIFF":
-        return {b"WEBP": "webp", b"WAVE": "wav"}.get(head[8:12])
-    if head[4:8] in {b"ftyp", b"moov", b"wide", b"mdat", b"free", b"skip"}:
-        return _detect_boxed(head)
-    if len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0:  # an MPEG audio frame without a tag
-        return "mp3"
-    return "svg" if _begins_as_markup(head) else None
-
-
-def _detect_boxed(head: bytes) -> str:
-    """Recognise ISO base media files by their `ftyp` box; QuickTime files may have none."""
-    brand = head[8:12] if head[4:8] == b"ftyp" else b"qt  "
-    if {b"avif", b"avis"} & {head[offset : offset + 4] for offset in range(8, 64, 4)}:
-        return "avif"
-    if brand in {b"heic", b"heix", b"mif1", b"msf1"}:
-        return "heic"
-    return "mov" if brand == b"qt  " else "mp4"
-
-
-def _begins_as_markup(head: bytes) -> bool:
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return text.startswith((b"<?xml", b"<svg", b"<!--", b"<!DOCTYPE svg")) and b"<svg" in head
-
-
-def fits(extension: str, told: str | None) -> bool:
-    """Whether the content fits the extension. Whatever plays mp4 plays mov, and cameras mix up the two names."""
-    return told == extension or {told, extension} <= {"mp4", "mov"}

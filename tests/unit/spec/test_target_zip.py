@@ -8,7 +8,7 @@ import pytest
 
 from salmon.errors import MediaError
 from salmon.spec import check_archive, read_archive, target_zip
-from salmon.spec.manifest import EXTENSIONS
+from salmon.spec.media_files import EXTENSIONS
 from tests.archives import WAV, picture, write_zip
 
 MP4 = struct.pack(">I", 24) + b"ftypisom" + bytes(12) + b"mdat"

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from salmon.spec.manifest import detect_extension
-from salmon.spec.target_zip import picture_size
+from salmon.spec.media_files import detect_extension, picture_size
 
 
 def _saved(kind: str, size: tuple[int, int], **options: object) -> bytes:
