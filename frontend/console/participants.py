@@ -15,7 +15,7 @@ from frontend.experiments import ServedExperiment
 from frontend.schemas import Body, Json
 from frontend.store.participants import Keep, Participant
 from frontend.transfer.subprocesses import VERDICTS, ExportOrder, WithSubprocesses
-from salmon.quality import Decision, Verdict
+from salmon.quality import Verdict
 from salmon.wire import StoredVerdicts
 
 router = APIRouter(prefix="/api/experiments/{slug}/participants")
@@ -55,7 +55,7 @@ async def list_participants(
     names = list(dict.fromkeys((*arrivals.values(), *verdicts)))
     rows: list[Json] = []
     async for page in context.store.export_reader.read_people(experiment.id, names[offset : offset + limit]):
-        rows += [_row(person, verdicts.get(person.id)) for person in page if person.fields]
+        rows += [_row(person, verdicts.get(person.id)) for person in page if person.stored]
     return {
         "as_of": quality.as_of if quality else None,
         "fresh": fresh,
@@ -99,7 +99,7 @@ async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Stor
 
 
 def _row(person: Participant, verdict: Verdict | None) -> Json:
-    decision = Decision.of(person.fields, verdict)
+    decision = person.decision(verdict)
     return {
         "participant": person.id,
         "puid": person.puid,

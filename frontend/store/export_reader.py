@@ -112,18 +112,27 @@ class ExportReader:
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).arrivals))
 
     async def read_people(self, experiment: str, participants: Sequence[str]) -> AsyncIterator[list[Participant]]:
-        """Yield pages of participants, in the order given; one that does not exist has no fields."""
+        """Yield pages of participants, in the order given."""
+        async for page in self._read_hashes(experiment, participants):
+            yield [Participant.parse(name, fields) for name, fields in page]
+
+    async def read_people_entries(
+        self, experiment: str, participants: Sequence[str]
+    ) -> AsyncIterator[list[tuple[str, dict[str, str], set[str]]]]:
+        """Yield pages of (participant, fields as they are stored, queries seen), for bundles."""
+        keys = Keys(experiment)
+        async for page in self._read_hashes(experiment, participants):
+            asked: list[set[str]] = await self._connection.together(
+                lambda pipeline, page=page: [pipeline.smembers(keys.asked(name)) for name, _ in page]
+            )
+            yield [(name, fields, seen) for (name, fields), seen in zip(page, asked, strict=True)]
+
+    async def _read_hashes(self, experiment: str, participants: Sequence[str]) -> AsyncIterator[list[Entry]]:
+        """Yield pages of (participant, fields); somebody of whom nothing is stored has no fields."""
         keys = Keys(experiment)
         for start in range(0, len(participants), PEOPLE_PAGE):
             names = participants[start : start + PEOPLE_PAGE]
             found: list[dict[str, str]] = await self._connection.together(
                 lambda pipeline, names=names: [pipeline.hgetall(keys.participant(name)) for name in names]
             )
-            yield [Participant.parse(name, fields) for name, fields in zip(names, found, strict=True)]
-
-    async def read_asked(self, experiment: str, participants: Sequence[str]) -> list[set[str]]:
-        """Return the queries that each of these participants has seen."""
-        keys = Keys(experiment)
-        return await self._connection.together(
-            lambda pipeline: [pipeline.smembers(keys.asked(name)) for name in participants]
-        )
+            yield list(zip(names, found, strict=True))

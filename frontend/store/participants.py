@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Connection
 from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
+from salmon.quality import Decision, Verdict
 from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, decode_query, encode_json
 from salmon.wire.keys import draw_participant_id
@@ -85,13 +86,13 @@ UNDER_WAY = FINISHED | {Status.ACTIVE}
 class Participant:
     """A participant as the store knows them.
 
-    `steps` says when each step was done, in Unix milliseconds; `consents` are the versions of the text that were agreed
-    to; `attempts` are the options chosen at each attempt of the comprehension questions; `companions` are parameters of
-    the link. `turns` counts the queries given, of which `spares` stand outside of the experiment's order.
-    `given_unsaved` is how many answers the page says were given, where it could not bring all across.
+    `steps` says when each step was done, in Unix milliseconds; `consents` when each version of the text was agreed to;
+    `attempts` are the options chosen at each attempt of the comprehension questions; `companions` are parameters of the
+    link; `practice` is the JSON of the practice trials, and `replies` are the texts of the replies to the questions.
+    `turns` counts the queries given, of which `spares` stand outside of the experiment's order. `given_unsaved` is how
+    many answers the page says were given, where it could not bring all across. `keep` is the experimenter's decision.
 
-    `fields` is the hash as it was read, for exports and bundles only: they pass on what platforms sent and what other
-    versions stored.
+    `stored` is false for somebody of whom the store has nothing but answers.
     """
 
     id: str
@@ -109,16 +110,26 @@ class Participant:
     spares: int = 0
     given_unsaved: int | None = None
     keep: str = ""
+    keep_note: str = ""
+    keep_by: str = ""
+    keep_ms: int = 0
+    practice: str = ""
+    stored: bool = True
     steps: Mapping[str, int] = field(default_factory=dict[str, int])
-    consents: frozenset[str] = frozenset()
+    consents: Mapping[str, int] = field(default_factory=dict[str, int])
     attempts: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
     companions: Mapping[str, str] = field(default_factory=dict[str, str])
-    fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    replies: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def position(self) -> int:
         """How many queries of the experiment's order were given."""
         return self.turns - self.spares
+
+    def decision(self, verdict: Verdict | None) -> Decision:
+        """Return whether they are kept: as the experimenter decided, or else as the verdict on them proposes."""
+        manual = self.keep if self.keep in {"keep", "exclude"} else ""
+        return Decision(verdict, manual, self.keep_note, self.keep_by, self.keep_ms)
 
     @property
     def has_begun(self) -> bool:
@@ -131,10 +142,14 @@ class Participant:
             self,
             status=change.status,
             steps={**self.steps, change.step: change.at_ms} if change.step else self.steps,
-            consents=self.consents | {change.consent.version} if change.consent else self.consents,
+            consents={**self.consents, change.consent.version: change.consent.agreed_ms}
+            if change.consent
+            else self.consents,
             attempts={**self.attempts, change.attempt.number: change.attempt.options}
             if change.attempt
             else self.attempts,
+            practice=self.practice if change.practice is None else encode_json(change.practice),
+            replies={**self.replies, **{name: str(reply) for name, reply in change.replies.items()}},
         )
 
     def encode(self) -> dict[str, str]:
@@ -146,19 +161,22 @@ class Participant:
     def parse(identifier: str, fields: Mapping[str, str]) -> Participant:
         """Return the participant of a hash; of one that is not there, a participant without fields."""
         steps: dict[str, int] = {}
-        consents: set[str] = set()
+        consents: dict[str, int] = {}
         attempts: dict[int, tuple[str, ...]] = {}
         companions: dict[str, str] = {}
+        replies: dict[str, str] = {}
         for name, value in fields.items():
             kind, _, rest = name.partition(":")
             if kind == "step":
                 steps[rest] = int(value)
             elif kind == "consent":
-                consents.add(rest)
+                consents[rest] = int(decode_json(value).get("agreed_ms", 0))
             elif kind == "comprehension":
                 attempts[int(rest)] = tuple(decode_json(value)["options"])
             elif kind == "arrived":
                 companions[rest] = value
+            elif kind == "question":
+                replies[rest] = str(decode_json(value))
         whole = {name: int(fields[name]) for name in _WHOLE if name in fields}
         unsaved = fields.get("save_incomplete")
         return Participant(
@@ -170,17 +188,21 @@ class Participant:
             language=fields.get("language", ""),
             given_unsaved=int(unsaved) if unsaved is not None else None,
             keep=fields.get("keep", ""),
+            keep_note=fields.get("keep_note", ""),
+            keep_by=fields.get("keep_by", ""),
+            practice=fields.get("practice", ""),
+            stored=bool(fields),
             steps=steps,
-            consents=frozenset(consents),
+            consents=consents,
             attempts=attempts,
             companions=companions,
-            fields=fields,
+            replies=replies,
             **whole,
         )
 
 
 #: Attributes of a participant that are stored as whole numbers under their own name.
-_WHOLE = ("first_ms", "seen_ms", "last_ms", "completed_ms", "answers", "turns", "spares")
+_WHOLE = ("first_ms", "seen_ms", "last_ms", "completed_ms", "answers", "turns", "spares", "keep_ms")
 
 
 @dataclass(frozen=True)

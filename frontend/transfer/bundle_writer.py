@@ -269,10 +269,8 @@ async def _pairs(found: Any) -> Pieces:
 
 async def _people(source: ExportSource) -> Pieces:
     names = list(await source.people())
-    async for page in source.export_reader.read_people(source.experiment.id, names):
-        asked = await source.export_reader.read_asked(source.experiment.id, [person.id for person in page])
-        rows = ([person.id, person.fields, sorted(seen)] for person, seen in zip(page, asked, strict=True))
-        yield b"".join(map(_line, rows))
+    async for page in source.export_reader.read_people_entries(source.experiment.id, names):
+        yield b"".join(_line([name, fields, sorted(seen)]) for name, fields, seen in page)
 
 
 async def _pages(pages: AsyncIterator[list[Any]]) -> Pieces:

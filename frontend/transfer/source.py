@@ -12,9 +12,9 @@ from frontend.experiments import ServedExperiment
 from frontend.store.experiments import Revision
 from frontend.store.models import PublishedModel
 from frontend.store.participants import Participant
+from frontend.transfer.participant_tables import Conduct
 from frontend.transfer.subprocesses import ExportOrder
 from salmon.export import RevisionRecord, TargetNames
-from salmon.export.participants import Conduct
 from salmon.export.targets_models import Generation
 from salmon.quality import Decision, Evidence, judge
 from salmon.wire import StoredVerdicts, decode_array
@@ -96,7 +96,7 @@ class ExportSource:
             names = list(dict.fromkeys((*arrivals.values(), *judged)))
             found: People = {}
             async for page in self.export_reader.read_people(self.experiment.id, names):
-                found.update((person.id, person) for person in page if person.fields or person.id in judged)
+                found.update((person.id, person) for person in page if person.stored or person.id in judged)
             self._people = dict(sorted(found.items(), key=lambda item: (item[1].first_ms, item[0])))
         return self._people
 
@@ -104,12 +104,12 @@ class ExportSource:
         """Return the id that is written for each participant: none where ids of platforms are left out."""
         if not self.order.personal:
             return {}
-        return {name: person.puid for name, person in (await self.people()).items() if "puid" in person.fields}
+        return {name: person.puid for name, person in (await self.people()).items() if person.puid}
 
     async def decisions(self) -> dict[str, Decision]:
         """Return the decision about each participant."""
         verdicts = (await self.quality()).verdicts
-        return {name: Decision.of(person.fields, verdicts.get(name)) for name, person in (await self.people()).items()}
+        return {name: person.decision(verdicts.get(name)) for name, person in (await self.people()).items()}
 
     async def excluded(self) -> dict[str, str]:
         """Return participants who are left out of analyses, with the reason."""

@@ -6,6 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import islice
 
 from frontend.errors import ConflictError
+from frontend.transfer.participant_tables import (
+    PLATFORM_IDS,
+    QUALITY,
+    Conduct,
+    participant_row,
+    participants_table,
+    platform_row,
+    quality_row,
+)
 from frontend.transfer.source import ExportSource
 from salmon.export import FILES, FIRST_RESPONSES, RESPONSES, Responses, Row, Table
 from salmon.export.other_programs import (
@@ -17,15 +26,6 @@ from salmon.export.other_programs import (
     Translator,
     triplettools_embedding_rows,
     triplettools_embeddings_table,
-)
-from salmon.export.participants import (
-    PLATFORM_IDS,
-    QUALITY,
-    Conduct,
-    participant_row,
-    participants_table,
-    platform_row,
-    quality_row,
 )
 from salmon.export.table import NpzFile
 from salmon.export.targets_models import (
@@ -149,8 +149,7 @@ async def _participants(source: ExportSource) -> tuple[Table, Pages]:
             duplicates[name] = first[identity]
     rows = (
         participant_row(
-            name,
-            person.fields,
+            person,
             conduct=conduct.get(name, Conduct()),
             decision=decisions[name],
             duplicate_of=duplicates.get(name, ""),
@@ -164,7 +163,7 @@ async def _participants(source: ExportSource) -> tuple[Table, Pages]:
 
 async def _platform_ids(source: ExportSource) -> tuple[Table, Pages]:
     people = await source.people()
-    return PLATFORM_IDS, _split_pages(platform_row(name, person.fields) for name, person in people.items())
+    return PLATFORM_IDS, _split_pages(platform_row(person) for person in people.values())
 
 
 async def _quality(source: ExportSource) -> tuple[Table, Pages]:

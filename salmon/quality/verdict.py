@@ -58,14 +58,6 @@ class Decision:
     by: str
     decided_ms: int
 
-    @staticmethod
-    def of(values: Mapping[str, str], verdict: Verdict | None) -> Decision:
-        """Return the decision in the fields of a participant."""
-        manual = values.get("keep", "")
-        manual = manual if manual in {"keep", "exclude"} else ""
-        decided_ms = int(values.get("keep_ms", 0))
-        return Decision(verdict, manual, values.get("keep_note", ""), values.get("keep_by", ""), decided_ms)
-
     @property
     def keep(self) -> bool:
         """Whether the participant counts."""

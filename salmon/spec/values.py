@@ -93,7 +93,7 @@ def scalar_of(value: Any, wanted: str) -> Scalar:
 def text(value: Any) -> str:
     """Read any text, exactly as it was written: `no`, `1.0` and `2026-01-01` stay what they are."""
     scalar = scalar_of(value, wanted := "a text")
-    if scalar.empty and not scalar.text:
+    if not scalar.text and not scalar.quoted:
         raise Misfit(wanted, hint="Write '' where nothing is meant.")
     return scalar.text
 

@@ -12,6 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frontend.store.participants import Participant
+from frontend.transfer.participant_tables import (
+    PLATFORM_IDS,
+    QUALITY,
+    Conduct,
+    participant_row,
+    participants_table,
+    platform_row,
+    quality_row,
+)
 from salmon.export import FILES, FIRST_COLUMNS, RESPONSES, Responses, RevisionRecord, Row, Table, TargetNames
 from salmon.export.notebooks import notebook, r_script
 from salmon.export.other_programs import (
@@ -23,15 +33,6 @@ from salmon.export.other_programs import (
     Translator,
     triplettools_embedding_rows,
     triplettools_embeddings_table,
-)
-from salmon.export.participants import (
-    PLATFORM_IDS,
-    QUALITY,
-    Conduct,
-    participant_row,
-    participants_table,
-    platform_row,
-    quality_row,
 )
 from salmon.export.readme import readme
 from salmon.export.table import KINDS, Column, NpzFile
@@ -56,8 +57,19 @@ NAMES = [TargetNames(f"<b>{name}</b>", name) for name in ("z/pear.png", "apple.p
 SERVED = Served("e", 1, "p", "s", 4, "Random", 0, 1, 2, -9999.0, "random", 0.5, 0.85, 0, 0, 1000, "nonce")
 ANSWER = Answer(SERVED, 2, Timing(rt_ms=812.5, input="key", viewport_w=1280), 61_000)
 VERDICT = Verdict(Figures(answers=3), (Flag("side", "Leans."), Flag("fit", "Differs.", excludes=False)))
-PERSON = {"puid": "P1", "source": "prolific", "status": "completed", "first_ms": "1000", "question:age": "41"}
-PERSON |= {"consent:ab": '{"agreed_ms":2000,"version":"ab"}', "arrived:STUDY_ID": "S9", "last_ms": "61000"}
+PERSON = Participant.parse(
+    "p",
+    {
+        "puid": "P1",
+        "source": "prolific",
+        "status": "completed",
+        "first_ms": "1000",
+        "last_ms": "61000",
+        "consent:ab": '{"agreed_ms":2000,"version":"ab"}',
+        "arrived:STUDY_ID": "S9",
+        "question:age": "41",
+    },
+)
 GENERATION = Generation(
     "S", {"generation": "7", "absorbed": "90", "published_ms": "1000"}, np.arange(6.0).reshape(3, 2)
 )
@@ -120,9 +132,7 @@ def tables() -> list[tuple[Table, list[Row]]]:
     """Every table with a row or two."""
     labels = Labels.of(NAMES)
     translator = Translator(labels, {"p": "P1"}, {"p": "Why."}, frozenset())
-    decision = Decision.of(
-        {"keep": "keep", "keep_by": "ada", "keep_ms": "5000", "keep_note": 'a "fine"\nnote'}, VERDICT
-    )
+    decision = Decision(VERDICT, "keep", 'a "fine"\nnote', "ada", 5000)
     conduct = Conduct()
     for event, client_ms, detail in (
         ("opened", 0, "1280x800 2"),
@@ -131,7 +141,7 @@ def tables() -> list[tuple[Table, list[Row]]]:
         ("skip", 1, ""),
     ):
         conduct.note({"event": event, "client_ms": str(client_ms), "detail": detail})
-    person = participant_row("p", PERSON, conduct=conduct, decision=decision, duplicate_of="", questions=("age", "sex"))
+    person = participant_row(PERSON, conduct=conduct, decision=decision, duplicate_of="", questions=("age", "sex"))
     targets = [
         TargetSpec(0, "text", "pear", "pear"),
         TargetSpec(1, "image", "<img>", "a.png", media="m.png", width_px=3),
@@ -142,7 +152,7 @@ def tables() -> list[tuple[Table, list[Row]]]:
     return [
         (RESPONSES, [made().row("1-0", ANSWER), made(excluded={"p": "x"}).row("1-0", ANSWER)]),
         (participants_table(("age", "sex")), [person]),
-        (PLATFORM_IDS, [platform_row("p", PERSON)]),
+        (PLATFORM_IDS, [platform_row(PERSON)]),
         (QUALITY, [quality_row("p", VERDICT, decision)]),
         (EVENTS, [event]),
         (TARGETS, list(target_rows(targets, None))),
@@ -234,7 +244,7 @@ def test_what_a_participant_did_is_told_by_the_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "verdict", "keep", "reason"),
+    ("fields", "verdict", "keep", "reason"),
     [
         ({}, VERDICT, False, "Leans."),
         ({"keep": "auto"}, VERDICT, False, "Leans."),
@@ -243,9 +253,9 @@ def test_what_a_participant_did_is_told_by_the_events() -> None:
     ],
 )
 def test_the_word_of_the_experimenter_counts_more_than_the_proposal(
-    word: dict[str, str], verdict: Verdict | None, keep: bool, reason: str
+    fields: dict[str, str], verdict: Verdict | None, keep: bool, reason: str
 ) -> None:
-    decision = Decision.of(word, verdict)
+    decision = Participant.parse("p", fields).decision(verdict)
     assert (decision.keep, decision.reason) == (keep, reason)
 
 

@@ -1,19 +1,17 @@
-"""Define the tables about participants: what each did, the ids of platforms (in a table of their own), and quality.
+"""The tables about participants: what each did, the ids of platforms (in a table of their own), and quality.
 
 `Conduct` collects what the events of the pages tell of one participant.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from salmon.export.responses import moment
-from salmon.export.table import Cell, Column, Kind, Row, Table, columns
+from frontend.store.participants import FINISHED, Participant
+from salmon.export import Cell, Row, Table, moment
+from salmon.export.table import Column, Kind, columns
 from salmon.quality import Decision, Figures, Verdict
-
-Values = Mapping[str, str]
 
 
 @dataclass
@@ -31,7 +29,7 @@ class Conduct:
     pixel_ratio: float | None = None
     _blurred_ms: float | None = None
 
-    def note(self, entry: Values) -> None:
+    def note(self, entry: Mapping[str, str]) -> None:
         """Add one more event, in order."""
         detail = entry.get("detail", "")
         match entry.get("event", ""):
@@ -82,17 +80,14 @@ def _decision_cells(decision: Decision) -> list[Cell]:
         decision.keep,
         decision.note,
         decision.by,
-        moment_of(str(decision.decided_ms)),
+        _moment_or_none(decision.decided_ms),
     ]
 
 
-def moment_of(milliseconds: str | None) -> str | None:
-    """Return a time from a field in Unix milliseconds; None if it is missing or 0."""
-    return moment(int(milliseconds)) if milliseconds and milliseconds.isdecimal() and int(milliseconds) else None
+def _moment_or_none(milliseconds: int) -> str | None:
+    """Return a time in Unix milliseconds; None if it is 0."""
+    return moment(milliseconds) if milliseconds > 0 else None
 
-
-#: Statuses of participants who have been shown the way out with everything stored.
-_COMPLETED = frozenset({"completed", "redirected"})
 
 #: Column of the platform's file -> the parameter of the link it came in.
 _COMPANIONS = {
@@ -237,58 +232,47 @@ def quality_row(participant: str, verdict: Verdict, decision: Decision) -> Row:
     return [participant, *(getattr(verdict.figures, name) for name in _FIGURES), *_decision_cells(decision)]
 
 
-def platform_row(participant: str, values: Values) -> Row:
+def platform_row(person: Participant) -> Row:
     """Return one row of the ids of platforms."""
-    companions = (values.get(f"arrived:{parameter}", "") for parameter in _COMPANIONS.values())
-    return [participant, values.get("source", ""), values.get("puid", ""), *companions]
+    companions = (person.companions.get(parameter, "") for parameter in _COMPANIONS.values())
+    return [person.id, person.source, person.puid, *companions]
 
 
 def participant_row(
-    participant: str,
-    values: Values,
-    *,
-    conduct: Conduct,
-    decision: Decision,
-    duplicate_of: str,
-    questions: Sequence[str],
+    person: Participant, *, conduct: Conduct, decision: Decision, duplicate_of: str, questions: Sequence[str]
 ) -> Row:
     """Return one row of participants."""
     figures = decision.verdict.figures if decision.verdict else Figures(answers=0)
     width, height = conduct.viewport or (None, None)
-    consents = [json.loads(value) for name, value in values.items() if name.startswith("consent:")]
-    consent = max(consents, key=lambda kept: kept.get("agreed_ms", 0), default={})
+    version, agreed_ms = max(person.consents.items(), key=lambda consent: consent[1], default=("", 0))
     return [
-        participant,
-        values.get("source", ""),
-        values.get("status", ""),
-        moment_of(values.get("first_ms")),
-        moment_of(str(consent.get("agreed_ms", 0))),
-        moment_of(values.get("last_ms")),
-        moment_of(values.get("completed_ms")),
-        consent.get("version", ""),
-        values.get("status") in _COMPLETED,
-        int(values.get("turns", 0)),
-        int(values.get("answers", 0)),
+        person.id,
+        person.source,
+        person.status.value if person.stored else "",
+        _moment_or_none(person.first_ms),
+        _moment_or_none(agreed_ms),
+        _moment_or_none(person.last_ms),
+        _moment_or_none(person.completed_ms),
+        version,
+        person.status in FINISHED,
+        person.turns,
+        person.answers,
         conduct.skipped,
-        int(values["save_incomplete"]) if "save_incomplete" in values else None,
-        sum(name.startswith("comprehension:") for name in values),
+        person.given_unsaved,
+        len(person.attempts),
         *(getattr(figures, name) for name in _FIGURES if name in _SHOWN),
         conduct.blur_count,
         round(conduct.blur_ms / 1000, 3),
         conduct.fullscreen_exits,
         conduct.load_failures,
         conduct.resumes,
-        values.get("language", ""),
+        person.language,
         conduct.device,
         width,
         height,
         conduct.pixel_ratio,
         duplicate_of,
-        values.get("practice", ""),
+        person.practice,
         *_decision_cells(decision),
-        *(_reply(values.get(f"question:{name}")) for name in questions),
+        *(person.replies.get(name) for name in questions),
     ]
-
-
-def _reply(stored: str | None) -> str | None:
-    return None if stored is None else str(json.loads(stored))
