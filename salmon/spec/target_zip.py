@@ -136,7 +136,9 @@ def _entries(
     try:
         archive = zipfile.ZipFile(path)
     except _BROKEN:
-        problems.append(Problem("The file is no ZIP, or it is damaged.", hint="Make it anew and upload it again."))
+        problems.append(
+            Problem("The file is not a ZIP, or it is damaged.", hint="Create it again and upload it again.")
+        )
         return
     with archive:
         for index, member in enumerate(members(archive.infolist(), problems)):
@@ -168,7 +170,7 @@ def _refusal(path: Path) -> Problem | None:
     if is_zip64:
         return Problem(
             "The ZIP uses the ZIP64 format, which is meant for more than 65,535 files or 4 GB.",
-            hint="Make it anew with fewer files; write texts into one CSV file.",
+            hint="Create it again with fewer files; write texts into one CSV file.",
         )
     if directory_bytes > _MAX_DIRECTORY_BYTES:
         return Problem(
@@ -236,7 +238,9 @@ def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:
 
 def _damage_problem(member: Member) -> Problem:
     return Problem(
-        f"{shown(member.name)} is damaged in the ZIP.", path=member.name, hint="Make the ZIP anew and upload it again."
+        f"{shown(member.name)} is damaged in the ZIP.",
+        path=member.name,
+        hint="Create the ZIP again and upload it again.",
     )
 
 
@@ -430,7 +434,7 @@ def _overlaps(infos: Iterable[zipfile.ZipInfo]) -> Iterator[Problem]:
     """Find members that share their bytes, which unpack to far more than the file holds."""
     for before, after in pairwise(sorted(infos, key=lambda info: info.header_offset)):
         if before.header_offset + before.compress_size > after.header_offset:
-            yield _member_problem(after.filename, "shares its bytes with another member", "Make the ZIP anew.")
+            yield _member_problem(after.filename, "shares its bytes with another member", "Create the ZIP again.")
             return
 
 

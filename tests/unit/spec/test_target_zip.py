@@ -163,7 +163,9 @@ def test_what_is_no_zip_is_refused_in_a_sentence(tmp_path: Path):
     for broken in (b"", b"hello", whole[:-30], whole[40:], whole[: len(whole) // 2]):
         path.write_bytes(broken)
         assert _sentences(path), broken
-        assert all(sentence.startswith(("The file is no ZIP", "'a.png' is damaged")) for sentence in _sentences(path))
+        assert all(
+            sentence.startswith(("The file is not a ZIP", "'a.png' is damaged")) for sentence in _sentences(path)
+        )
 
 
 def test_a_picture_that_was_damaged_on_its_way_is_named(tmp_path: Path):
