@@ -108,9 +108,11 @@ async def readyz(context: WithContext) -> Response:
     Without a backend participants can still answer: queries are then random, and counted as fallbacks.
     """
     if not await context.store.connection.alive():
-        return JSONResponse({"status": "no redis", "hint": "Redis does not answer."}, status_code=503)
+        return JSONResponse({"status": "no redis", "hint": "Redis does not respond."}, status_code=503)
     if await context.store.connection.read_heartbeat() is None:
-        return JSONResponse({"status": "no backend", "hint": "The backend has not been heard of."}, status_code=503)
+        return JSONResponse(
+            {"status": "no backend", "hint": "The learning process sends no heartbeat."}, status_code=503
+        )
     return JSONResponse({"status": "ready"})
 
 

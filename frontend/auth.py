@@ -52,7 +52,7 @@ async def welcome(context: WithContext, invitation: str = "") -> Response:
         return RedirectResponse("/console/login", status_code=303)
     if invited is None:
         raise ForbiddenError(
-            "This link does not make an account; it may be more than a week old.",
+            "This invitation link is invalid or more than a week old.",
             hint="Ask for a new one, or run `salmon user add NAME` on the server.",
         )
     return context.pages.show(LoginPage(first=True, invitation=invitation, message="", name=invited, owner=not invited))
@@ -82,7 +82,7 @@ async def log_in(
         sentence = (
             "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters."
             if first
-            else "This name and password do not belong together."
+            else "The name or the password is wrong."
         )
         return context.pages.show(LoginPage(first, invitation, sentence, name[:64], owner), status=422)
     try:
@@ -130,7 +130,7 @@ async def check_password(context: Context, name: str, password: str) -> Account:
     fits = await asyncio.to_thread(password_fits, password, known)
     if not fits or account is None:
         context.attempts.note_failure(name, context.now_ms())
-        raise LoginError("This name and password do not belong together.")
+        raise LoginError("The name or the password is wrong.")
     return account
 
 
@@ -158,7 +158,7 @@ async def read_experimenter(request: Request, context: WithContext) -> Experimen
     if request.method not in {"GET", "HEAD"}:
         sent = request.headers.get("x-csrf-token") or str((await request.form()).get("csrf", ""))
         if not secrets.compare_digest(sent.encode(), known.csrf.encode()):
-            raise ForbiddenError("This form is out of date.", hint="Load the page again and repeat what you did.")
+            raise ForbiddenError("This form is out of date.", hint="Reload the page and try again.")
     return Experimenter(account.name, known.csrf, account.role)
 
 
@@ -210,7 +210,9 @@ async def _take_up(context: Context, body: LoginBody) -> Account:
     """Make the account that an invitation stands for; ForbiddenError where it was used."""
     invited = context.signer.read_invitation(body.invitation)
     if invited is None or await _is_used(context, invited):
-        raise ForbiddenError("This link has been used already.", hint="Log in with the account it made.")
+        raise ForbiddenError(
+            "This link has been used already.", hint="Log in with the account that was created with it."
+        )
     return await make_account(context, invited or body.name, body.password, owner=not invited)
 
 

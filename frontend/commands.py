@@ -34,10 +34,11 @@ Result = TypeVar("Result")
 def launch(
     spec: Annotated[Path, typer.Argument(help="The experiment's YAML file.", exists=True, dir_okay=False)],
     targets: Annotated[
-        Path | None, typer.Option(help="A ZIP of targets; a targets.zip beside the YAML is taken by itself.")
+        Path | None,
+        typer.Option(help="The ZIP of targets; by default targets.zip next to the YAML file, if it exists."),
     ] = None,
-    name: Annotated[str, typer.Option(help="The name in the link; without one it follows the file.")] = "",
-    draft: Annotated[bool, typer.Option("--draft", help="Do not open it yet.")] = False,
+    name: Annotated[str, typer.Option(help="The name in the link; by default it is taken from the file.")] = "",
+    draft: Annotated[bool, typer.Option("--draft", help="Create a draft instead of opening the experiment.")] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Put an experiment on the running server and print the link for participants.
@@ -68,9 +69,9 @@ def launch(
 
 def export_bundle(
     slug: Annotated[str, typer.Argument(help="The experiment's name in its link.")],
-    out: Annotated[Path | None, typer.Option(help="The ZIP to write; SLUG-bundle.zip without one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The ZIP to write; by default SLUG-bundle.zip.")] = None,
     personal: Annotated[
-        bool, typer.Option(help="With the ids by which platforms know participants; without, it cannot be imported.")
+        bool, typer.Option(help="Include platform ids; a bundle without them cannot be imported.")
     ] = True,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
@@ -110,12 +111,13 @@ def import_files(
         ),
     ],
     config: Annotated[
-        Path | None, typer.Option(help="The description that belongs to the answers: YAML, or /config.", exists=True)
+        Path | None,
+        typer.Option(help="The experiment file of the answers: YAML, or the output of /config.", exists=True),
     ] = None,
-    targets: Annotated[
-        Path | None, typer.Option(help="The ZIP of targets that belongs to the answers.", exists=True)
-    ] = None,
-    name: Annotated[str, typer.Option(help="The name in the link; without one it keeps its own, or the file's.")] = "",
+    targets: Annotated[Path | None, typer.Option(help="The ZIP of targets of the answers.", exists=True)] = None,
+    name: Annotated[
+        str, typer.Option(help="The name in the link; by default the name of the experiment or of the file.")
+    ] = "",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Bring an experiment in: a bundle with all that belongs to it, or the answers of another program. It is paused then.
@@ -158,7 +160,9 @@ def _accounts() -> None:
 @user.command(name="add")
 def add_user(
     name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
-    owner: Annotated[bool, typer.Option("--owner", help="The owner's account, where the first link was lost.")] = False,
+    owner: Annotated[
+        bool, typer.Option("--owner", help="Create the owner's account, in case the first link was lost.")
+    ] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Make an account for an experimenter; the password is asked for, or read from standard input.

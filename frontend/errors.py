@@ -186,7 +186,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
         raise error
     sentences = {
         404: ("There is nothing at this address.", "Check the link: an experiment's begins with /e/ and its name."),
-        405: ("This address does not take that kind of request.", ""),
+        405: ("This address does not accept requests of this method.", ""),
     }
     message, hint = sentences.get(error.status_code, (str(error.detail), ""))
     content = {"code": "http", "message": message, "where": request.url.path, "hint": hint}
@@ -212,7 +212,7 @@ async def answer_unexpected(request: Request, error: Exception) -> Response:
         "code": "internal",
         "message": "Something went wrong on the server, and it was logged.",
         "where": request.url.path,
-        "hint": "Answers that were confirmed are safe. Try again; if it stays so, tell whoever runs this server.",
+        "hint": "Confirmed answers are safe. Try again; if the error persists, contact the operator of this server.",
     }
     return _answer(request, 500, {"error": content}, {})
 

@@ -93,8 +93,8 @@ def parse_revision(revision: Revision) -> ParsedRevision:
         spec = read_stored_spec(revision.spec, manifest)
     except SpecError as error:
         raise NotFoundError(
-            f"This experiment was stored by a version of Salmon whose description cannot be read any more: {error}",
-            hint="Export it with the version that made it.",
+            f"This version of Salmon cannot read the stored experiment: {error}",
+            hint="Export it with the version that created it.",
         ) from error
     probabilities = spec.probabilities
     plan = SamplingPlan(

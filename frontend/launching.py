@@ -84,16 +84,16 @@ def check_targets_stay(old: tuple[TargetSpec, ...], new: tuple[TargetSpec, ...],
     """Refuse a revision in which an index means another target than in the answers given so far."""
     problems = [
         Problem(
-            f"Target {target.index} was {target.filename!r} and would be "
-            f"{new[target.index].filename!r} now, but answers about it are there.",
+            f"Target {target.index} was {target.filename!r} and would now be "
+            f"{new[target.index].filename!r}, but it already has answers.",
             path="targets",
-            hint="Keep the targets in their order and put new ones at the end, or make another experiment.",
+            hint="Keep the targets in their order and add new ones at the end, or create another experiment.",
         )
         if target.index < len(new)
         else Problem(
-            f"Target {target.index}, {target.filename!r}, is missing, but answers about it are there.",
+            f"Target {target.index}, {target.filename!r}, is missing, but it already has answers.",
             path="targets",
-            hint="Put it back; to have it asked no more, make another experiment without it.",
+            hint="Restore it; to stop asking about it, create another experiment without it.",
         )
         for target in old
         if target.index >= len(new) or (new[target.index].html, new[target.index].media) != (target.html, target.media)
@@ -138,8 +138,8 @@ def _merge(old: Manifest, new: Manifest) -> Manifest:
     if merge.changed:
         named = ", ".join(merge.changed[:_NAMED]) + (", …" if len(merge.changed) > _NAMED else "")
         problem = Problem(
-            f"The ZIP has other content under names that are there already: {named}.",
-            hint="Answers were given about the old content. Give the new files new names, or make another experiment.",
+            f"The ZIP has different content under existing names: {named}.",
+            hint="Answers were given about the old content. Give the new files new names, or create another experiment.",
         )
         raise MediaError((problem,), name="targets.zip")
     return merge.manifest

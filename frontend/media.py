@@ -90,8 +90,8 @@ class MediaStore:
     def _refuse_if_full(self, error: OSError) -> None:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise StoreError(
-                "There is no room left for the files of the ZIP; none of them was stored.",
-                hint="Make room on the disk and upload the ZIP again.",
+                "There is not enough disk space for the files of the ZIP; none of them was stored.",
+                hint="Free some disk space and upload the ZIP again.",
                 where=self._root,
             ) from error
 

@@ -23,8 +23,8 @@ class Settings(BaseSettings):
     )
     data: str = Field(default="salmon-data", description="The data directory: media are kept in its folder `media`.")
     host: str = Field(default="127.0.0.1", description="The address to listen on.")
-    port: int = Field(default=8421, ge=0, le=65535, description="The port to listen on; 0 takes a free one.")
-    public_url: str = Field(default="", description="The address participants use, when a proxy stands in front.")
+    port: int = Field(default=8421, ge=0, le=65535, description="The port to listen on; 0 selects a free port.")
+    public_url: str = Field(default="", description="The address that participants use, if there is a proxy in front.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is logged.")
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
 

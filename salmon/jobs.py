@@ -63,7 +63,7 @@ def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
-        raise Misfit(sentence="{label} names nothing to compare.", hint="Leave it out for the usual choice.")
+        raise Misfit(sentence="{label} names nothing to compare.", hint="Leave it out for the default.")
     return values
 
 
@@ -118,8 +118,8 @@ class EmbeddingAsOf:
     def _one_moment(self) -> Self:
         if (self.generation is None) == (self.answers is None):
             raise Misfit(
-                sentence="An embedding is asked for as of a generation or of a number of answers.",
-                hint="Give one of generation and answers.",
+                sentence="An embedding request needs either a generation or a number of answers.",
+                hint="Give exactly one of generation and answers.",
                 at=("generation",),
             )
         if self.generation is not None and not self.sampler:

@@ -227,7 +227,7 @@ def _active_sampler(experiment: ServedExperiment, wanted: str) -> str:
     active = samplers_with_embedding(experiment.spec)
     if wanted and wanted not in active:
         raise BadRequestError(
-            f"{wanted!r} is no sampler of this experiment that fits an embedding.",
+            f"{wanted!r} is not a sampler of this experiment that fits an embedding.",
             hint=f"These do: {', '.join(active) or 'none'}.",
             where="sampler",
         )

@@ -79,7 +79,7 @@ async def _unknown_participants(context: Context, experiment: ServedExperiment, 
         Problem(
             f"There is no participant {name!r} in this experiment.",
             path="arguments.exclude",
-            hint="Participants go by the id that Salmon gave them.",
+            hint="Use the ids that Salmon gave to participants.",
         )
         for name in await context.store.jobs.unknown_participants(experiment.id, ids)
     )
@@ -91,7 +91,7 @@ async def _json(context: Context, identifier: str, standing: JobStatus) -> Json:
     warning = ""
     if not standing.ended and await context.store.connection.read_heartbeat() is None:
         warning = (
-            "The learning process is not running at the moment. The request waits for it; "
-            "whoever runs this server finds the reason in its log."
+            "The learning process is not running at the moment. The request waits until it runs again; "
+            "the server's log contains the reason."
         )
     return {"request": identifier, **content, "warning": warning}

@@ -143,7 +143,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
     found: list[Json] = []
     has_active = any(view.active for view in seen.samplers)
     found += [
-        _sentence("warning", sentence, "It was accepted when this experiment was made, and has no effect.")
+        _sentence("warning", sentence, "It was accepted when this experiment was created, but it has no effect.")
         for sentence in unbuilt_values(seen.spec).values()
     ]
     if seen.heartbeat is None and has_active and seen.state.state == "open":

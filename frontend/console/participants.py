@@ -78,7 +78,7 @@ async def decide(
     if await people.read(experiment.id, participant) is None:
         raise NotFoundError(
             f"There is no participant {participant!r} in this experiment.",
-            hint="Their ids are the column participant of every file, not a platform's.",
+            hint="Use an id from the column `participant` of the exports, not a platform id.",
             where="participant",
         )
     decided = await people.decide(

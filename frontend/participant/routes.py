@@ -191,7 +191,7 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     experiment, people = await context.catalogue.read(session.experiment), context.store.participants
     participant = await people.read(session.experiment, session.participant)
     if participant is None:
-        raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
+        raise NotFoundError("This session is unknown.", hint="Open the link of the study again.")
     _check_may_finish(experiment, participant)
     wanted, stored = max(experiment.spec.html.max_queries, body.given, 1), participant.answers
     finished_before = participant.status in FINISHED
@@ -227,7 +227,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     session, people = context.signer.read_session(session_key), context.store.participants
     participant = await people.read(session.experiment, session.participant)
     if participant is None:
-        raise NotFoundError("Nobody has arrived with this session.", hint="Open the link of the study again.")
+        raise NotFoundError("This session is unknown.", hint="Open the link of the study again.")
     await _check_may_ask(context, session, participant)
     if spare:
         experiment = await context.catalogue.read(session.experiment)
@@ -470,5 +470,5 @@ async def _one_or_many(request: Request, adapter: TypeAdapter[list[Item]], most:
         places = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in problems)
         raise BadRequestError(f"The {what} cannot be read: {places or 'this is not JSON'}.") from error
     if len(items) > most:
-        raise BadRequestError(f"These are {len(items)} {what}; at most {most} go in one request.")
+        raise BadRequestError(f"These are {len(items)} {what}; one request can contain at most {most}.")
     return items

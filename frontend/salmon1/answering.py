@@ -166,16 +166,16 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
     check_open(experiment.state.state)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
-            "The answer has no token, so nobody knows whether this query was ever asked.",
-            hint="Send back all that /query gave, or write security: {accept_unsigned_answers: true} into the description.",
+            "The answer has no token, so the server cannot tell whether this query was asked.",
+            hint="Send back everything that /query returned, or write security: {accept_unsigned_answers: true} into the description.",
             where="token",
         )
     n = len(experiment.targets)
     if max(body.head, body.left, body.right) >= n or len({body.head, body.left, body.right}) < 3:
         raise OldError(
             422,
-            f"{body.head},{body.left},{body.right} is no query.",
-            hint=f"It names three different targets from 0 to {n - 1}.",
+            f"{body.head},{body.left},{body.right} is not a query.",
+            hint=f"A query has three different targets from 0 to {n - 1}.",
             where="head",
         )
     if body.sampler not in experiment.spec.samplers:
@@ -208,7 +208,7 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
 async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> str:
     """Return the participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
-        raise OldError(422, "The puid is no id: it is too long, or has characters that cannot be seen.", where="puid")
+        raise OldError(422, "The puid is not a valid id: it is too long or has invisible characters.", where="puid")
     participant = await context.store.participants.arrive(
         experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE
     )

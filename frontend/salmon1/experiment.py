@@ -70,7 +70,7 @@ async def newest_visible_to(context: Context, experimenter: Experimenter) -> Exp
 async def by_script(request: Request, experimenter: WithExperimenter) -> Experimenter:
     """Return who sends name and password with the request itself: links and other sites' pages change nothing."""
     if not request.headers.get("authorization", "").lower().startswith("basic "):
-        raise LoginError("This address takes name and password by HTTP Basic.", hint="In the browser, use the console.")
+        raise LoginError("This address requires HTTP Basic authentication.", hint="In the browser, use the console.")
     if request.headers.get("sec-fetch-site", "") in _FOREIGN:
         raise ForbiddenError("Another site has sent this request.", hint="Open the address yourself.")
     return experimenter
@@ -132,7 +132,7 @@ async def init_exp(request: Request, context: WithContext, subprocesses: WithSub
         raise OldError(
             403,
             f"An experiment is already set! {there.slug!r} is here; it has not been deleted, and nothing was initialized.",
-            hint="Visit /reset?force=1 to archive it, and post again. In the console many can live side by side.",
+            hint="Visit /reset?force=1 to archive it, and post again. The console can hold many experiments side by side.",
         )
     async with request.form() as form:
         rdb = _upload(form.get("rdb"))

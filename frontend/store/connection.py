@@ -105,8 +105,8 @@ def _translate(error: RedisError) -> StoreError:
     if isinstance(error, ResponseError) and str(error).startswith(("MISCONF", "OOM")):
         return StoreError(
             "The store cannot write: its disk or memory is full.",
-            hint="Nothing was lost and nothing half-written; free some space, and pages send again by themselves.",
+            hint="No answers were lost. Free some space; pages then send their answers again.",
         )
     if isinstance(error, ResponseError):
         return StoreError(f"The store refused a command: {error}.", hint="Nothing was written.")
-    return StoreError("The store does not answer at the moment.", hint="Nothing was lost; try again in a moment.")
+    return StoreError("The store does not respond at the moment.", hint="Nothing was lost; try again in a moment.")

@@ -93,7 +93,7 @@ class BundleZip:
         except _BROKEN as error:
             raise BundleError(f"{name} is damaged.", hint="Nothing was imported.", where=name) from error
         if left:
-            raise BundleError(f"{name} has not the length that the manifest says.", where=name)
+            raise BundleError(f"The length of {name} differs from the manifest.", where=name)
 
     def lines(self, name: str) -> Iterator[tuple[int, Any]]:
         """Yield (number, value) of each line of JSON; a file that is not there has none."""
@@ -132,13 +132,13 @@ class BundleZip:
             content = b""
         if not content:
             raise BundleError(
-                "This ZIP is no bundle of Salmon: it has no manifest.json that can be read.",
+                "This ZIP is not a Salmon bundle: it has no readable manifest.json.",
                 hint="`salmon export` and the console make bundles; targets are uploaded with a new experiment.",
                 where=MANIFEST,
             )
         manifest = _parse_json(content, MANIFEST)
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-            raise BundleError("manifest.json is not a bundle's.", where=MANIFEST)
+            raise BundleError("manifest.json is not the manifest of a Salmon bundle.", where=MANIFEST)
         if manifest["format"] > FORMAT:
             raise BundleError(
                 f"This bundle was made by a later version of Salmon ({manifest.get('salmon')}).",
@@ -163,7 +163,7 @@ class BundleZip:
         if len(set(found)) < len(found) or set(found) != set(members):
             differing = sorted(set(found) ^ set(members)) or found
             raise BundleError(
-                f"manifest.json and the files do not fit each other: {_list_names(differing)}.",
+                f"manifest.json and the files do not match: {_list_names(differing)}.",
                 hint="A file is missing, was added, or is there twice: use the bundle as it was exported.",
                 where=MANIFEST,
             )
@@ -189,7 +189,7 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except _BROKEN as error:
         raise BundleError(
-            "The file is no ZIP, or only a part of one.", hint="Download or copy it again; nothing was imported."
+            "The file is not a ZIP, or it is incomplete.", hint="Download or copy it again; nothing was imported."
         ) from error
 
 

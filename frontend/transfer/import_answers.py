@@ -45,8 +45,8 @@ _NAMED = 5
 _PICTURE = re.compile(r"<\s*(?:img|video|audio|source)\b", re.IGNORECASE)
 _PEOPLE = 100
 _UNKNOWN = (
-    "Such files do not say, and so it is not known: what was skipped, what happened on the pages, who agreed to what, and"
-    " who had finished. Embeddings are fitted anew."
+    "Such files do not contain skips, page events, consent, or who had finished, so these are unknown. Embeddings are"
+    " fitted again."
 )
 _TABLE = re.compile(r"\.(csv|tsv|jsonl?)$", re.IGNORECASE)
 
@@ -144,10 +144,10 @@ def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescript
     }
     source = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
     spec = parse_spec(source, name="the file of answers", manifest=manifest, default_sampler="Random").spec
-    notes = ["No description came with the answers: texts, samplers and settings are Salmon's defaults."]
+    notes = ["No experiment file was given: texts, samplers and settings are Salmon's defaults."]
     guessed = [called for called in spec.samplers if _class_of(called) == "Random" and called.casefold() != "random"]
     if guessed:
-        notes.append(f"Nothing says what the samplers {_list_names(guessed)} were: they are random ones now.")
+        notes.append(f"The classes of the samplers {_list_names(guessed)} are unknown; they are now Random.")
     targets = targets_of(spec, manifest)
     _check_indices(indices, targets)
     return FittedDescription(source, spec, targets, indices, samplers, (*notes, *_of_pictures(targets, manifest)))
@@ -163,7 +163,7 @@ def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest |
         if lacking:
             raise BundleError(
                 f"The description has no targets for {_list_names(lacking)}, which answers name.",
-                hint="Give the description and the targets of this very experiment.",
+                hint="Give the experiment file and the targets of this experiment.",
                 where="targets",
             )
         indices = {label: places.get(label, places.get(bare(label), 0)) for label in known.names}
@@ -240,7 +240,13 @@ def _texts(known: Survey, indices: Mapping[str, int]) -> list[str]:
     """Return (n,) what pages show; a target without an answer gets its index, as nothing is known about it."""
     n = max((*indices.values(), MIN_TARGETS - 1)) + 1
     if n > MAX_TARGETS:
-        raise AnswersFileError((Problem(f"The answers name target {n - 1:,}; at most {MAX_TARGETS:,} can be.", 1),))
+        raise AnswersFileError(
+            (
+                Problem(
+                    f"The answers name target {n - 1:,}, but an experiment can have at most {MAX_TARGETS:,} targets.", 1
+                ),
+            )
+        )
     texts = [str(index) for index in range(n)]
     for name, index in indices.items():
         html, file = known.names[name]
@@ -261,8 +267,8 @@ def _check_indices(indices: Mapping[str, int], targets: Sequence[TargetSpec]) ->
     highest = max(indices.values())
     if highest >= len(targets):
         raise BundleError(
-            f"Answers name target {highest}, and there are only {len(targets)} targets, counted from 0.",
-            hint="Give the description and the targets of this very experiment.",
+            f"The answers name target {highest}, but there are only {len(targets)} targets, counted from 0.",
+            hint="Give the experiment file and the targets of this experiment.",
             where="targets",
         )
 
@@ -270,7 +276,7 @@ def _check_indices(indices: Mapping[str, int], targets: Sequence[TargetSpec]) ->
 def _of_pictures(targets: Sequence[TargetSpec], manifest: Manifest | None) -> tuple[str, ...]:
     if manifest is not None or not any(_PICTURE.search(target.html) for target in targets):
         return ()
-    return ("Its targets are files that are not here: import it once more with their ZIP, under another name.",)
+    return ("The files of its targets are missing: import it again with their ZIP, under another name.",)
 
 
 def _read(
@@ -369,11 +375,11 @@ def _list_assumptions(known: Survey) -> tuple[str, ...]:
     notes = (
         (
             known.untimed,
-            f"When {known.untimed:,} answers came is not known: they are dated by this import, in their order.",
+            f"{known.untimed:,} answers have no time: they get the time of this import, in their order.",
         ),
         (
             known.sideless,
-            f"On which side the winner stood is not known of {known.sideless:,} answers: sides were drawn.",
+            f"{known.sideless:,} answers have no sides: sides were drawn at random.",
         ),
     )
     return tuple(sentence for count, sentence in notes if count)

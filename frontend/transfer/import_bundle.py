@@ -18,7 +18,7 @@ from salmon.wire.keys import derive_experiment_id
 
 Item = TypeVar("Item")
 _PEOPLE = 100
-_OPEN_PAGES = "Pages that were open on the other server cannot send to this one."
+_OPEN_PAGES = "Pages that were open on the other server cannot send answers to this one."
 _EVENTS = 1000
 
 
@@ -35,7 +35,7 @@ class Imported:
     @property
     def sentence(self) -> str:
         """What the experimenter should know; `notes` say what could not be taken over."""
-        after = "It is paused: open it when people may go on." if self.state == "paused" else "It is a draft."
+        after = "It is paused: open it when participants may continue." if self.state == "paused" else "It is a draft."
         made = f"{self.slug} was imported with {self.answers} answers of {self.participants} participants. {after}"
         return " ".join((made, *self.notes))
 

@@ -101,7 +101,7 @@ _COMPANIONS = {
 
 PLATFORM_IDS = Table(
     "platform_ids",
-    "a participant: the only file beside the column puid of responses that has ids by which a platform knows them",
+    "a participant; only this file and the column puid of responses contain platform ids",
     columns(
         "text",
         participant="the id inside this experiment",
@@ -119,10 +119,10 @@ _ARRIVED = columns(
 )
 _MOMENTS = columns(
     "moment",
-    first_time="when the link was opened first",
+    first_time="when the link was first opened",
     consent_time="when the consent was given",
-    last_time="when the last answer came",
-    completed_time="when everything was stored and the way out was shown",
+    last_time="when the last answer arrived",
+    completed_time="when everything was stored and the end of the study was shown",
 )
 _PROGRESS = (
     *columns("text", consent_version="beginning of the SHA-256 of the text that was agreed to"),
@@ -132,7 +132,7 @@ _PROGRESS = (
         asked="queries given to the participant",
         answers="answers stored",
         skipped="queries skipped with the button",
-        given_unsaved="answers the page says were given, where it could not bring all across",
+        given_unsaved="number of answers given according to the page, if it could not send all of them",
         comprehension_attempts="attempts at the comprehension questions",
     ),
 )
@@ -141,7 +141,7 @@ _CONDUCT = (
         "integer",
         blur_count="how often the page lost the focus",
     ),
-    *columns("number", blur_s="seconds without the focus, as far as the page saw it come back"),
+    *columns("number", blur_s="seconds without the focus, counted when the focus returned"),
     *columns(
         "integer",
         fullscreen_exits="how often full screen was left",
@@ -158,10 +158,12 @@ _CONDUCT = (
     ),
 )
 _KEPT = (
-    *columns("text", flags="names of the flags, separated by spaces", reasons="why, a sentence for each flag"),
-    *columns("truth", keep_auto="the proposal: false where a flag of the kind that excludes is set"),
+    *columns(
+        "text", flags="names of the flags, separated by spaces", reasons="the reasons, one sentence for each flag"
+    ),
+    *columns("truth", keep_auto="the proposal: false if a flag that proposes exclusion is set"),
     *columns("text", keep_manual="keep or exclude where the experimenter has decided; empty otherwise"),
-    *columns("truth", keep="what counts: the experimenter's decision, or the proposal"),
+    *columns("truth", keep="the result: the experimenter's decision if there is one, otherwise the proposal"),
     *columns("text", note="the experimenter's note", decided_by="who decided"),
     *columns("moment", decided_time="when"),
 )
@@ -179,7 +181,7 @@ _FIGURES: Mapping[str, tuple[Kind, str]] = {
     "fast_share": ("number", "share of answers within 300 ms"),
     "shared_answers": ("integer", "answers to queries that everybody is asked, where the others have a majority"),
     "agreement": ("number", "share of them that agrees with the majority of the others"),
-    "agreement_by_chance": ("number", "what 95 % of guessers do not exceed with as many answers"),
+    "agreement_by_chance": ("number", "95th percentile of the agreement of guessers with as many answers"),
     "repeats": ("integer", "answers to queries that the participant had answered before"),
     "repeats_swapped": ("integer", "those of them with the sides exchanged"),
     "repeat_consistency": ("number", "share of repeats answered as before"),

@@ -123,11 +123,9 @@ def check_order(order: ExportOrder) -> ExportOrder:
             where="extension",
         )
     if order.excluded not in get_args(Excluded):
-        raise BadRequestError("excluded is mark or leave_out.", where="excluded")
+        raise BadRequestError("excluded must be mark or leave_out.", where="excluded")
     if order.name == "platform_ids" and not order.personal:
-        raise BadRequestError(
-            "This file holds nothing but ids of platforms.", hint="Leave out personal=no.", where="personal"
-        )
+        raise BadRequestError("This file contains only platform ids.", hint="Leave out personal=no.", where="personal")
     return order
 
 

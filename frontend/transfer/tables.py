@@ -110,7 +110,7 @@ async def embeddings_of(source: ExportSource) -> list[Generation]:
     if not found and order.name != "bundle":
         raise ConflictError(
             "There is no embedding yet.",
-            hint="It appears when a sampler that learns has had answers; random and validation samplers have none.",
+            hint="It appears once an active sampler has answers; random and validation samplers have no embedding.",
             where=order.sampler or "embeddings",
         )
     return found

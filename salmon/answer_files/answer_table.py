@@ -165,7 +165,7 @@ class _Columns:
                 self.unexplained,
                 f"No column says how the queries of {self.unexplained:,} answers were chosen; they are taken to be random.",
             ),
-            (test, f"Only judged, not fitted: answers of a test set ({test:,})."),
+            (test, f"Used only for evaluation: answers of a test set ({test:,})."),
         )
         return [sentence for count, sentence in notes if count]
 

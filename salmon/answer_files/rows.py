@@ -139,7 +139,7 @@ def read_table(file: BinaryIO, *, prefer_labels: bool = False) -> tuple[Naming, 
     problems = [row for _, row in sample if isinstance(row, Problem)]
     readable = [row for _, row in sample if not isinstance(row, Problem)]
     if not sample:
-        problems.append(Problem("The file has no answers.", hint="It needs one answer a line."))
+        problems.append(Problem("The file has no answers.", hint="It needs one answer per line."))
     if not readable:
         raise AnswersFileError(problems)
     naming = _find_naming(readable, prefer_labels=prefer_labels)

@@ -446,7 +446,7 @@ def modern_tree(tree: Mapping[str, Any], *, otherwise: str = "") -> tuple[str, t
         sampling["common"] = {"d": tree["d"]} | dict(cast("dict[str, Any]", sampling.get("common") or {}))
         made["sampling"] = sampling
     if forgotten := [key for key in dropped if key not in _ADDED]:
-        notes.append(f"Left out, because nothing is known about them: {', '.join(map(str, forgotten))}.")
+        notes.append(f"Left out because they are unknown: {', '.join(map(str, forgotten))}.")
     try:
         return yaml.safe_dump(made, sort_keys=False, allow_unicode=True), tuple(notes)
     except yaml.YAMLError as error:

@@ -106,7 +106,7 @@ class DataDirectory:
             file.close()
             raise StartError(
                 f"The data directory {self.root} is in use by another Salmon (process {owner}).",
-                hint="Stop that one, or start this one with another --data DIRECTORY and another --port.",
+                hint="Stop it, or start this one with another --data DIRECTORY and another --port.",
             ) from error
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -30,14 +30,16 @@ EXAMPLE = "Example: salmon fit responses.csv -o embedding.csv --cv"
 
 def fit(
     responses: Annotated[Path, typer.Argument(help="The answers: CSV, JSON or JSON lines, plain, .gz or .zip.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the embedding goes.")] = Path("embedding.csv"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write the embedding to.")] = Path(
+        "embedding.csv"
+    ),
     dim: Annotated[int | None, typer.Option("--dim", "-d", min=1, help="Dimensions; 2 unless --cv chooses.")] = None,
     noise: Annotated[
         str | None,
         typer.Option(help="PowerTSTE (unless --cv chooses), TSTE, STE, CKL, GNMDS, SOE or Logistic."),
     ] = None,
     lapse: Annotated[
-        float | None, typer.Option(min=0, max=0.49, help="Share of answers given without looking.")
+        float | None, typer.Option(min=0, max=0.49, help="Lapse rate: the share of answers given at random.")
     ] = None,
     cv: Annotated[
         bool, typer.Option("--cv", help="Choose dimension, noise model and lapse on held-out answers.")
@@ -45,13 +47,13 @@ def fit(
     folds: Annotated[int, typer.Option(min=2, help="Folds of cross-validation.")] = 10,
     repeats: Annotated[
         int | None,
-        typer.Option(min=1, help="Times that cross-validation is repeated on new folds; 3 with --cv, else 1."),
+        typer.Option(min=1, help="Repetitions of cross-validation, each on new folds; 3 with --cv, otherwise 1."),
     ] = None,
     random: Annotated[
         list[str] | None, typer.Option(help="A sampler whose queries were random; may be repeated.")
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option(help="A sampler whose answers are only judged; may be repeated.")
+        list[str] | None, typer.Option(help="A sampler whose answers are only used for evaluation; may be repeated.")
     ] = None,
     ridge: Annotated[float, typer.Option(min=0, help="Penalty on large coordinates.")] = 0.03,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and starts.")] = 0,
@@ -138,7 +140,7 @@ def _write(files: dict[Path, bytes]) -> None:
             path.write_bytes(content)
         except OSError as error:
             raise SalmonError(
-                f"{path} cannot be written ({error.strerror}).", hint="Give another place with --output."
+                f"{path} cannot be written ({error.strerror}).", hint="Choose another file with --output."
             ) from error
 
 

@@ -32,8 +32,10 @@ COMMANDS = {
     "serve": Command("salmon.cli.serve:serve", "Start store, backend and web pages, and keep them running.", True),
     "check": Command("salmon.cli.check:check", "Check an experiment's files without starting anything."),
     "fit": Command("salmon.cli.fit:fit", "Fit an embedding to a file of answers."),
-    "launch": Command("frontend.commands:launch", "Put an experiment on the running server.", True),
-    "export": Command("frontend.commands:export_bundle", "Write everything of an experiment into one ZIP.", True),
+    "launch": Command("frontend.commands:launch", "Create an experiment on the running server.", True),
+    "export": Command(
+        "frontend.commands:export_bundle", "Write a bundle: one ZIP with all data of an experiment.", True
+    ),
     "import": Command("frontend.commands:import_files", "Import a bundle or the answers of another program.", True),
     "user": Command("frontend.commands:user", "Manage the accounts of experimenters.", True),
     "frontend": Command("frontend.commands:frontend", "Run the web process alone.", True),
@@ -69,7 +71,7 @@ def build() -> Runnable:
     app = typer.Typer(
         cls=LazyCommands,
         name="salmon",
-        help="Ask people which of two things is more like a third, and draw the map of how they see similarity.",
+        help="Ask people which of two things is more like a third, and fit an embedding to their answers.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -16,12 +16,14 @@ from salmon.cli.supervisor import Program, Supervisor
 DEFAULT_DATA = Path("salmon-data")
 
 DataOption = Annotated[
-    Path, typer.Option("--data", envvar="SALMON_DATA_DIRECTORY", help="Where everything is kept.", show_default=True)
+    Path, typer.Option("--data", envvar="SALMON_DATA_DIRECTORY", help="The data directory.", show_default=True)
 ]
 
 
 def serve(
-    port: Annotated[int, typer.Option(help="The port of the web pages; 0 takes a free one.", min=0, max=65535)] = 8421,
+    port: Annotated[
+        int, typer.Option(help="The port of the web pages; 0 selects a free port.", min=0, max=65535)
+    ] = 8421,
     host: Annotated[str, typer.Option(help="127.0.0.1 for this machine alone, 0.0.0.0 for the network.")] = "127.0.0.1",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
@@ -90,7 +92,7 @@ def _say_where(address: str, invitation: str) -> None:
     lines = [f"Salmon is running at {address} (Ctrl-C stops it)."]
     if invitation:
         lines += [
-            "Nobody has an account yet. Open this link once to make yours, the owner's:",
+            "There is no account yet. Open this link to create the owner's account:",
             f"  {invitation}",
         ]
     print("\n" + "\n".join(lines) + "\n", flush=True)

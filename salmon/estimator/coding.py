@@ -45,7 +45,7 @@ def left_won(y: ArrayLike, m: int) -> NDArray[np.bool_]:
         answers = answers[:, 0]
     if answers.shape != (m,):
         raise TripletError(
-            f"There are {m} rows of X and y has shape {answers.shape}.", hint="Give one entry of y a row of X."
+            f"There are {m} rows of X and y has shape {answers.shape}.", hint="Give one entry of y for each row of X."
         )
     left = np.isin(answers, [1, True]) if answers.dtype.kind in "biuf" else answers == "left"
     right = np.isin(answers, [0, -1]) if answers.dtype.kind in "biuf" else answers == "right"

@@ -257,7 +257,8 @@ class OrdinalEmbedding(BaseEstimator):
         """Train the embedding as a torch module, in this process or by all workers of the cluster."""
         if self.early_stopping:
             raise SalmonError(
-                "A fit in batches does not stop early.", hint="Leave out early_stopping, or batch_size and averaging."
+                "early_stopping does not work with a fit in batches.",
+                hint="Leave out early_stopping, or batch_size and averaging.",
             )
         # Imported here, because torch is needed by fits in batches alone.
         from salmon.training.embedding import fit_embedding
@@ -293,7 +294,7 @@ class OrdinalEmbedding(BaseEstimator):
         if len(unknown):
             raise TripletError(
                 f"Row {unknown[0]} {rows[unknown[0]].tolist()} names a target outside the {n} that were fitted.",
-                hint="Pass n_targets to the estimator when not every target occurs in what is fitted.",
+                hint="Pass n_targets to the estimator if some targets do not occur in the fitted answers.",
             )
         return rows
 

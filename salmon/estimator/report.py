@@ -121,7 +121,7 @@ class FitReport:
             lines += [
                 f"Noise ceiling: at most {self.ceiling.ceiling} (95 % interval),",
                 f"  from {self.ceiling.answers:,} answers to {self.ceiling.queries:,} repeated queries;",
-                f"  two answers to one query agree with chance {self.ceiling.agreement.value:.3f}.",
+                f"  two answers to one query agree with probability {self.ceiling.agreement.value:.3f}.",
             ]
         else:
             lines.append("Noise ceiling: unknown, because no query was answered twice.")
@@ -130,7 +130,7 @@ class FitReport:
             f"Starts: {len(self.starts)}, the best objective {min(self.starts.values()):.4f}, spread {spread:.4f}."
         )
         if not self.converged:
-            lines.append("The fit had not converged when its iterations were used up.")
+            lines.append("The fit did not converge within its maximum number of iterations.")
         lines += _choice_lines("Dimensions", self.dimension_choice) + _choice_lines("Noise models", self.noise_choice)
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines) + "\n"
@@ -187,7 +187,7 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
     dimension_choice = choose_dimension(by_dimension) if len(by_dimension) > 1 else None
     d = dimension_choice.chosen if dimension_choice else options.dimensions[0]
     if len(options.dimensions) > 1 and dimension_choice is None:
-        notes.append(f"Without random answers dimensions cannot be compared; {d} was taken.")
+        notes.append(f"Dimensions cannot be compared without random answers; {d} was used.")
     held_out = by_dimension.get(d)
     noise_choice = None
     model, losses = noises[first], dict[NoiseModel, float]()

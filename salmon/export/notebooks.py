@@ -55,7 +55,7 @@ for (sampler, trial_type), count in sorted(counts.items()):
         "markdown",
         """## The triplets
 
-Each is (head, winner, loser). Catch trials are none.""",
+Each is (head, winner, loser). Catch trials are left out.""",
     ),
     (
         "code",

@@ -37,7 +37,7 @@ TRIPLETTOOLS_TRIPLETS = Table(
 
 CBLEARN = Table(
     "cblearn",
-    "an answer that may be fitted (no catch, no practice); triplets are [head, winner, loser], which cblearn calls list-order",
+    "an answer that may be fitted (no catch or practice trial); triplets are [head, winner, loser], which cblearn calls list-order",
     (
         *columns("integer", head="index of the head", winner="index of the winner", loser="index of the loser"),
         *columns("integer", left="index of the left target", right="index of the right target"),

@@ -18,13 +18,13 @@ from salmon.spec import Manifest, Spec, TargetSpec
 
 _FILES = (
     ("config.yaml", "the description of the experiment with every default written out, without completion codes"),
-    ("provenance.json", "what made these data: versions, seeds, targets, every model, what changed during the run"),
+    ("provenance.json", "how these data were produced: versions, seeds, targets, every model, changes during the run"),
     ("analysis.ipynb", "a notebook that reads these files with plain Python and draws the map"),
     ("analysis.R", "the same first steps in R, without any package"),
-    ("media/", "the files of the targets, under the names in targets.csv"),
+    ("media/", "the files of the targets; targets.csv lists their names"),
 )
 _MACHINE = (
-    ("manifest.json", "the form of this bundle, and the SHA-256 of every other file"),
+    ("manifest.json", "the format of this bundle, and the SHA-256 of every other file"),
     ("machine/", "the exact contents of the store, for `salmon import`"),
 )
 
@@ -36,18 +36,18 @@ def readme(*, title: str, slug: str, exported: str, tables: Sequence[tuple[Table
         "",
         f"Data of the experiment `{slug}`, exported from Salmon on {exported}.",
         "",
-        "Text files are UTF-8. In CSV a cell is empty where nothing is known; JSON lines and Parquet have null. Targets are",
-        "numbered from 0 as in `targets.csv`. Times are in the unit that a column's name ends with (`_ms`, `_s`) and moments",
-        "are in UTC. Rows of participants who are left out are marked, not removed, unless you asked for it.",
+        "Text files are UTF-8. Unknown values are empty cells in CSV, and null in JSON lines and Parquet. Targets are",
+        "numbered from 0 as in `targets.csv`. The name of a column ends with the unit of its durations (`_ms`, `_s`). Times",
+        "are in UTC. Rows of excluded participants are marked, not removed, unless you chose to leave them out.",
         "",
         *(
             [
-                "`salmon import` restores the experiment from this file, on another machine too.",
+                "`salmon import` restores the experiment from this file, also on another machine.",
                 "",
             ]
             if whole
             else [
-                "Ids by which platforms know participants are left out, and so is what `salmon import` needs.",
+                "Platform ids are left out, and so are the parts that `salmon import` needs.",
                 "",
             ]
         ),

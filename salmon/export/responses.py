@@ -25,13 +25,13 @@ _FIRST = (
         winner="index of the target judged nearer to the head",
     ),
     *columns("text", sampler="name of the sampler that chose the query"),
-    *columns("number", score="how the sampler ranked the query; -9999 where nobody ranked it"),
+    *columns("number", score="the value by which the sampler ranked the query; -9999 if it was not ranked"),
     *columns("text", puid="the participant's id: the platform's, or the participant column where ids were left out"),
     *columns(
         "number",
         response_time="seconds from showing the query to the answer, by the clock of the page; -1 unknown",
         network_latency="seconds the page waited for the network; -1 unknown",
-        time_received="Unix time in seconds at which the server had the answer",
+        time_received="Unix time in seconds at which the server received the answer",
     ),
     *columns("integer", loser="index of the other target"),
     *columns(
@@ -48,12 +48,12 @@ _FIRST = (
         loser_filename="file name of the loser",
     ),
     *columns("number", time_received_since_start="seconds from the first opening of the experiment"),
-    *columns("text", datetime_received="date and time of receipt in UTC, without a zone as the first Salmon writes it"),
+    *columns("text", datetime_received="date and time of receipt in UTC, without a time zone, as Salmon 1 writes it"),
     *columns("number", start_time="Unix time in seconds at which the experiment was first opened"),
     *columns(
         "integer",
-        puid_num_responses="how many answers of this participant the file has up to here",
-        num_responses="how many answers the file has up to here",
+        puid_num_responses="number of this participant's answers in the file up to this row",
+        num_responses="number of answers in the file up to this row",
     ),
 )
 
@@ -84,7 +84,7 @@ _FURTHER = (
     *columns(
         "number",
         query_age_s="seconds between ranking the query and serving it",
-        prob_sampler="probability with which this sampler was chosen for the trial, its inverse re-weights; empty unknown",
+        prob_sampler="probability with which this sampler was chosen for the trial (its inverse is the sampling weight); empty if unknown",
         prob_query="probability with which the sampler drew this query; empty where it took the best by score",
     ),
     *columns("truth", blur_during_trial="whether the participant looked away during the trial"),
@@ -103,7 +103,7 @@ _FURTHER = (
         app_version="version of Salmon that stored this revision; empty where it was not noted",
     ),
     *columns("truth", excluded="whether the participant is left out of analyses, by hand or by the rules in quality"),
-    *columns("text", exclusion_reason="why, in sentences"),
+    *columns("text", exclusion_reason="the reasons for the exclusion"),
 )
 
 #: The columns that scripts written for the first Salmon read.
@@ -112,9 +112,7 @@ FIRST_COLUMNS = tuple(column.name for column in _FIRST)
 FURTHER_COLUMNS = tuple(column.name for column in _FURTHER)
 RESPONSES = Table("responses", "an answer, in the order in which they were received", (*_FIRST, *_FURTHER))
 RESPONSE_COLUMNS = RESPONSES.names
-FIRST_RESPONSES = Table(
-    "salmon_responses", "an answer, in nothing but the columns that the first Salmon gave it", _FIRST
-)
+FIRST_RESPONSES = Table("salmon_responses", "an answer, with only the columns of Salmon 1", _FIRST)
 
 #: An answer that comes later than this after its query was served is marked.
 LATE_MS = 10 * 60 * 1000

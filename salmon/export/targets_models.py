@@ -43,7 +43,7 @@ EVENTS = Table(
         *columns("integer", trial_index="the trial that was on the screen; 0 before the first"),
         *columns("text", event="what happened: blur, focus, resize, opened, skip, load_failed, ..."),
         *columns("number", client_ms="when, in milliseconds of the page's clock; -1 for events the server saw"),
-        *columns("moment", received_time="when the server had it"),
+        *columns("moment", received_time="when the server received it"),
         *columns("text", detail="more about it"),
     ),
 )
@@ -58,11 +58,11 @@ MODELS = Table(
         *columns("integer", answers="answers it was fitted to"),
         *columns(
             "number",
-            loss="the objective at its end, for each answer",
+            loss="the final objective, divided by the number of answers",
             accuracy="share of recent random answers that were predicted before they were learned",
             accuracy_low="lower end of its 95 % interval",
             accuracy_high="upper end",
-            ceiling="no embedding of any number of dimensions predicts better than this, as far as repeats tell",
+            ceiling="noise ceiling: the highest accuracy that any embedding can reach, estimated from repeated queries",
             refit_ms="how long the refit took",
             search_ms="how long the last search took",
         ),
@@ -88,7 +88,7 @@ def embeddings_table(d: int) -> Table:
         (
             *columns("text", target_html="what the page shows"),
             *columns("integer", target_id="index of the target"),
-            *columns("text", alg="name of the sampler, as the first Salmon calls it"),
+            *columns("text", alg="name of the sampler, in the column name of Salmon 1"),
             *dimensions([str(k) for k in range(d)], "coordinate"),
             *columns("text", target_filename="file name of the target", sampler="name of the sampler"),
             *columns("integer", generation="the refit it comes from", answers="answers it was fitted to"),

@@ -391,7 +391,8 @@ def _as_rows(triplets: ArrayLike) -> NDArray[np.int64]:
         return np.zeros((0, 3), dtype=np.int64)
     if table.ndim != 2 or table.shape[1] != 3:
         raise TripletError(
-            f"Triplets of shape {table.shape} cannot be read.", hint="Give one row [head, winner, loser] an answer."
+            f"Triplets of shape {table.shape} cannot be read.",
+            hint="Give one row [head, winner, loser] for each answer.",
         )
     if table.dtype.kind in "iub":
         return table.astype(np.int64)

@@ -29,7 +29,7 @@ UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
         ("stopping", "at"): "the experiment would not close by itself",
         ("stopping", "accuracy_gain_below"): "the experiment would not close by itself",
         ("recruitment", "repeats"): "nobody could take part a second time",
-        ("html", "query_params"): "parameters of the page's address are not handed on to queries",
+        ("html", "query_params"): "parameters in the page's address would not be passed to queries",
     }
 )
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
@@ -64,7 +64,7 @@ def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:
             yield problem_at(
                 root,
                 path,
-                ignored.get(path, f"{name} has its default here, and no other value works yet."),
+                ignored.get(path, f"{name} has its default value, and no other value works yet."),
                 hint=f"Remove {name}.",
                 warning=stored or path not in ignored,
                 at_key=True,
@@ -127,8 +127,8 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
         yield problem_at(
             root,
             path,
-            f"Each participant should meet {number} samplers; there {'is' if len(names) == 1 else 'are'} {len(names)}.",
-            hint="Write at most that many, or 0 to draw one for every query.",
+            f"samplers_per_user is {number}, but there {'is only 1 sampler' if len(names) == 1 else f'are only {len(names)} samplers'}.",
+            hint="Write at most that number, or 0 to draw a sampler for every query.",
         )
 
 
@@ -160,7 +160,7 @@ def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Ite
             yield problem_at(
                 root,
                 path,
-                f"The target {shown(row)} is written twice: as number {first[row]} and {place}, counted from 0.",
+                f"The target {shown(row)} is listed twice: as number {first[row]} and {place}, counted from 0.",
                 hint="Participants cannot tell them apart.",
                 warning=True,
             )
@@ -168,8 +168,8 @@ def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Ite
             yield problem_at(
                 root,
                 path,
-                f"The target {shown(row)} holds HTML that does something; it is removed.",
-                hint="Write trusted: true under page if it is your own.",
+                f"The target {shown(row)} contains active HTML, which is removed.",
+                hint="Write trusted: true under page if you wrote this HTML.",
                 warning=True,
             )
 
@@ -200,7 +200,7 @@ def _questions(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
                     root,
                     path,
                     f"Two questions have the name {shown(name.text)}.",
-                    hint="Each becomes a column: give it its own.",
+                    hint="Each name becomes a column: give each question its own name.",
                 )
             seen.add(name.text)
 
@@ -293,7 +293,7 @@ def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         yield problem_at(
             root,
             ("page", "background"),
-            "Nothing is written after background:, so it is white.",
+            "background: has no value, so the background is white.",
             hint="A colour with # needs quotes: '#ffcc00'.",
             warning=True,
             at_key=True,
@@ -320,8 +320,8 @@ def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
                 yield problem_at(
                     root,
                     path,
-                    f"The text {name} holds {{{field}}}, which nothing is put into: people see it as it is written.",
-                    hint=did_you_mean(field, known) or (f"It may hold {fields}." if known else "It has no fields."),
+                    f"The text {name} contains the unknown field {{{field}}}, which participants will see literally.",
+                    hint=did_you_mean(field, known) or (f"Its fields are {fields}." if known else "It has no fields."),
                     warning=True,
                 )
 

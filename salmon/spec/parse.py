@@ -199,7 +199,7 @@ def _keys(root: MappingNode) -> Iterator[Problem]:
             yield problem_at(
                 root,
                 (key,),
-                f"{key} belongs under html: in this file it stands at the top.",
+                f"{key} belongs under html, but in this file it is at the top level.",
                 hint=f"Move {key} under html.",
                 at_key=True,
             )
@@ -207,7 +207,7 @@ def _keys(root: MappingNode) -> Iterator[Problem]:
             yield problem_at(
                 root,
                 (key,),
-                f"{key} is what the first Salmon adds to the files that it gives out; it has no effect.",
+                f"{key} is a key that Salmon 1 adds to the files it returns; it has no effect.",
                 hint=f"Remove {key}.",
                 warning=True,
                 at_key=True,
@@ -242,7 +242,7 @@ def _html_extras(root: MappingNode) -> Iterator[Problem]:
             yield problem_at(
                 root,
                 ("html", key),
-                f"{key} stands under html, where it means nothing.",
+                f"{key} has no effect under html.",
                 hint=f"Move {key} to the left margin.",
                 warning=True,
                 at_key=True,
@@ -280,7 +280,7 @@ def _with_title(root: MappingNode, tree: dict[str, Any], content: dict[str, Any]
         return
     own = html.get("title")  # pyright: ignore[reportUnknownMemberType]
     if isinstance(own, Scalar) and not own.empty and own.text != title.text:
-        message = f"There is another title under html, in line {own.line}."
+        message = f"There is another title under html, on line {own.line}."
         problems.append(problem_at(root, ("title",), message, hint="Keep one of them.", at_key=True))
     content["html"] = {**html, "title": title}
 
@@ -295,7 +295,7 @@ def _in_order(problems: list[Problem]) -> tuple[Problem, ...]:
     return (
         *kept,
         Problem(
-            f"There are {len(ordered) - len(kept):,} more problems.", hint="Mend these first.", warning=kept[-1].warning
+            f"There are {len(ordered) - len(kept):,} more problems.", hint="Fix these first.", warning=kept[-1].warning
         ),
     )
 

@@ -84,7 +84,7 @@ def read_samplers(
                 problem_at(
                     root,
                     path,
-                    f"The sampler {name} is written twice.",
+                    f"The sampler {name} is listed twice.",
                     hint="Give one another name and a class.",
                     at_key=True,
                 )
@@ -178,7 +178,7 @@ def _read_own(
             except Misfit as misfit:
                 problems += misfit_problems(root, (*path, key), misfit)
             if not has_effect(sampler_class, own):
-                message = f"{label((*path, key))} is read from files of the first Salmon and has no effect."
+                message = f"{label((*path, key))} is accepted in files of Salmon 1 and has no effect."
                 problems.append(
                     problem_at(root, (*path, key), message, hint=f"Remove {key}.", warning=True, at_key=True)
                 )
@@ -201,7 +201,7 @@ def _foreign_parameters(root: Node, path: Path, noise: str, own: dict[str, Argum
         yield problem_at(
             root,
             (*path, "k"),
-            f"{label(path)} has both k and alpha, which say the same of two forms of t-STE.",
+            f"{label(path)} has both k and alpha, which are the same parameter of two forms of t-STE.",
             hint="Keep one of them.",
             at_key=True,
         )
@@ -214,7 +214,9 @@ def _read_class(name: str, path: Path, written: object, root: Node, problems: li
     if called in OLD_CLASSES:
         message = f"{called} is now called {OLD_CLASSES[called]}."
         problems.append(
-            problem_at(root, place, message, hint="It is read as that.", warning=True, at_key=written is None)
+            problem_at(
+                root, place, message, hint="It is read under the new name.", warning=True, at_key=written is None
+            )
         )
         return OLD_CLASSES[called]
     folded: dict[str, SamplerClass] = {known.casefold(): known for known in SAMPLER_CLASSES}

@@ -90,7 +90,7 @@ def _keys(value: Any) -> Any:
         raise Misfit("two keys, for left and right, such as [ArrowLeft, ArrowRight]")
     read = values.every(items, values.key_name)
     if read[0].casefold() == read[1].casefold():
-        raise Misfit(sentence="{label} names the same key for left and right.", hint="Choose two different keys.")
+        raise Misfit(sentence="{label} has the same key for left and right.", hint="Choose two different keys.")
     return read
 
 
@@ -229,7 +229,7 @@ def refuse_placeholder(written: str) -> None:
     """Raise a Misfit if a text still holds {{%NAME%}}, ${name}, %NAME% or <name>."""
     if _PLACEHOLDER.search(written):
         raise Misfit(
-            sentence="{label} still holds a placeholder: {found}.",
+            sentence="{label} still contains a placeholder: {found}.",
             hint="The platform fills placeholders into the link it shows, never into this file; write the real value.",
         )
 
@@ -334,7 +334,11 @@ class Sampling(Part):
     probs: FrozenMap[str, Percentage] | None = None  # None: equal
     samplers_per_user: Annotated[
         int,
-        BeforeValidator(values.whole(0, None, "0 (drawn for every query) or how many samplers each participant meets")),
+        BeforeValidator(
+            values.whole(
+                0, None, "0 (a sampler is drawn for every query) or the number of samplers of each participant"
+            )
+        ),
     ] = 0
     common: FrozenMap[str, Argument] = FrozenMap({"d": 2})
     details: FrozenMap[Positive, Detail] = FrozenMap()

@@ -135,7 +135,9 @@ def _entries(
     try:
         archive = zipfile.ZipFile(path)
     except _BROKEN:
-        problems.append(Problem("The file is no ZIP, or it is damaged.", hint="Make it anew and upload it again."))
+        problems.append(
+            Problem("The file is not a ZIP, or it is damaged.", hint="Create it again and upload it again.")
+        )
         return
     with archive:
         for index, member in enumerate(members(archive.infolist(), problems)):
@@ -166,12 +168,13 @@ def _refusal(path: Path) -> Problem | None:
     directory_bytes = int.from_bytes(tail[end + 12 : end + 16], "little") if end >= 0 else 0
     if is_zip64:
         return Problem(
-            "The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64).",
-            hint="Make it anew with fewer files; write texts into one CSV file.",
+            "The ZIP uses the ZIP64 format, which is meant for more than 65,535 files or 4 GB.",
+            hint="Create it again with fewer files; write texts into one CSV file.",
         )
     if directory_bytes > _MAX_DIRECTORY_BYTES:
         return Problem(
-            "The ZIP's directory is made for more files than can be targets.", hint="Write texts into one CSV file."
+            "The ZIP's directory is too large: it lists more files than an experiment can have targets.",
+            hint="Write texts into one CSV file.",
         )
     return None
 
@@ -234,7 +237,9 @@ def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:
 
 def _damage_problem(member: Member) -> Problem:
     return Problem(
-        f"{shown(member.name)} is damaged in the ZIP.", path=member.name, hint="Make the ZIP anew and upload it again."
+        f"{shown(member.name)} is damaged in the ZIP.",
+        path=member.name,
+        hint="Create the ZIP again and upload it again.",
     )
 
 
@@ -277,7 +282,7 @@ def _rows(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> 
             if len(row) > 1:
                 problems.append(
                     Problem(
-                        f"{shown(member.name)} has {len(row)} columns in line {reader.line_num}; a list of targets has one.",
+                        f"{shown(member.name)} has {len(row)} columns on line {reader.line_num}; a list of targets has one.",
                         reader.line_num,
                         path=member.name,
                         hint="Put quotes around text that contains commas.",
@@ -290,7 +295,7 @@ def _rows(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> 
                 )
                 index += 1
     except csv.Error as error:
-        message = f"{shown(member.name)} cannot be read in line {reader.line_num}: {error}."
+        message = f"{shown(member.name)} cannot be read on line {reader.line_num}: {error}."
         problems.append(Problem(message, reader.line_num, path=member.name, hint="Save it again as CSV UTF-8."))
     if not index and not any(problem.path == member.name for problem in problems):
         problems.append(
@@ -375,7 +380,7 @@ def _path(info: zipfile.ZipInfo) -> tuple[str, tuple[str, str] | None]:
     if name.startswith("/") or re.match(r"[A-Za-z]:", name):
         return name, ("has an absolute path", "Make the ZIP from inside the folder.")
     if ".." in name.split("/"):
-        return name, ("leads out of the ZIP by ..", "Make the ZIP from inside the folder.")
+        return name, ("points outside the ZIP with ..", "Make the ZIP from inside the folder.")
     return name, None
 
 
@@ -396,13 +401,13 @@ def _member_refusal(info: zipfile.ZipInfo, path: str) -> tuple[str, str] | None:
         (bool(info.flag_bits & _ENCRYPTED_FLAG), "is encrypted", "Make the ZIP without a password."),
         (
             info.compress_type not in _METHODS,
-            "is packed by an unusual method",
-            "Make the ZIP with the usual one (deflate).",
+            "uses an unsupported compression method",
+            "Create the ZIP with deflate, the usual method.",
         ),
         (name.lower().endswith(".zip"), "is a ZIP inside the ZIP", "Put its files directly into the outer one."),
         (
             not is_csv and extension_of(name) is None,
-            "is no kind of file that pages can show",
+            "is not a file type that pages can show",
             f"Possible are {listed(EXTENSIONS)}, or one csv.",
         ),
         (info.file_size == 0, "is empty", "Remove it, or put the right file there."),
@@ -428,7 +433,7 @@ def _overlaps(infos: Iterable[zipfile.ZipInfo]) -> Iterator[Problem]:
     """Find members that share their bytes, which unpack to far more than the file holds."""
     for before, after in pairwise(sorted(infos, key=lambda info: info.header_offset)):
         if before.header_offset + before.compress_size > after.header_offset:
-            yield _member_problem(after.filename, "shares its bytes with another member", "Make the ZIP anew.")
+            yield _member_problem(after.filename, "shares its bytes with another member", "Create the ZIP again.")
             return
 
 

@@ -228,7 +228,7 @@ class _Builder:
         if anchor is None:
             self._problems.append(
                 Problem(
-                    f"*{event.anchor} refers to something that is not written above it.",
+                    f"*{event.anchor} refers to an anchor that is not defined above it.",
                     *place,
                     hint="Put text that begins with * in quotes.",
                 )
@@ -296,7 +296,7 @@ class _Builder:
             return
         self._problems.append(
             Problem(
-                f"{shown(key.text)} is written twice here; the first time in line {first.key.line}.",
+                f"{shown(key.text)} is defined twice here; the first definition is on line {first.key.line}.",
                 key.line,
                 key.column,
                 path=key.text,
@@ -321,7 +321,7 @@ class _Builder:
         if self._count > MAX_NODES:
             raise UnreadableError(
                 Problem(
-                    f"The file holds more than {MAX_NODES:,} values.",
+                    f"The file has more than {MAX_NODES:,} values.",
                     *place,
                     hint="Put many targets into a ZIP with a CSV file.",
                 )
@@ -339,7 +339,7 @@ class _Builder:
         if event.tag and event.tag != "!" and event.tag not in _TAGS:
             self._problems.append(
                 Problem(
-                    f"The tag {shown(event.tag.replace('tag:yaml.org,2002:', '!!'))} means nothing in a spec.",
+                    f"The tag {shown(event.tag.replace('tag:yaml.org,2002:', '!!'))} has no meaning in a spec.",
                     *place,
                     hint="Remove it; put text that begins with ! in quotes.",
                 )
@@ -370,7 +370,7 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
     if len(source) > MAX_BYTES:
         raise UnreadableError(
             Problem(
-                f"The file has more than {MAX_BYTES / 1e6:.0f} MB, the most that a spec may have.",
+                f"The file has more than {MAX_BYTES / 1e6:.0f} MB, the maximum for a spec.",
                 hint="Put the targets into a ZIP and upload it beside the spec.",
             )
         )
@@ -379,7 +379,7 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
     if forbidden := _FORBIDDEN.search(text):
         raise UnreadableError(
             Problem(
-                f"There is a character here that no text holds (code {ord(forbidden[0])}).",
+                f"There is a character here that is not allowed in text (code {ord(forbidden[0])}).",
                 *_place(text, forbidden.start()),
                 hint="Save the file as plain text in UTF-8.",
             )
@@ -437,7 +437,7 @@ def _tab(line: str, place: int) -> Problem:
         "The line is indented with a tab.",
         place + 1,
         line.index("\t") + 1,
-        hint="YAML wants spaces: replace it by two.",
+        hint="YAML requires spaces: replace the tab with two spaces.",
     )
 
 
@@ -455,7 +455,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
     """Describe a syntax error in other words than the parser's."""
     mark = error.problem_mark or error.context_mark
     place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-    opened = f" in line {error.context_mark.line + 1}" if error.context_mark else ""
+    opened = f" on line {error.context_mark.line + 1}" if error.context_mark else ""
     complaint = f"{error.context or ''} {error.problem or ''}"
     lines = text.split("\n")
     rest = lines[mark.line][mark.column :] if mark and mark.line < len(lines) else ""
@@ -465,7 +465,7 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
         )
     if "quoted scalar" in complaint:
         return Problem(
-            f"A quotation mark opened{opened} is not closed, or holds an unknown \\ code.",
+            f"A quotation mark opened{opened} is not closed, or contains an unknown \\ code.",
             *place,
             hint="Close it; write \\ as \\\\.",
         )

@@ -45,7 +45,7 @@ def test_a_table_draws_few_rows_at_first_and_sorts_missing_values_last(program: 
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(300)
     expect(page.get_by_role("status")).to_have_text("1,000 rows")
-    page.get_by_role("button", name="Show more than the first 300").click()
+    page.get_by_role("button", name="Show more rows (first 300 shown)").click()
     expect(rows).to_have_count(1000)
     page.get_by_role("button", name="Size").click()
     expect(rows.nth(0).locator("td")).to_have_text("1")

@@ -121,7 +121,7 @@ async def test_responses_of_every_version_are_brought_in(version: str, ways: Way
     answers = old_answers(30)
     made = await ways.bring("eggs", HISTORIES[version](old_rows(answers)))
     assert (made.state, made.answers, made.participants) == ("paused", 30, 3)
-    assert "No description came" in made.sentence
+    assert "No experiment file was given" in made.sentence
     rows = await ways.rows("eggs")
     assert len(rows) == 30
     assert all(map(same, rows, answers))
@@ -135,7 +135,7 @@ async def test_responses_of_every_version_are_brought_in(version: str, ways: Way
 @covers("responses", "list-order")
 async def test_bare_triplets_come_in_with_sentences_about_what_is_not_known(ways: Ways) -> None:
     made = await ways.bring("bare", b"head,winner,loser\n0,1,2\n2,0,1\n1,2,0\n3,1,0\n")
-    assert "dated by this import" in made.sentence
+    assert "get the time of this import" in made.sentence
     assert "sides were drawn" in made.sentence
     rows = await ways.rows("bare")
     assert [(row["head"], row["winner"], row["loser"]) for row in rows] == [
@@ -152,7 +152,8 @@ async def test_with_its_description_an_experiment_goes_on_as_it_was(
     ways: Ways, client: httpx.AsyncClient, store: Store
 ) -> None:
     assert (
-        "No description" not in (await ways.bring("known", as_csv(old_rows(old_answers(30))), config=CONFIG)).sentence
+        "No experiment file"
+        not in (await ways.bring("known", as_csv(old_rows(old_answers(30))), config=CONFIG)).sentence
     )
     rows = await ways.rows("known")
     assert {row["prob_sampler"] for row in rows} == {"0.6", "0.4"}
@@ -176,8 +177,11 @@ async def test_a_description_of_another_experiment_is_refused(ways: Ways) -> Non
 
 async def test_a_zip_of_targets_gives_the_pictures_back(ways: Ways, examples: Path) -> None:
     content = as_csv(old_rows(old_answers(12)))
-    assert "files that are not here" in (await ways.bring("without", content)).sentence
-    assert "not here" not in (await ways.bring("with", content, targets=examples / "shapes" / "targets.zip")).sentence
+    assert "files of its targets are missing" in (await ways.bring("without", content)).sentence
+    assert (
+        "targets are missing"
+        not in (await ways.bring("with", content, targets=examples / "shapes" / "targets.zip")).sentence
+    )
     assert (await ways.rows("with"))[0]["head_html"].startswith("<img src='/media/")
 
 

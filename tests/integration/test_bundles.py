@@ -233,7 +233,7 @@ async def test_the_route_and_the_commands_do_the_same(
     made = reply.json()
     assert (made["slug"], made["state"], made["answers"], made["participants"]) == ("by-route", "paused", 90, 3)
     assert "It is paused" in made["message"]
-    for content, status, word in ((b"PK", 422, "no ZIP"), (bundle, 409, "already")):
+    for content, status, word in ((b"PK", 422, "not a ZIP"), (bundle, 409, "already")):
         reply = await owned("POST", address, files={"bundle": ("b.zip", content)})
         assert (reply.status_code, word in reply.text) == (status, True), reply.text
 

@@ -113,4 +113,4 @@ async def test_passwords_are_kept_as_argon2_and_wrong_forms_say_what_is_wrong(
     assert account is not None
     assert account.password_hash.startswith("$argon2id$")
     reply = await client.post("/console/login", data={"name": "", "password": ""})
-    assert (reply.status_code, "do not belong together" in reply.text) == (422, True)
+    assert (reply.status_code, "name or the password is wrong" in reply.text) == (422, True)

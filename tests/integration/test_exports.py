@@ -139,7 +139,7 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
         (ExportOrder("files", "answers", "csv"), 404, "There are responses,"),
         (ExportOrder("files", "responses", "xlsx"), 404, "responses.csv and responses.jsonl"),
         (ExportOrder("files", "bundle", "zip"), 404, "There is no export called 'bundle'"),
-        (ExportOrder("files", "platform_ids", "csv", personal=False), 400, "nothing but ids"),
+        (ExportOrder("files", "platform_ids", "csv", personal=False), 400, "contains only platform ids"),
         (ExportOrder("files", "responses", "csv", sampler="ARR"), 404, "There is Random, Validation"),
         (ExportOrder("files", "embeddings", "csv"), 409, "There is no embedding yet."),
         (ExportOrder("files", "embeddings", "csv", generation=3), 409, "Kept are none yet"),
@@ -259,7 +259,7 @@ async def test_a_page_that_waited_too_long_for_a_slow_reader_is_asked_for_again(
     async def run_late(script: str, *arguments: object) -> object:
         failed.append(script)
         if len(failed) % 2:
-            raise StoreError("The store does not answer at the moment.")
+            raise StoreError("The store does not respond at the moment.")
         return await run(script, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("frontend.store.export_reader.PAGE", 7)

@@ -143,7 +143,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], None], str]] = {
     "a model with endless coordinates": (array_of(encode_array(np.full((3, 2), np.inf))), "numbers that are none"),
     "no state": (without("machine/state.json"), "is missing"),
     "a later format": (manifest(format=2, salmon="9.0"), "a later version of Salmon (9.0)"),
-    "no format": (manifest(format="x"), "is not a bundle's"),
+    "no format": (manifest(format="x"), "is not the manifest of a Salmon bundle"),
     "a bundle to publish": (manifest(complete=False), "made to be published"),
 }
 
@@ -173,15 +173,15 @@ def one_file_twice(bundle: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda bundle: b"", "no ZIP"),
-        (lambda bundle: bundle[: len(bundle) // 2], "no ZIP"),
-        (lambda bundle: b"hello" * 1000, "no ZIP"),
-        (lambda bundle: bundle.replace(b"PK\x01\x02", b"PK\x09\x09", 1), "no ZIP"),
+        (lambda bundle: b"", "not a ZIP"),
+        (lambda bundle: bundle[: len(bundle) // 2], "not a ZIP"),
+        (lambda bundle: b"hello" * 1000, "not a ZIP"),
+        (lambda bundle: bundle.replace(b"PK\x01\x02", b"PK\x09\x09", 1), "not a ZIP"),
         (lambda bundle: bundle[:5000] + b"\x00" * 400 + bundle[5400:], "damaged or were changed"),
-        (lambda bundle: (REPOSITORY / "examples" / "shapes" / "targets.zip").read_bytes(), "no manifest.json"),
+        (lambda bundle: (REPOSITORY / "examples" / "shapes" / "targets.zip").read_bytes(), "no readable manifest.json"),
         (lambda bundle: change_bundle(bundle, add("quality.csv", b"all is well"), sign=False), "quality.csv"),
         (lambda bundle: change_bundle(bundle, add("more.txt", b"x"), sign=False), "more.txt"),
-        (one_file_twice, "do not fit each other"),
+        (one_file_twice, "do not match"),
     ],
     ids=["nothing", "half", "text", "directory", "inside", "targets", "changed", "more", "twice"],
 )

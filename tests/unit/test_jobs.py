@@ -72,8 +72,8 @@ def test_every_mistake_of_a_request_comes_back_at_once() -> None:
     [
         ("fits", {}, "There is no request of the kind 'fits'. Did you mean fit?"),
         ("", {}, "There is no request of the kind ''. Ask for fit, embedding, cross_validation or rehearsal."),
-        ("embedding", {}, "Give one of generation and answers."),
-        ("embedding", {"generation": 3, "answers": 40}, "Give one of generation and answers."),
+        ("embedding", {}, "Give exactly one of generation and answers."),
+        ("embedding", {"generation": 3, "answers": 40}, "Give exactly one of generation and answers."),
         ("embedding", {"answers": "many"}, "answers must be a whole number of at least 1, not 'many'."),
         ("cross_validation", {"dimensions": []}, "dimensions names nothing to compare."),
         ("cross_validation", {"repeats": 20}, "3,600 fits; at most 2,000"),

@@ -80,7 +80,7 @@ export async function copy(button, text) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    button.textContent = "Cannot copy: select the text";
+    button.textContent = "Copying failed: select the text";
   }
   setTimeout(() => (button.textContent = before), 2000);
 }

@@ -9,11 +9,11 @@ const TABLE = ["csv", "jsonl", "parquet"];
 
 const FILES = [
   ["Answers", [
-    ["responses", "Every answer, one per row: first the columns of Salmon 1, then everything else that was recorded.", TABLE],
-    ["participants", "Everybody who opened the link: times, status, page events, quality, and whether they are kept.", TABLE],
+    ["responses", "One answer per row: the columns of Salmon 1, then everything else that was recorded.", TABLE],
+    ["participants", "Everyone who opened the link: times, status, page events, quality, and whether they are kept.", TABLE],
     ["quality", "Quality figures, and the reason for every flag.", TABLE],
     ["events", "Page events: skips, lost focus, files that failed to load.", TABLE],
-    ["platform_ids", "Participants' IDs on the recruitment platform, which no other file but responses contains.", TABLE],
+    ["platform_ids", "Participants' IDs on the recruitment platform. Only this file and responses contain them.", TABLE],
   ]],
   ["Embeddings", [
     ["embeddings", "The current position of every target.", TABLE],

@@ -15,7 +15,7 @@ export const accuracy = {
   name: "accuracy",
   title: "Accuracy",
   sentence:
-    "Share of random answers that the embedding predicted before it learned from them, with its 95 % interval. Once the curve is flat, more answers change little. The dashed line is the noise ceiling: people disagree too much for any embedding to pass it.",
+    "Share of random answers that the embedding predicted before it learned from them, with its 95 % interval. Once the curve is flat, more answers change little. The dashed line is the noise ceiling: people disagree too much for any embedding to exceed it.",
   emptyText: "Appears once random queries have been answered and there is an embedding to predict them.",
   option(history, colour) {
     const points = toObjects(history).filter((point) => point.held_total >= LEAST_PREDICTIONS);
@@ -61,7 +61,7 @@ export const accuracy = {
 export const answersOverTime = {
   name: "answers-over-time",
   title: "Answers over time",
-  sentence: "Bars are answers; lines are participants who gave their first answer and who finished. In a gap, nobody took part.",
+  sentence: "Bars are answers; lines are participants who gave their first answer and who finished. Gaps are times without answers.",
   emptyText: "No answers yet.",
   option({ series }, colour) {
     if (!series.rows.length) return null;
@@ -109,20 +109,20 @@ const histogram = (kind, { name, title, sentence }) => ({
 export const responseTimes = histogram("response", {
   name: "response-times",
   title: "Response times",
-  sentence: "On a logarithmic axis, careful answers form a single peak. A second peak at the left means that some participants answer without looking.",
+  sentence: "On a logarithmic axis, careful answers form a single peak. A second peak at the left means that some participants answer too fast to have looked.",
 });
 
 export const timeBetweenTrials = histogram("wait", {
   name: "waiting-times",
   title: "Time between trials",
-  sentence: "Time from an answer until the next query is ready. One query is always fetched ahead, so nearly all bars should be at the left.",
+  sentence: "Time from an answer until the next query is ready. One query is always fetched in advance, so nearly all bars should be at the left.",
 });
 
 /** How often each target was asked about, as a heat map. */
 export const answersPerTarget = {
   name: "answers-per-target",
   title: "Answers per target",
-  sentence: "Darker means more answers. Rows should be even: the embedding knows little about pale targets.",
+  sentence: "Darker means more answers. Each row should be even: the positions of light targets are uncertain.",
   emptyText: "No answers yet.",
   height: 190,
   option({ targets_asked: asked, targets: n }, colour) {

@@ -63,7 +63,7 @@ function csv() {
 drawing.onpoint = (index) => {
   const place = $("#about");
   if (index === null || shown === null) {
-    place.replaceChildren(h("p", { class: "quiet" }, "Point at a target or focus it to see its nearest neighbours."));
+    place.replaceChildren(h("p", { class: "quiet" }, "Hover over a target or focus it to see its nearest neighbours."));
     return;
   }
   const target = targets[index];
@@ -110,7 +110,7 @@ function describe(numbers, newest) {
     `${count(numbers.reported_of ?? numbers.absorbed, "answer")}${accuracy}`,
     numbers.published_ms ? ", fitted " : "",
     numbers.published_ms ? time(numbers.published_ms) : "",
-    ". Only distances have a meaning: both axes have the same scale, and the rotation is arbitrary.",
+    ". Only distances are meaningful: both axes have the same scale, and the rotation is arbitrary.",
   );
 }
 

@@ -23,7 +23,7 @@ const table = new Table(
     { name: "name", label: "Sampler", value: (row) => row.name },
     { name: "share", label: "Share", number: true, value: (row) => row.share, show: (row) => `${row.share} %` },
     { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
-    { name: "queue", label: "Queue", number: true, help: "Queries waiting to be served", value: (row) => (row.active ? row.queue : null), show: (row) => (row.active ? number(row.queue) : "–") },
+    { name: "queue", label: "Queue", number: true, help: "Queries that are ready to be served", value: (row) => (row.active ? row.queue : null), show: (row) => (row.active ? number(row.queue) : "–") },
     { name: "pending", label: "Pending", number: true, help: "Queries served but not answered yet", value: (row) => (row.active ? row.pending : null), show: (row) => (row.active ? number(row.pending) : "–") },
     { name: "fallbacks", label: "Fallbacks", number: true, help: "Random queries served because the queue was empty", value: (row) => row.fallbacks, show: (row) => number(row.fallbacks) },
     { name: "generation", label: "Generation", number: true, help: "Number of refits", value: (row) => row.generation, show: (row) => number(row.generation) },
@@ -90,7 +90,7 @@ function show(overview) {
 const nextStep = ({ state }) =>
   state === "open"
     ? "No answers yet. Send participants the link above."
-    : "No answers yet. Try the experiment out in Settings, then open it.";
+    : "No answers yet. Try out the experiment in Settings, then open it.";
 
 let newest = -1;
 let drawnGeneration = -1;

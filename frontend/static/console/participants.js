@@ -76,7 +76,7 @@ function decisionCell(row) {
 }
 
 async function decide(row, keep) {
-  const note = keep === "auto" ? "" : (prompt(`Why ${keep} ${row.puid}? Your note is included in every export.`, row.note) ?? null);
+  const note = keep === "auto" ? "" : (prompt(`Why do you ${keep} ${row.puid}? Your note is included in every export.`, row.note) ?? null);
   if (note !== null) {
     try {
       await put(`${base}/participants/${row.participant}`, { keep, note });
@@ -162,7 +162,7 @@ function showComparison(result, excluded) {
       h("tbody", {}, row("all participants", held.with), row(`without the ${number(excluded)} excluded`, held.without)),
     ),
     h("p", {}, describeChange(held.change)),
-    result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding without them predicts ${percent(result.excluded.accuracy.value ?? result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
+    result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy.value ?? result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
   );
 }
 
@@ -170,7 +170,7 @@ function describeChange(change) {
   if (!change) return "";
   const points = (value) => `${(100 * value).toFixed(1)} percentage points`;
   if (change.low > 0) return `Excluding them increases accuracy by ${points(change.value)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
-  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.value)}: their answers help.`;
+  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.value)}: their answers improve the embedding.`;
   return `There is no clear difference: ${points(change.value)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
 }
 

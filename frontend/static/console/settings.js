@@ -56,8 +56,8 @@ const draft = new Draft({ spec: page.spec, slug: page.slug, label: "Experiment f
 $("#revision-sentence").textContent =
   `Revision ${page.revision}. ` +
   (page.answers > 0
-    ? "There are answers already, so targets keep their order and new ones are added at the end. You may change everything else; participants get the change with their next query."
-    : "There are no answers yet, so you may change everything.");
+    ? "There are answers already, so targets keep their order and new ones are added at the end. You can change everything else; participants get the change with their next query."
+    : "There are no answers yet, so you can change everything.");
 handleSubmit($("#revise"), async () => {
   const body = new FormData();
   body.set("spec", new Blob([draft.spec]), `${page.slug}.yaml`);

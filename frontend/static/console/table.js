@@ -98,7 +98,7 @@ export class Table {
     const found = this.#shown();
     const rows = found.slice(0, this.#limit);
     this.#more.hidden = rows.length === found.length;
-    this.#more.textContent = `Show more than the first ${number(rows.length)}`;
+    this.#more.textContent = `Show more rows (first ${number(rows.length)} shown)`;
     this.#count.textContent = found.length === this.#rows.length ? count(found.length, "row") : `${number(found.length)} of ${count(this.#rows.length, "row")}`;
     const focused = document.activeElement?.closest("tr[data-key]")?.dataset.key;
     this.#body.replaceChildren(

@@ -54,7 +54,7 @@ def test_nothing_is_stored_of_a_zip_that_is_refused(tmp_path: Path):
 def test_a_full_disk_is_a_sentence_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     store = MediaStore(str(tmp_path / "media"))
     monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    with pytest.raises(StoreError, match="no room left"):
+    with pytest.raises(StoreError, match="not enough disk space"):
         store.unpack(write_zip(tmp_path / "t.zip", [("a.png", picture()), ("b.png", picture(1))]))
     assert list((tmp_path / "media").iterdir()) == []
 

@@ -118,6 +118,6 @@ def test_rows_of_a_csv_are_looked_at_like_targets_of_the_file():
     rows = ("red", "blue", "red", "<script>x</script>")
     manifest = Manifest(tuple(ManifestEntry(index, row, "html", "", 3, html=row) for index, row in enumerate(rows)))
     assert [problem.message for problem in check("title: x", manifest=manifest)] == [
-        "The target 'red' is written twice: as number 0 and 2, counted from 0.",
-        "The target '<script>x</script>' holds HTML that does something; it is removed.",
+        "The target 'red' is listed twice: as number 0 and 2, counted from 0.",
+        "The target '<script>x</script>' contains active HTML, which is removed.",
     ]

@@ -118,7 +118,7 @@ def test_samplers_can_be_a_list_and_have_old_names():
     ]
     assert parsed.spec.samplers["ARR"].arguments["module"] == "STE"
     assert [problem.sentence() for problem in parsed.warnings] == [
-        "3:5: warning: RandomSampling is now called Random. It is read as that."
+        "3:5: warning: RandomSampling is now called Random. It is read under the new name."
     ]
 
 

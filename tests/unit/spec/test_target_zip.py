@@ -106,9 +106,9 @@ def test_all_that_is_wrong_is_said_at_once_with_the_names_of_the_files(tmp_path:
     with pytest.raises(MediaError) as caught:
         read_archive(path)
     said = {problem.path.rpartition("/")[2]: problem.message.split(" ", 1)[1] for problem in caught.value.problems}
-    kinds = "is no kind of file that pages can show."
+    kinds = "is not a file type that pages can show."
     assert said == {
-        "up.png": "leads out of the ZIP by ...",
+        "up.png": "points outside the ZIP with ...",
         "root.png": "has an absolute path.",
         "C:\\disk.png": "has an absolute path.",
         "link.png": "is a link to another file.",
@@ -142,10 +142,10 @@ def test_names_that_differ_by_capitals_are_only_a_warning(tmp_path: Path):
         ([(".DS_Store", b"x")], "The ZIP holds no targets."),
         ([("a.csv", b"x"), ("b.png", picture())], "The ZIP holds the list of targets 'a.csv' and 1 other files."),
         ([("a.csv", b"x"), ("b.csv", b"y")], "The ZIP holds 2 CSV files: a.csv and b.csv."),
-        ([("a.csv", b"x\ny,z\n")], "'a.csv' has 2 columns in line 2; a list of targets has one."),
+        ([("a.csv", b"x\ny,z\n")], "'a.csv' has 2 columns on line 2; a list of targets has one."),
         ([("a.csv", b"x\ncaf\xe9\n")], "'a.csv' is not UTF-8."),
         ([("a.csv", b"\n\n")], "'a.csv' holds no targets."),
-        ([("a.csv", b'"' + b"x" * 200_000 + b'"')], "'a.csv' cannot be read in line 1: field larger than field limit (131072)."),
+        ([("a.csv", b'"' + b"x" * 200_000 + b'"')], "'a.csv' cannot be read on line 1: field larger than field limit (131072)."),
         ([("a" * 300 + ".png", picture())], f"'{'a' * 59}…' has a name of more than 200 characters."),
         ([("a\x07.png", picture())], "'a\\x07.png' has a control character in its name."),
     ],
@@ -163,7 +163,9 @@ def test_what_is_no_zip_is_refused_in_a_sentence(tmp_path: Path):
     for broken in (b"", b"hello", whole[:-30], whole[40:], whole[: len(whole) // 2]):
         path.write_bytes(broken)
         assert _sentences(path), broken
-        assert all(sentence.startswith(("The file is no ZIP", "'a.png' is damaged")) for sentence in _sentences(path))
+        assert all(
+            sentence.startswith(("The file is not a ZIP", "'a.png' is damaged")) for sentence in _sentences(path)
+        )
 
 
 def test_a_picture_that_was_damaged_on_its_way_is_named(tmp_path: Path):
@@ -193,7 +195,7 @@ CENTRAL, END = b"PK\x01\x02", b"PK\x05\x06"
         ),
         pytest.param(
             TWO_PICTURES, END, 12, "<I", 50_000_000,
-            ["The ZIP's directory is made for more files than can be targets."],
+            ["The ZIP's directory is too large: it lists more files than an experiment can have targets."],
             id="a directory larger than any set of targets, which is not even read",
         ),
     ],
@@ -236,7 +238,7 @@ def test_the_form_for_very_many_files_is_refused_because_its_directory_can_be_an
     content = path.read_bytes()
     end = content.rindex(END)
     path.write_bytes(content[:end] + b"PK\x06\x07" + bytes(16) + content[end:])
-    assert _sentences(path) == ["The ZIP is written in the form for more than 65,535 files or 4 GB (ZIP64)."]
+    assert _sentences(path) == ["The ZIP uses the ZIP64 format, which is meant for more than 65,535 files or 4 GB."]
 
 
 def test_names_in_another_alphabet_are_kept_or_refused_but_never_garbled(tmp_path: Path):
