@@ -1,7 +1,5 @@
 """One open experiment in the learning process: its log of answers and its learners."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ in Redis, and finished tasks. All decisions are made in one thread, so nothing h
 a heartbeat every few seconds.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import threading

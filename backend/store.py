@@ -6,8 +6,6 @@ raises StoreError and the service waits and tries again. Nothing is lost, becaus
 The Lua scripts come first. Each runs atomically, and the comment before it states what it guarantees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast

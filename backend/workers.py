@@ -5,8 +5,6 @@ of this process leads and spreads the heavy parts over all workers. When the clu
 and the blocks of answers are sent again.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,7 +1,5 @@
 """Start the web process: `python -m frontend`, with its settings in the environment."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

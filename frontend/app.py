@@ -1,7 +1,5 @@
 """The web application: its routers, error handlers, health checks, media and scripts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ The owner of the server has an account from the first link that the program prin
 with a session cookie, scripts with HTTP Basic.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -1,7 +1,5 @@
 """Commands that need the store: they speak to a running Salmon through its data directory or SALMON_REDIS_URL."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

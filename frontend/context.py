@@ -1,7 +1,5 @@
 """Context of every request: the parts of the web process."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable

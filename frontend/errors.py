@@ -1,7 +1,5 @@
 """Errors of the web process, and how they are answered: a status, a sentence and what to do; never a traceback."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any, Literal

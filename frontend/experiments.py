@@ -1,7 +1,5 @@
 """Experiments as they are served: each revision is read from the store and parsed once, then kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, cast
 

@@ -3,8 +3,6 @@
 Answers name targets by their index, so a revision may add targets, but never moves or replaces one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import unicodedata

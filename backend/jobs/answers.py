@@ -1,7 +1,5 @@
 """The answers that a job reads: with who gave each, and whether its query was drawn blindly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Every fold is a step of its own, so that a job shows its progress, can be cancelled, and yields to live learning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Jobs that fit an embedding: without some participants, and as it was earlier in the run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From a job that was asked for to its plan: read its arguments and its answers, and list the steps to its result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from backend.jobs.answers import AnswerSet, collect_answers

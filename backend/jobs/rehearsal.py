@@ -5,8 +5,6 @@ Simulated participants answer in random worlds with as many targets, with the no
 their answers alone. There is one refit per round of n queries; a live experiment refits more often.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

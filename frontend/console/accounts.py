@@ -1,7 +1,5 @@
 """Routes about accounts: one's own password, and, for the owner of the server, everybody who may log in."""
 
-from __future__ import annotations
-
 import asyncio
 
 from fastapi import APIRouter, Request

@@ -1,7 +1,5 @@
 """Routes of experiments: create, list, read, change, share, copy and delete them, and check a file while it is written."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Routes of jobs of the learning process: request one, read its status, cancel it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated, Any
 

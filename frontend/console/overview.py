@@ -1,7 +1,5 @@
 """The overview of an experiment, as pure functions of its counters, state and history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2

@@ -1,7 +1,5 @@
 """Pages of the console. They come with the data that they show first; their scripts use the same routes as any client."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 

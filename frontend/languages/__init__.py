@@ -4,8 +4,6 @@ A language is a file of names and texts; English has every name and the tests se
 Texts may hold fields in braces ({count}). Experimenters replace a text by its name, under `page.strings`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

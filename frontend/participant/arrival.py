@@ -3,8 +3,6 @@
 Pure functions. A link that cannot be right is refused with a sentence that says why.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Pure functions of the recruitment settings and of the participant. All of it is secret until the answers are stored.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode

@@ -5,8 +5,6 @@ is trusted. Those written for the first Salmon count on jQuery 3.2, Bootstrap 4.
 which of these files a page needs. The page itself needs none of them.
 """
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -9,8 +9,6 @@ without taking anything.
 everything a participant was given, spare queries included.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

@@ -3,8 +3,6 @@
 They translate HTTP: what participants are shown, asked and allowed is decided by the pure modules beside this one.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from typing import Annotated, TypeVar

@@ -4,8 +4,6 @@ Pure functions of the spec and of the participant. A step that was done stays do
 may send it again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Mapping

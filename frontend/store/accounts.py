@@ -1,7 +1,5 @@
 """Accounts of experimenters in the store."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 

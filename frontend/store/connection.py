@@ -1,7 +1,5 @@
 """Connections to Redis: the one module of the web process that opens it and knows its errors."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence

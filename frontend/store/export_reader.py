@@ -3,8 +3,6 @@
 Everything is read page by page, so that neither side ever holds all of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 

@@ -3,8 +3,6 @@
 After a crash the same import is repeated: it skips what it has written already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Jobs of the learning process: requested here, carried out there, and their results read here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast

@@ -18,8 +18,6 @@ machine/models.jsonl        [sampler, numbers, names of arrays]; the arrays are 
 machine/history.jsonl       [sampler, stream id, numbers, names of arrays]; arrays are machine/history/SAMPLER/ID/NAME.npy
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

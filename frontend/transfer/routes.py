@@ -4,8 +4,6 @@ Each file is written or read by a subprocess. Bundles that are written before an
 folder `bundles` of the data directory.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path

@@ -5,8 +5,6 @@ arguments and the address of the store by its environment. It reports an error a
 killed when nobody waits for it any more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

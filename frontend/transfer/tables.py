@@ -1,7 +1,5 @@
 """Tables of an export: their columns, their rows page by page, and the files made of them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from itertools import islice
 

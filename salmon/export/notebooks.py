@@ -1,7 +1,5 @@
 """Write the analysis files of a bundle: a notebook in plain Python and a script in plain R."""
 
-from __future__ import annotations
-
 import json
 
 _CELLS: tuple[tuple[str, str], ...] = (

@@ -3,8 +3,6 @@
 `Conduct` collects what the events of the pages tell of one participant.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Because nothing else goes in, a run can be replayed: the same participant gets t
 were refused because the participant had seen them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Name every key in Redis and make the ids in them; generate the server's access list: which process may write what."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import string
