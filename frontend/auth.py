@@ -134,8 +134,9 @@ async def check_password(context: Context, name: str, password: str) -> Account:
 
 async def make_account(context: Context, name: str, password: str, *, owner: bool) -> Account:
     """Make an account; the password is hashed in a thread, because hashing is slow on purpose."""
-    password_hash = await asyncio.to_thread(hash_password, password)
-    account = Account(name, password_hash, "owner" if owner else "experimenter", context.now_ms())
+    account = Account(
+        name, await asyncio.to_thread(hash_password, password), "owner" if owner else "experimenter", context.now_ms()
+    )
     await context.store.accounts.create(account)
     return account
 

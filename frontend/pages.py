@@ -54,8 +54,9 @@ def join_modules(modules: Mapping[str, str], entry: str) -> str:
     Two forms are supported: `import { names } from "./module.js"` on one line, and `export` in front of the declaration
     of a class, function or constant.
     """
-    order = _sort_by_imports(modules, entry)
-    return "const joined = {};\n" + "".join(_wrap_in_function(name, modules[name]) for name in order)
+    return "const joined = {};\n" + "".join(
+        _wrap_in_function(name, modules[name]) for name in _sort_by_imports(modules, entry)
+    )
 
 
 def _sort_by_imports(modules: Mapping[str, str], entry: str) -> list[str]:
@@ -270,9 +271,8 @@ class Pages:
     @staticmethod
     def open() -> Pages:
         """Return the templates of this installation."""
-        folder = Path(str(files("templates")))
         environment = Environment(
-            loader=FileSystemLoader(folder),
+            loader=FileSystemLoader(Path(str(files("templates")))),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -285,8 +285,9 @@ class Pages:
 
     def show(self, page: PageContext, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """Return a page as a response."""
-        values = {field.name: getattr(page, field.name) for field in fields(page)}
-        text = self.environment.get_template(page.template).render(values)
+        text = self.environment.get_template(page.template).render(
+            {field.name: getattr(page, field.name) for field in fields(page)}
+        )
         return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
 
     def error(self, request: Request, *, status: int, error: Json, headers: dict[str, str]) -> Response:

@@ -124,11 +124,16 @@ async def read_history(experiment: WithExperiment, context: WithContext, sampler
     """
     name = _active_sampler(experiment, sampler)
     history = await context.histories.read(experiment.id, name)
-    maps = [
-        {"line": line.stream_id} | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
-        for line in history.maps
-    ]
-    return {"sampler": name, "columns": POINT, "points": points_of(history.thinned()), "maps": maps}
+    return {
+        "sampler": name,
+        "columns": POINT,
+        "points": points_of(history.thinned()),
+        "maps": [
+            {"line": line.stream_id}
+            | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
+            for line in history.maps
+        ],
+    }
 
 
 @router.get("/model")
@@ -191,11 +196,10 @@ async def _with_counts(context: Context, experiment: ServedExperiment, seen: Ove
 async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
     """Return what the overview is made of, except the counters: enough to see whether something has changed."""
     store = context.store
-    active = samplers_with_embedding(experiment.spec)
     arrived, heartbeat, progress = await asyncio.gather(
         store.participants.count(experiment.id),
         store.connection.read_heartbeat(),
-        store.models.read_progress(experiment.id, active),
+        store.models.read_progress(experiment.id, samplers_with_embedding(experiment.spec)),
     )
     known = {item.sampler: item for item in progress}
     views = [await _view(context, experiment, name, known.get(name)) for name in experiment.spec.samplers]

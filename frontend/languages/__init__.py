@@ -23,8 +23,7 @@ def language_of(wanted: str, written: str) -> str:
 def strings_of(language: str, replaced: Mapping[str, str]) -> dict[str, str]:
     """Every text of the page by its name; a language that has no file of its own speaks English."""
     base = _base(language)
-    texts = catalogue(base if base in LANGUAGES else "en")
-    return {name: replaced.get(name, text) for name, text in texts.items()}
+    return {name: replaced.get(name, text) for name, text in catalogue(base if base in LANGUAGES else "en").items()}
 
 
 def direction_of(language: str) -> Literal["ltr", "rtl"]:

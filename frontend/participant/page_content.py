@@ -118,8 +118,7 @@ def target_of(target: TargetSpec, *, trusted: bool) -> Json:
         }
     if target.kind == "text":
         return {"kind": "text", "text": target.html}
-    said = {"alt": target.alt} if target.alt else {}
-    return {"kind": "html", "html": clean(target.html, trusted=trusted)} | said
+    return {"kind": "html", "html": clean(target.html, trusted=trusted)} | ({"alt": target.alt} if target.alt else {})
 
 
 def sample_of(parsed: ServedExperiment | ParsedRevision) -> tuple[str, str, str]:

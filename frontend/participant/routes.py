@@ -120,15 +120,13 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
 @router.get("/own.css", include_in_schema=False)
 async def own_style(slug: str, context: WithContext) -> Response:
     """Return the experimenter's style sheet, `html.css`."""
-    experiment = await context.catalogue.find(slug)
-    return Response(experiment.spec.html.css, media_type="text/css", headers=_OWN_FILE)
+    return Response((await context.catalogue.find(slug)).spec.html.css, media_type="text/css", headers=_OWN_FILE)
 
 
 @router.get("/own.js", include_in_schema=False)
 async def own_script(slug: str, context: WithContext) -> Response:
     """Return the experimenter's script, `html.js`."""
-    experiment = await context.catalogue.find(slug)
-    return Response(experiment.spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
+    return Response((await context.catalogue.find(slug)).spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
 
 
 @router.post("/arrive")
@@ -173,8 +171,11 @@ async def take_step(slug: str, step: str, body: StepBody, session_key: SessionHe
     if result.change is not None:
         await context.store.participants.change(session.experiment, session.participant, result.change)
         participant = participant.after(result.change)
-    following = "out" if participant.status in OUT else next_step(experiment.spec, participant)
-    return {**result.reply, "status": participant.status, "next": following}
+    return {
+        **result.reply,
+        "status": participant.status,
+        "next": "out" if participant.status in OUT else next_step(experiment.spec, participant),
+    }
 
 
 @router.post("/finish")
@@ -200,8 +201,12 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     if not finished_before and is_tryout(session.participant):
         await people.complete_to_try(session.experiment, session.participant)
     elif not finished_before:
-        unsaved = body.given if incomplete else None
-        await people.complete(session.experiment, session.participant, now_ms=context.now_ms(), given_unsaved=unsaved)
+        await people.complete(
+            session.experiment,
+            session.participant,
+            now_ms=context.now_ms(),
+            given_unsaved=body.given if incomplete else None,
+        )
     completion = completion_of(experiment.spec.recruitment, participant)
     return {
         "stored": stored,
@@ -240,15 +245,6 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     if 0 < limit <= turn.answers or turn.status in FINISHED:
         return {"done": True, "answers": turn.answers}
     served = await next_query(context, session, turn, parsed, spare=spare)
-    soon = await prefetch_targets(
-        context.store,
-        session.experiment,
-        parsed,
-        session.participant,
-        after=turn.position,
-        spares=turn.number - turn.position,
-        trials=0 if spare else TRIALS_AHEAD - 1,
-    )
     return {
         "token": context.signer.sign_served(served),
         "head": served.head,
@@ -257,7 +253,15 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
         "sampler": served.sampler,
         "score": served.score,
         "trial": served.trial,
-        "soon": soon,
+        "soon": await prefetch_targets(
+            context.store,
+            session.experiment,
+            parsed,
+            session.participant,
+            after=turn.position,
+            spares=turn.number - turn.position,
+            trials=0 if spare else TRIALS_AHEAD - 1,
+        ),
     }
 
 
@@ -265,8 +269,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
 async def record_answers(slug: str, request: Request, context: WithContext) -> Response:
     """Record one answer or a list of them; each token's result says whether it is stored, and nothing else counts."""
     del slug
-    bodies = await _one_or_many(request, _answers, _MOST_ANSWERS, "answers")
-    results = [await _record(context, body) for body in bodies]
+    results = [await _record(context, body) for body in await _one_or_many(request, _answers, _MOST_ANSWERS, "answers")]
     refused = all("error" in result for result in results)
     return JSONResponse({"results": results}, status_code=422 if refused and results else 200)
 
@@ -370,15 +373,6 @@ async def _arrival_reply(
 ) -> Json:
     """Return all that the page needs to begin or to go on."""
     spec = experiment.spec
-    soon = await prefetch_targets(
-        context.store,
-        experiment.id,
-        experiment,
-        participant.id,
-        after=participant.position,
-        spares=participant.spares,
-        trials=TRIALS_AHEAD,
-    )
     return {
         "session": context.signer.sign_session(session),
         "participant": participant.puid,
@@ -392,14 +386,25 @@ async def _arrival_reply(
         "steps": steps_of(experiment, participant),
         "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
         "load_all": not loads_ahead(experiment.targets),
-        "soon": soon,
+        "soon": await prefetch_targets(
+            context.store,
+            experiment.id,
+            experiment,
+            participant.id,
+            after=participant.position,
+            spares=participant.spares,
+            trials=TRIALS_AHEAD,
+        ),
     }
 
 
 async def _note_event(context: Context, session: Session, event: str, now_ms: int) -> None:
     """Keep an event that the server saw, beside those that pages tell of."""
-    entry = {"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}
-    await context.store.participants.add_events(session.experiment, session.participant, [entry])
+    await context.store.participants.add_events(
+        session.experiment,
+        session.participant,
+        [{"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}],
+    )
 
 
 def _check_may_finish(experiment: ServedExperiment, participant: Participant) -> None:
@@ -454,8 +459,12 @@ def _answer_of(served: Served, body: AnswerBody, now_ms: int) -> Answer:
             hint="Send the index of the target that was chosen.",
             where="winner",
         )
-    timing = Timing(**body.model_dump(exclude={"token", "winner"}))
-    return Answer(served=served, winner=body.winner, timing=timing, received_ms=now_ms)
+    return Answer(
+        served=served,
+        winner=body.winner,
+        timing=Timing(**body.model_dump(exclude={"token", "winner"})),
+        received_ms=now_ms,
+    )
 
 
 async def _one_or_many(request: Request, adapter: TypeAdapter[list[Item]], most: int, what: str) -> list[Item]:

@@ -155,8 +155,7 @@ async def _read_token(context: Context, body: OldAnswer) -> Served:
         )
     participant = served.participant
     if participant == NOBODY:
-        experiment = await context.catalogue.read(served.experiment)
-        answering = await _arrive(context, experiment, body.puid)
+        answering = await _arrive(context, await context.catalogue.read(served.experiment), body.puid)
         participant = await context.store.participants.claim(served.experiment, NOBODY, served.nonce, answering)
     return replace(served, participant=participant, left=body.left, right=body.right)
 

@@ -109,9 +109,8 @@ def old_config(experiment: ServedExperiment) -> dict[str, Any]:
 
 
 async def _file(subprocesses: Subprocesses, order: ExportOrder, filename: str) -> Response:
-    pieces = await subprocesses.stream("export", order.encode())
     return StreamingResponse(
-        pieces,
+        await subprocesses.stream("export", order.encode()),
         media_type=MEDIA_TYPES[order.extension],
         headers={"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"},
     )

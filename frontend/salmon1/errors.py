@@ -1,6 +1,7 @@
 """Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
 
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import chain
 from typing import Any, cast
 
 import yaml
@@ -45,9 +46,9 @@ class OldRoute(APIRoute):
 def describe_problems(source: bytes, error: SpecError) -> str:
     """Return a text that begins with the word that scripts look for, and has every mistake at its place."""
     lines = source.decode("utf-8-sig", errors="replace").splitlines()
-    handle_errors = [part for problem in error.problems for part in _problem_lines(problem, error.name, lines)]
+    problems = chain.from_iterable(_problem_lines(problem, error.name, lines) for problem in error.problems)
     return (
-        "\n".join(("Error!", "", *handle_errors, *_in_other_words(source, error.problems), "", "Nothing was changed."))
+        "\n".join(("Error!", "", *problems, *_in_other_words(source, error.problems), "", "Nothing was changed."))
         + "\n"
     )
 

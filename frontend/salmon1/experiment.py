@@ -42,8 +42,11 @@ router = APIRouter(route_class=OldRoute)
 
 def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
     """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
-    living = [state for state in states if not state.counters.get("archived")]
-    return max(living, key=lambda state: (state.state == "open", state.opened_ms, state.created_ms), default=None)
+    return max(
+        [state for state in states if not state.counters.get("archived")],
+        key=lambda state: (state.state == "open", state.opened_ms, state.created_ms),
+        default=None,
+    )
 
 
 async def for_participants(context: WithContext) -> ServedExperiment:

@@ -85,15 +85,16 @@ class Connection:
 
 
 def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=connections,
-        timeout=WAIT_SECONDS,
-        socket_timeout=WAIT_SECONDS,
-        socket_connect_timeout=WAIT_SECONDS,
-        decode_responses=decode_responses,
+    return Redis(
+        connection_pool=BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=WAIT_SECONDS,
+            socket_timeout=WAIT_SECONDS,
+            socket_connect_timeout=WAIT_SECONDS,
+            decode_responses=decode_responses,
+        )
     )
-    return Redis(connection_pool=pool)
 
 
 def _translate(error: RedisError) -> StoreError:

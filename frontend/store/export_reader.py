@@ -121,7 +121,6 @@ class ExportReader:
 
     async def read_asked(self, experiment: str, participants: Sequence[str]) -> list[set[str]]:
         """Return the queries that each of these participants has seen."""
-        keys = Keys(experiment)
         return await self._connection.together(
-            lambda pipeline: [pipeline.smembers(keys.asked(name)) for name in participants]
+            lambda pipeline: [pipeline.smembers(Keys(experiment).asked(name)) for name in participants]
         )

@@ -111,8 +111,9 @@ class Importer:
 
     async def write_model(self, experiment: str, sampler: str, fields: Mapping[str, str | bytes]) -> None:
         """Write a sampler's model, where the learning process finds it until it publishes its own."""
-        key = Keys(experiment).restored(sampler)
-        await self._connection.do_binary(lambda client: client.hset(key, mapping=cast("Any", dict(fields))))
+        await self._connection.do_binary(
+            lambda client: client.hset(Keys(experiment).restored(sampler), mapping=cast("Any", dict(fields)))
+        )
 
     async def append_generation(
         self, experiment: str, sampler: str, stream_id: str, fields: Mapping[str, str | bytes]
@@ -129,8 +130,7 @@ class Importer:
         The name is taken first and in a command of its own, so two experiments never share it. A crash in between
         leaves a name without an experiment, which the next one takes over.
         """
-        taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
-        if taken:
+        if not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment)):
             holder = str(await self._connection.do(lambda client: client.hget(EXPERIMENTS, slug)))
             if await self._connection.do(lambda client: client.exists(Keys(holder).state)):
                 raise ConflictError(

@@ -43,8 +43,7 @@ class JobRequests:
 
     async def read_request(self, experiment: str, identifier: str) -> JobStatus:
         """Return the status of a request about this experiment, with its result."""
-        values = await self._connection.do(lambda client: client.hgetall(request(identifier)))
-        standing = JobStatus.decode(values)
+        standing = JobStatus.decode(await self._connection.do(lambda client: client.hgetall(request(identifier))))
         if standing is None or standing.experiment != experiment:
             raise NotFoundError(
                 f"There is no request {identifier!r} about this experiment.",
@@ -87,8 +86,7 @@ class JobRequests:
 
     async def unknown_participants(self, experiment: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return which of these are no participants of the experiment."""
-        keys = Keys(experiment)
         known: list[int] = await self._connection.together(
-            lambda pipeline: [pipeline.exists(keys.participant(name)) for name in names]
+            lambda pipeline: [pipeline.exists(Keys(experiment).participant(name)) for name in names]
         )
         return tuple(name for name, found in zip(names, known, strict=True) if not found)

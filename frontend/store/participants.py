@@ -139,8 +139,12 @@ class Participant:
 
     def encode(self) -> dict[str, str]:
         """Return the fields of the hash of somebody whose answers were imported without anything else about them."""
-        values = {"puid": self.puid, "source": self.source, "status": self.status.value}
-        return values | {name: str(getattr(self, name)) for name in ("first_ms", "last_ms", "turns", "answers")}
+        return {
+            "puid": self.puid,
+            "source": self.source,
+            "status": self.status.value,
+            **{name: str(getattr(self, name)) for name in ("first_ms", "last_ms", "turns", "answers")},
+        }
 
     @staticmethod
     def parse(identifier: str, fields: Mapping[str, str]) -> Participant:
@@ -231,8 +235,9 @@ class StepChange:
         if self.consent is not None:
             values[f"consent:{self.consent.version}"] = encode_json(vars(self.consent))
         if self.attempt is not None:
-            content = {"options": self.attempt.options, "right": self.attempt.right}
-            values[f"comprehension:{self.attempt.number}"] = encode_json(content)
+            values[f"comprehension:{self.attempt.number}"] = encode_json(
+                {"options": self.attempt.options, "right": self.attempt.right}
+            )
         if self.practice is not None:
             values["practice"] = encode_json(self.practice)
         return values | {f"question:{name}": encode_json(reply) for name, reply in self.replies.items()}
@@ -343,10 +348,10 @@ class Participants:
         `given_unsaved` is how many answers the page has given where it cannot bring all across.
         """
         keys = Keys(experiment)
-        key = keys.participant(participant)
-        if await self._connection.do(lambda client: client.hsetnx(key, "completed_ms", cast("Any", now_ms))):
-            minute = f"completed:{now_ms // MINUTE_MS}"
-            await self._connection.do(lambda client: client.hincrby(keys.counts, minute, 1))
+        if await self._connection.do(
+            lambda client: client.hsetnx(keys.participant(participant), "completed_ms", cast("Any", now_ms))
+        ):
+            await self._connection.do(lambda client: client.hincrby(keys.counts, f"completed:{now_ms // MINUTE_MS}", 1))
         values: Values = {"status": Status.COMPLETED.value}
         if given_unsaved is not None:
             values["save_incomplete"] = given_unsaved
@@ -400,8 +405,9 @@ class Participants:
 
     async def peek_queries(self, experiment: str, sampler: str, count: int) -> list[Query]:
         """Return the best published queries of a sampler, which stay where they are."""
-        key = Keys(experiment).queries(sampler)
-        elements = await self._connection.do(lambda client: client.lrange(key, 0, count - 1))
+        elements = await self._connection.do(
+            lambda client: client.lrange(Keys(experiment).queries(sampler), 0, count - 1)
+        )
         return [decode_query(element) for element in elements]
 
     async def take_query(

@@ -184,8 +184,9 @@ class _Bundle:
         """Write the manifest."""
         info = zipfile.ZipInfo(MANIFEST, self._date)
         info.compress_type = zipfile.ZIP_DEFLATED
-        text = json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1)
-        self._archive.writestr(info, text + "\n")
+        self._archive.writestr(
+            info, json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1) + "\n"
+        )
 
 
 async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) -> None:
@@ -266,8 +267,7 @@ async def _pairs(found: Any) -> Pieces:
 
 
 async def _people(source: ExportSource) -> Pieces:
-    names = list(await source.people())
-    async for page in source.export_reader.read_people(source.experiment.id, names):
+    async for page in source.export_reader.read_people(source.experiment.id, list(await source.people())):
         asked = await source.export_reader.read_asked(source.experiment.id, [person.id for person in page])
         rows = ([person.id, person.fields, sorted(seen)] for person, seen in zip(page, asked, strict=True))
         yield b"".join(map(_line, rows))

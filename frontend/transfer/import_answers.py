@@ -202,11 +202,13 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
     counts.update(f"began:{person.first_ms // MINUTE_MS}" for person in people.values())
     for page in batches_of(people.items(), _PEOPLE):
         names = [_participant(experiment, puid) for puid, _ in page]
-        rows = [
-            (name, _encode_person(name, puid, person), sorted(person.asked))
-            for name, (puid, person) in zip(names, page, strict=True)
-        ]
-        await store.write_people(experiment, rows)
+        await store.write_people(
+            experiment,
+            [
+                (name, _encode_person(name, puid, person), sorted(person.asked))
+                for name, (puid, person) in zip(names, page, strict=True)
+            ],
+        )
         await store.write_hash(
             experiment, "arrivals", {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
         )
@@ -343,8 +345,16 @@ def _answers(
             nonce=f"imported-{order}",
         )
         person.asked.add(served.key)
-        timing = Timing(rt_ms=read.rt_ms, network_latency_ms=read.network_latency_ms)
-        yield place, Answer(served, winner, timing, read.received_ms, signed=False)
+        yield (
+            place,
+            Answer(
+                served,
+                winner,
+                Timing(rt_ms=read.rt_ms, network_latency_ms=read.network_latency_ms),
+                read.received_ms,
+                signed=False,
+            ),
+        )
 
 
 def _participant(experiment: str, puid: str) -> str:

@@ -50,8 +50,10 @@ async def export(
     `excluded=leave_out` omits the answers of participants who are left out, `personal=no` the ids of platforms; `sampler`
     and `generation` choose embeddings.
     """
-    order = ExportOrder(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
-    return await _file(subprocesses, check_order(order))
+    return await _file(
+        subprocesses,
+        check_order(ExportOrder(experiment.state.slug, name, extension, excluded, sampler, generation, personal)),
+    )
 
 
 @router.get("/{slug}/bundle", response_class=Response)
@@ -139,5 +141,8 @@ async def keep_bundle(context: Context, subprocesses: Subprocesses, slug: str) -
 
 async def _file(subprocesses: Subprocesses, order: ExportOrder) -> Response:
     pieces = await subprocesses.stream("export", order.encode())
-    headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
-    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)
+    return StreamingResponse(
+        pieces,
+        media_type=MEDIA_TYPES[order.extension],
+        headers={"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"},
+    )

@@ -204,8 +204,9 @@ async def _models(source: ExportSource) -> tuple[Table, Pages]:
 async def _embeddings(source: ExportSource) -> tuple[Table, Pages]:
     found = await embeddings_of(source)
     d = await source.dimensions()
-    rows = (row for generation in found for row in embedding_rows(generation, source.targets, d))
-    return embeddings_table(d), _split_pages(rows)
+    return embeddings_table(d), _split_pages(
+        row for generation in found for row in embedding_rows(generation, source.targets, d)
+    )
 
 
 async def _first_embeddings(source: ExportSource) -> tuple[Table, Pages]:
@@ -267,12 +268,11 @@ async def _split_pages(rows: Iterable[Row]) -> Pages:
 
 
 async def _translator(source: ExportSource) -> Translator:
-    samplers = source.experiment.spec.samplers
     return Translator(
         labels=Labels.of(source.targets),
         puids=await source.puids(),
         excluded=await source.excluded(),
-        tests=frozenset(name for name, sampler in samplers.items() if sampler.test),
+        tests=frozenset(name for name, sampler in source.experiment.spec.samplers.items() if sampler.test),
     )
 
 
