@@ -52,8 +52,12 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
     served = answer.served
     if served.trial_type in {"catch", "practice"} or served.sampler in tests:
         return None
-    triplet = (served.head, answer.winner, answer.loser)
-    return Entry(stream_id, triplet, served.trial_type == "random", served.trial_type in REPEATABLE)
+    return Entry(
+        stream_id,
+        (served.head, answer.winner, answer.loser),
+        served.trial_type == "random",
+        served.trial_type in REPEATABLE,
+    )
 
 
 @dataclass
@@ -310,8 +314,14 @@ class Learner:
             case "report":
                 self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
                 self._reported_to = self._reporting_to
-                arrays = {"reported": encode_array(outcome.coordinates), "spread": encode_array(outcome.spread)}
-                self._publish(model=arrays | {"ceiling": self._ceiling, "reported_of": self._reporting_to})
+                self._publish(
+                    model={
+                        "reported": encode_array(outcome.coordinates),
+                        "spread": encode_array(outcome.spread),
+                        "ceiling": self._ceiling,
+                        "reported_of": self._reporting_to,
+                    }
+                )
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
         """Record and log the failure of a task; the plan tries again after a pause."""

@@ -86,14 +86,14 @@ class Service:
                 if not self._away:
                     log.error("store away", extra=fields(error=str(error)))
                 self._away = str(error)
-                self._forget()
+                self._experiments.clear()  # `begin` replays them from the store
                 time.sleep(RETRY_SECONDS)
         self.close()
 
     def close(self) -> None:
         """Release everything. Whatever was not published is done again by the next service."""
         self._stopping = True
-        self._forget()
+        self._experiments.clear()
         if self._reader is not None:
             self._reader.join(2 * SLEEP_MS / 1000)
         self._jobs.close()
@@ -132,8 +132,10 @@ class Service:
             case None:
                 pass
         now = time.monotonic()
-        learners = [learner for item in self._experiments.values() for learner in item.learners.values()]
-        return min((learner.tick(now) for learner in learners), default=inf)
+        return min(
+            (learner.tick(now) for item in self._experiments.values() for learner in item.learners.values()),
+            default=inf,
+        )
 
     def report(self) -> Heartbeat:
         """Return the state of this backend for its heartbeat."""
@@ -177,8 +179,7 @@ class Service:
         for stream, page in entries.items():
             item = by_stream.get(stream)
             if item is not None:
-                experiment = item.followed.experiment
-                answers = ((i, decode_answer(experiment, entry)) for i, entry in page)
+                answers = ((i, decode_answer(item.followed.experiment, entry)) for i, entry in page)
                 item.absorb(answers, live_at=time.monotonic())
         asked = [found for _, entry in announced if (found := Request.decode(entry))]
         if asked:
@@ -228,10 +229,6 @@ class Service:
         if opened.learners:
             self._workers.warm_up()
 
-    def _forget(self) -> None:
-        """Drop all experiments; the next `begin` replays them from the store."""
-        self._experiments.clear()
-
 
 #: The interval of the heartbeat, and its time to live: two missed beats are tolerated.
 BEAT_SECONDS = 4.0
@@ -260,8 +257,9 @@ class HeartbeatThread:
         silent = False
         while not self._stop.is_set():
             try:
-                beat = replace(self._report(), beat_ms=time.time_ns() // 1_000_000)
-                self._store.beat(beat, lives_seconds=LIVES_SECONDS)
+                self._store.beat(
+                    replace(self._report(), beat_ms=time.time_ns() // 1_000_000), lives_seconds=LIVES_SECONDS
+                )
                 silent = False
             except StoreError as error:
                 if not silent:

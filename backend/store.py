@@ -171,8 +171,9 @@ class Store:
 
     def find_experiment(self, experiment: str) -> ExperimentRecord | None:
         """Return the experiment of this id, or None if there is none."""
-        key = Keys(experiment).state
-        slug, state, revision = self._do(lambda: self._client.hmget(key, ["slug", "state", "revision"]))
+        slug, state, revision = self._do(
+            lambda: self._client.hmget(Keys(experiment).state, ["slug", "state", "revision"])
+        )
         return ExperimentRecord(experiment, slug, state, int(revision)) if state else None
 
     def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
@@ -282,8 +283,9 @@ class Store:
 
     def unended_requests(self) -> tuple[Request, ...]:
         """Return the jobs that wait or that some backend has begun and not ended, in the order in which they were asked for."""
-        entries: Entries = self._do(lambda: self._client.xrange(REQUESTS))
-        asked = [found for _, entry in entries if (found := Request.decode(entry))]
+        asked = [
+            found for _, entry in self._do(lambda: self._client.xrange(REQUESTS)) if (found := Request.decode(entry))
+        ]
         pipeline = self._client.pipeline(transaction=False)
         for item in asked:
             pipeline.hget(request(item.request), "state")
@@ -297,8 +299,11 @@ class Store:
 
         `given_up` is the error of a job that `most_tries` backends have begun and not ended.
         """
-        arguments = (backend, now_ms, KEPT_SECONDS, most_tries, given_up)
-        return self._do(lambda: self._client.eval(BEGIN_REQUEST, 1, request(identifier), *arguments))
+        return self._do(
+            lambda: self._client.eval(
+                BEGIN_REQUEST, 1, request(identifier), backend, now_ms, KEPT_SECONDS, most_tries, given_up
+            )
+        )
 
     def note_request(self, identifier: str, backend: str, values: Mapping[str, Any], *, now_ms: int) -> str:
         """Write the progress of a job (atomic) and return its state.
@@ -307,8 +312,9 @@ class Store:
         be left alone.
         """
         pairs = [part for pair in encode_job_status(values).items() for part in pair]
-        arguments = (backend, now_ms, KEPT_SECONDS, *pairs)
-        return self._do(lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), *arguments))
+        return self._do(
+            lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), backend, now_ms, KEPT_SECONDS, *pairs)
+        )
 
     @staticmethod
     def _do(command: Callable[[], Any]) -> Any:

@@ -58,8 +58,7 @@ class Evaluation:
 
     def assign(self, repeat: int) -> NDArray[np.int64]:
         """Return (judged,) the fold in which each judged answer is held out; the same for every candidate."""
-        rng = np.random.default_rng([self.seed, repeat])
-        return grouped_folds(self.triplets[self.judged], self.usable_folds, rng)
+        return grouped_folds(self.triplets[self.judged], self.usable_folds, np.random.default_rng([self.seed, repeat]))
 
 
 @dataclass(frozen=True)

@@ -237,8 +237,12 @@ def quality_row(participant: str, verdict: Verdict, decision: Decision) -> Row:
 
 def platform_row(participant: str, values: Values) -> Row:
     """Return one row of the ids of platforms."""
-    companions = (values.get(f"arrived:{parameter}", "") for parameter in _COMPANIONS.values())
-    return [participant, values.get("source", ""), values.get("puid", ""), *companions]
+    return [
+        participant,
+        values.get("source", ""),
+        values.get("puid", ""),
+        *(values.get(f"arrived:{parameter}", "") for parameter in _COMPANIONS.values()),
+    ]
 
 
 def participant_row(

@@ -165,8 +165,10 @@ class Replicas:
         return self._module
 
     def _losses(self, flat: torch.Tensor, *batch: torch.Tensor, buffers: dict[str, Any] | None = None) -> torch.Tensor:
-        parts = flat.split(self._sizes)
-        named = {name: part.view(shape) for name, part, shape in zip(self._names, parts, self.shapes, strict=True)}
+        named = {
+            name: part.view(shape)
+            for name, part, shape in zip(self._names, flat.split(self._sizes), self.shapes, strict=True)
+        }
         if self._loss is None:
             losses = functional_call(self._module, {**named, **(buffers or {})}, batch)
         else:

@@ -158,8 +158,7 @@ def _draw(length: int) -> str:
 
 
 def _derive(text: str, length: int) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:length])
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(text.encode()).digest()[:length])
 
 
 #: Keys each process may write; both read everything under `salmon:`.

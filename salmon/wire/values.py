@@ -52,8 +52,9 @@ def encode_query(query: Query) -> str:
 
     The key stands first, so that the store can compare it without decoding the rest.
     """
-    numbers = (repr(query.score), query.trial_type, repr(query.probability))
-    return "|".join((query.key, *numbers, str(query.generation), str(query.published_ms)))
+    return (
+        f"{query.key}|{query.score!r}|{query.trial_type}|{query.probability!r}|{query.generation}|{query.published_ms}"
+    )
 
 
 def decode_query(value: str) -> Query:
