@@ -5,8 +5,6 @@ network every round of requests delays the first trial. Each module is wrapped i
 On disk they stay separate ES modules, which tests import one by one.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re
@@ -37,7 +35,7 @@ class Script:
     compressed: bytes
 
     @staticmethod
-    def of(text: str) -> Script:
+    def of(text: str) -> "Script":
         """Return the script with this text."""
         plain = text.encode()
         return Script(f"{hashlib.sha256(plain).hexdigest()[:16]}.js", plain, gzip.compress(plain, 9, mtime=0))
@@ -269,7 +267,7 @@ class Pages:
     participant_script: Script
 
     @staticmethod
-    def open() -> Pages:
+    def open() -> "Pages":
         """Return the templates of this installation."""
         environment = Environment(
             loader=FileSystemLoader(Path(str(files("templates")))),

@@ -4,13 +4,10 @@
 them and the counters.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -20,16 +17,13 @@ from frontend.console.overview import POINT, OverviewInputs, SamplerView, overvi
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, NotFoundError
 from frontend.experiments import ServedExperiment
+from frontend.history import MapEmbedding
 from frontend.schemas import Json
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Manifest, Spec, TargetSpec
 from salmon.wire import encode_json
-
-if TYPE_CHECKING:
-    from frontend.history import MapEmbedding
-
 
 #: Pictures whose shape or size differs from the middle one by more than this factor are reported.
 ODD_SHAPE = 1.5

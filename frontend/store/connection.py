@@ -84,6 +84,13 @@ class Connection:
         return Heartbeat.decode(value) if value else None
 
 
+class Verbs:
+    """The base of every group of verbs: what they are carried out on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+
 def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
     return Redis(
         connection_pool=BlockingConnectionPool.from_url(

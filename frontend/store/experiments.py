@@ -1,13 +1,11 @@
 """Experiments in the store: their state, and their revisions, which are added and never rewritten."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, NotFoundError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 from salmon.wire.keys import NOBODY, draw_experiment_id
 
@@ -36,7 +34,7 @@ class Revision:
         return encode_json(vars(self))
 
     @staticmethod
-    def decode(text: str) -> Revision:
+    def decode(text: str) -> "Revision":
         """Return the revision of that JSON."""
         return Revision(**decode_json(text))
 
@@ -66,11 +64,8 @@ class Change:
     detail: str
 
 
-class Experiments:
+class Experiments(Verbs):
     """Verbs about experiments."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def create(self, slug: str, revision: Revision, *, owner: str, state: State, now_ms: int) -> ExperimentState:
         """Create an experiment under a free name and return its state.

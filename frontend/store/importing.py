@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from frontend.errors import ConflictError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.errors import StoreError
 from salmon.wire import EXPERIMENTS, Keys
 
@@ -30,11 +30,8 @@ return redis.call('XLEN', KEYS[1])
 """
 
 
-class Importer:
+class Importer(Verbs):
     """Verbs of an import; each may be repeated."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def may_hold(self, experiment: str, last: str, count: int) -> bool:
         """Return whether this id is free for a log that ends at `last` with `count` answers: unused, or begun by the

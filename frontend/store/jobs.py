@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from frontend.errors import NotFoundError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, JobStatus, Keys, Request, request
 from salmon.wire.keys import draw_participant_id
 
@@ -14,11 +14,8 @@ _KEPT = 10_000
 _LOOKED_AT = 2000
 
 
-class JobRequests:
+class JobRequests(Verbs):
     """Verbs about jobs that are requested of the learning process."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def ask(self, kind: str, experiment: str, arguments: Mapping[str, Any], *, asked_by: str, now_ms: int) -> str:
         """Request a job, with arguments that were checked; return the id of the request.

@@ -8,8 +8,6 @@ What the steps need to know of them is forgotten after some hours; their answers
 and no counter moves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from frontend.store.answers import MINUTE_MS
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
 from salmon.records import Query
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, decode_query, encode_json
@@ -49,7 +47,7 @@ class Status(StrEnum):
     SCREENED_OUT = "screened_out"
     REPLACED = "replaced"
 
-    def becomes(self, wanted: Status) -> Status:
+    def becomes(self, wanted: "Status") -> "Status":
         """Return the status after a step that leads to `wanted`: the same as before where no way leads there."""
         return wanted if wanted in TRANSITIONS[self] else self
 
@@ -125,7 +123,7 @@ class Participant:
         """Whether anything was done since the link was opened first."""
         return self.answers > 0 or bool(self.steps)
 
-    def after(self, change: StepChange) -> Participant:
+    def after(self, change: "StepChange") -> "Participant":
         """Return the participant as they are once a step's change is stored."""
         return replace(
             self,
@@ -147,7 +145,7 @@ class Participant:
         }
 
     @staticmethod
-    def parse(identifier: str, fields: Mapping[str, str]) -> Participant:
+    def parse(identifier: str, fields: Mapping[str, str]) -> "Participant":
         """Return the participant of a hash; of one that is not there, a participant without fields."""
         steps: dict[str, int] = {}
         consents: set[str] = set()
@@ -265,11 +263,8 @@ def identity_of(source: str, puid: str) -> str:
     return f"{source}:{puid}"
 
 
-class Participants:
+class Participants(Verbs):
     """Verbs about participants and the queries they are given."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def arrive(
         self, experiment: str, source: Source, puid: str, *, now_ms: int, status: Status = Status.ARRIVED
