@@ -10,6 +10,7 @@ from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
 from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
+from salmon.wire.keys import place_of
 
 log = logging.getLogger("salmon.backend")
 
@@ -138,9 +139,4 @@ def _learners(
 
 def is_later(stream_id: str, cursor: str) -> bool:
     """Return whether a stream entry comes after a cursor."""
-    return _place(stream_id) > _place(cursor)
-
-
-def _place(stream_id: str) -> tuple[int, int]:
-    milliseconds, _, number = stream_id.partition("-")
-    return int(milliseconds), int(number or 0)
+    return place_of(stream_id) > place_of(cursor)

@@ -11,12 +11,11 @@ import typer
 from rich.console import Console
 
 from frontend.auth import LOCAL, make_account
-from frontend.context import Context
+from frontend.context import Context, open_context
 from frontend.errors import ConflictError
 from frontend.launching import free_slug, slug_of
 from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
-from frontend.store import Store
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
@@ -177,13 +176,8 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
     """Do something on the store of a running Salmon."""
 
     async def run() -> Result:
-        settings = _settings(data)
-        store = Store.open(settings.redis_url)
-        context = Context(settings, store)
-        try:
+        async with open_context(_settings(data)) as context:
             return await work(context)
-        finally:
-            await store.close()
 
     return asyncio.run(run())
 

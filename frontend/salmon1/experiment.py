@@ -116,7 +116,7 @@ async def create_user(
     """Create the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
-    return await _create(request, context, username, password, invitation)
+    return await create_user_by_path(request, context, username, password, invitation)
 
 
 @router.post("/create_user/{username}/{password}")
@@ -124,7 +124,29 @@ async def create_user_by_path(
     request: Request, context: WithContext, username: str, password: str, invitation: str = ""
 ) -> Json:
     """Create the owner's account, with name and password in the address."""
-    return await _create(request, context, username, password, invitation)
+    check_origin(request)
+    if await context.store.accounts.exist():
+        raise OldError(
+            403,
+            "A maximum number of users have already been registered: the owner's account is there.",
+            hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
+        )
+    if context.signer.read_invitation(invitation) != "" and not is_local(request):
+        raise OldError(
+            403,
+            "The first account is made on the server itself, or with the link that it printed when it started.",
+            hint="Open that link, or add its ?invitation=… to this address.",
+        )
+    try:
+        body = LoginBody(name=username, password=password)
+    except ValidationError:
+        raise OldError(
+            422,
+            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters.",
+            where="username",
+        ) from None
+    account = await make_account(context, body.name, body.password, owner=True)
+    return {"success": True, "user": account.name}
 
 
 @router.post("/init_exp", response_class=Response)
@@ -168,32 +190,6 @@ async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScri
     await context.store.experiments.archive(state.experiment)
     await note_change(context, state.experiment, by.name, "archived", bundle)
     return {"success": True}
-
-
-async def _create(request: Request, context: Context, username: str, password: str, invitation: str) -> Json:
-    check_origin(request)
-    if await context.store.accounts.exist():
-        raise OldError(
-            403,
-            "A maximum number of users have already been registered: the owner's account is there.",
-            hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
-        )
-    if context.signer.read_invitation(invitation) != "" and not is_local(request):
-        raise OldError(
-            403,
-            "The first account is made on the server itself, or with the link that it printed when it started.",
-            hint="Open that link, or add its ?invitation=… to this address.",
-        )
-    try:
-        body = LoginBody(name=username, password=password)
-    except ValidationError:
-        raise OldError(
-            422,
-            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters.",
-            where="username",
-        ) from None
-    account = await make_account(context, body.name, body.password, owner=True)
-    return {"success": True, "user": account.name}
 
 
 async def _launch(request: Request, context: Context, form: FormData, *, owner: str) -> Response:

@@ -10,6 +10,7 @@ from frontend.errors import ConflictError
 from frontend.store.connection import Verbs
 from salmon.errors import StoreError
 from salmon.wire import EXPERIMENTS, Keys
+from salmon.wire.keys import place_of
 
 #: Answers appended in one call: the server is busy with it for a few milliseconds.
 PAGE = 500
@@ -47,7 +48,7 @@ class Importer(Verbs):
         )
         if exists:
             return False
-        return not length or (length <= count and _place(newest[0][0]) <= _place(last))
+        return not length or (length <= count and place_of(newest[0][0]) <= place_of(last))
 
     async def append_answers(self, experiment: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
         """Append answers at their own places and note their tokens; return how many the log has then."""
@@ -98,8 +99,8 @@ class Importer(Verbs):
         keys = Keys(experiment)
         key = {"events": keys.events, "changes": keys.changes}[name]
         newest = await self._connection.do(lambda client: client.xrevrange(key, count=1))
-        last = _place(newest[0][0]) if newest else (0, 0)
-        fresh = [(stream_id, fields) for stream_id, fields in entries if _place(stream_id) > last]
+        last = place_of(newest[0][0]) if newest else (0, 0)
+        fresh = [(stream_id, fields) for stream_id, fields in entries if place_of(stream_id) > last]
         await self._connection.together(
             lambda pipeline: [
                 pipeline.xadd(key, cast("Any", dict(fields)), id=stream_id) for stream_id, fields in fresh
@@ -118,7 +119,7 @@ class Importer(Verbs):
         """Append a generation to a sampler's history, unless it was appended before."""
         key = Keys(experiment).restored_history(sampler)
         newest = await self._connection.do_binary(lambda client: client.xrevrange(key, count=1))
-        if not newest or _place(stream_id) > _place(newest[0][0].decode()):
+        if not newest or place_of(stream_id) > place_of(newest[0][0].decode()):
             await self._connection.do_binary(lambda client: client.xadd(key, cast("Any", dict(fields)), id=stream_id))
 
     async def reveal(self, experiment: str, slug: str, state: Mapping[str, str | int]) -> None:
@@ -145,8 +146,3 @@ class Importer(Verbs):
             raise StoreError(
                 f"The log has {length} answers and the bundle {count}.", hint="Nothing is visible yet; import it again."
             )
-
-
-def _place(stream_id: str) -> tuple[int, int]:
-    milliseconds, _, number = stream_id.partition("-")
-    return int(milliseconds), int(number or 0)

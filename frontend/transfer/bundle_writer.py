@@ -25,7 +25,7 @@ import time
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import EXTENSIONS
@@ -193,7 +193,7 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
     """Write the whole ZIP, piece by piece."""
     experiment, context = source.experiment, source.context
     answers = await context.store.answers.count(experiment.id)
-    with zipfile.ZipFile(_outlet(send), "w", allowZip64=True, compresslevel=1) as archive:
+    with zipfile.ZipFile(io.BufferedWriter(_Outlet(send), _PIECE_BYTES), "w", compresslevel=1) as archive:
         bundle = _Bundle(archive, now_ms=context.now_ms(), large=answers > _LARGE_ANSWERS)
         for name, extension in _DOCUMENTS:
             await bundle.add(f"{name}.{extension}", _content(await document_of(source, name, extension)))
@@ -242,10 +242,6 @@ async def members_of(source: ExportSource) -> AsyncIterator[Member]:
                 yield f"{FOLDER}history/{sampler}/{stream_id}/{name}.npy", lambda content=content: _content(content)
             lines.append(_line([sampler, stream_id, model.numbers, sorted(model.arrays)]))
     yield f"{FOLDER}history.jsonl", lambda lines=lines: _content(b"".join(lines))
-
-
-def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
-    return io.BufferedWriter(_Outlet(send), _PIECE_BYTES)
 
 
 async def _content(content: bytes) -> AsyncIterator[bytes]:

@@ -50,7 +50,7 @@ async def export(
     `excluded=leave_out` omits the answers of participants who are left out, `personal=no` the ids of platforms; `sampler`
     and `generation` choose embeddings.
     """
-    return await _file(
+    return await send_file(
         subprocesses,
         check_order(ExportOrder(experiment.state.slug, name, extension, excluded, sampler, generation, personal)),
     )
@@ -64,7 +64,7 @@ async def bundle(
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
     """Return every file in one ZIP, which is also the backup that `salmon import` restores."""
-    return await _file(subprocesses, ExportOrder(experiment.state.slug, *BUNDLE, excluded, personal=personal))
+    return await send_file(subprocesses, ExportOrder(experiment.state.slug, *BUNDLE, excluded, personal=personal))
 
 
 @router.post("/import", status_code=201)
@@ -139,10 +139,13 @@ async def keep_bundle(context: Context, subprocesses: Subprocesses, slug: str) -
     return name
 
 
-async def _file(subprocesses: Subprocesses, order: ExportOrder) -> Response:
-    pieces = await subprocesses.stream("export", order.encode())
+async def send_file(subprocesses: Subprocesses, order: ExportOrder, filename: str = "") -> Response:
+    """Return what was ordered as a download, under the order's own name or another."""
     return StreamingResponse(
-        pieces,
+        await subprocesses.stream("export", order.encode()),
         media_type=MEDIA_TYPES[order.extension],
-        headers={"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"},
+        headers={
+            "Content-Disposition": f'attachment; filename="{filename or order.filename}"',
+            "Cache-Control": "no-store",
+        },
     )
