@@ -9,7 +9,7 @@ from backend.store import ExperimentRecord, Store
 from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
-from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
+from salmon.spec import Spec
 from salmon.wire.keys import place_of
 
 log = logging.getLogger("salmon.backend")
@@ -69,14 +69,12 @@ def open_experiment(
     A learner's published model contains the answers up to its cursor; later ones are predicted and absorbed now.
     """
     fence = store.take_over(followed.experiment)
-    revision = store.read_revision(followed.experiment, followed.revision)
-    manifest = Manifest.load(revision["manifest"]) if revision["manifest"] else None
-    spec = read_stored_spec(revision["spec"], manifest)
+    spec, n = store.read_spec(followed.experiment, followed.revision)
     experiment = Experiment(
         followed=followed,
         fence=fence,
         tests=frozenset(name for name, sampler in spec.samplers.items() if sampler.test),
-        n=len(targets_of(spec, manifest)),
+        n=n,
         answers=AnswerLog(),
     )
     waiting = _learners(store, experiment, spec, start_task=start_task, now_ms=now_ms)

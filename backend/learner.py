@@ -169,9 +169,9 @@ class LearningTask:
     kind: Kind
     learner: "Learner"
     state: State
-    pending: Rows | None = None
+    pending: Rows = field(default_factory=lambda: join(()))
     count: int = 0
-    repeatable: Rows | None = None
+    repeatable: Rows = field(default_factory=lambda: join(()))
 
 
 @dataclass(frozen=True)

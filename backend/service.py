@@ -140,14 +140,15 @@ class Service:
     def report(self) -> Heartbeat:
         """Return the state of this backend for its heartbeat."""
         learners = [learner for item in list(self._experiments.values()) for learner in list(item.learners.values())]
-        errors = [self._away, *self._unusable.values(), *(learner.error for learner in learners)]
         return Heartbeat(
             started_ms=self._started_ms,
             beat_ms=self._started_ms,
             experiments=len(self._experiments),
             learners=len(learners),
             workers=self._workers.workers,
-            errors=tuple(error for error in errors if error),
+            errors=tuple(
+                filter(None, (self._away, *self._unusable.values(), *(learner.error for learner in learners)))
+            ),
         )
 
     @property

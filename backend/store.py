@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from salmon.errors import StoreError
 from salmon.records import Answer, Query
+from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
 from salmon.wire import (
     BACKEND,
     EXPERIMENTS,
@@ -160,9 +161,8 @@ class Store:
 
     def list_experiments(self) -> tuple[ExperimentRecord, ...]:
         """Return every experiment."""
-        names: dict[str, str] = self._do(lambda: self._client.hgetall(EXPERIMENTS))
         found: list[ExperimentRecord] = []
-        for slug, experiment in sorted(names.items()):
+        for slug, experiment in sorted(self._do(lambda: self._client.hgetall(EXPERIMENTS)).items()):
             key = Keys(experiment).state
             state, revision = self._do(lambda key=key: self._client.hmget(key, ["state", "revision"]))
             if state:
@@ -176,12 +176,15 @@ class Store:
         )
         return ExperimentRecord(experiment, slug, state, int(revision)) if state else None
 
-    def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
-        """Return one revision of an experiment's spec: `spec` (for `read_stored_spec`) and `manifest` (JSON or None)."""
+    def read_spec(self, experiment: str, revision: int) -> tuple[Spec, int]:
+        """Return one revision of an experiment's spec, and how many targets it has."""
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")
-        return decode_json(value)
+        stored = decode_json(value)
+        manifest = Manifest.load(stored["manifest"]) if stored["manifest"] else None
+        spec = read_stored_spec(stored["spec"], manifest)
+        return spec, len(targets_of(spec, manifest))
 
     def take_over(self, experiment: str) -> int:
         """Become the backend of an experiment; return the fence with which this one may publish and earlier ones may not."""

@@ -84,10 +84,7 @@ async def log_in(
         )
         return context.pages.show(LoginPage(first, invitation, sentence, name[:64], owner), status=422)
     try:
-        if first:
-            account = await _take_up(context, body)
-        else:
-            account = await check_password(context, body.name, body.password)
+        account = await (_take_up(context, body) if first else check_password(context, body.name, body.password))
     except SalmonError as error:
         return context.pages.show(LoginPage(first, invitation, str(error), body.name, owner), status=403)
     return begin_session(request, context, RedirectResponse("/console/", status_code=303), account)

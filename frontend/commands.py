@@ -42,7 +42,6 @@ def launch(
     Example: salmon launch examples/colors/experiment.yaml
     """
     beside = spec.parent / "targets.zip"
-    archive = targets or (beside if beside.exists() else None)
     path = spec.expanduser().resolve()
 
     async def put(context: Context) -> tuple[str, list[str]]:
@@ -50,7 +49,7 @@ def launch(
             context,
             path.read_bytes(),
             spec_name=path,
-            archive=archive,
+            archive=targets or (beside if beside.exists() else None),
             name=name,
             owner=LOCAL,
             state="draft" if draft else "open",
@@ -122,9 +121,8 @@ def import_files(
     files = ImportFiles(file, file.name, config, targets)
 
     async def put(context: Context) -> Imported:
-        slug = slug_of(name) if name else ""
         otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
-        return await import_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
+        return await import_file(context, files, slug=slug_of(name) if name else "", otherwise=otherwise, owner=LOCAL)
 
     with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
         made = _with_store(data, put)

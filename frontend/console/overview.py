@@ -237,9 +237,7 @@ def _rate_a_minute(counts: Counts, now_ms: int) -> float:
     """Return answers a minute: of the last half hour, since the first of its answers came."""
     now = now_ms // MINUTE_MS
     recent = {minute: count for minute, count in counts.get("minute").items() if now - RECENT_MINUTES < minute <= now}
-    if not recent:
-        return 0.0
-    return sum(recent.values()) / max(1, now - min(recent) + 1)
+    return sum(recent.values()) / max(1, now - min(recent) + 1) if recent else 0.0
 
 
 def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:

@@ -139,11 +139,10 @@ async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
     fresh = secrets.token_hex(8)
     arrival = read_arrival(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
     known = await _find_known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
-    if known is None:
+    participant = known
+    if participant is None:
         check_open(experiment.state.state)
         participant = await people.arrive(experiment.id, arrival.source, arrival.puid, now_ms=now_ms)
-    else:
-        participant = known
     if participant.status not in FINISHED:
         check_open(experiment.state.state)
     way = way_back(spec.resume, participant, same_tab=known is not None, now_ms=now_ms)
@@ -311,12 +310,11 @@ def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> E
 async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: ArriveBody) -> Json:
     """Let an experimenter look at the experiment as a participant would; nothing is recorded."""
     known = await _find_known(context, experiment, body.session, "")
-    if known is None or not is_tryout(known.id):
+    participant = known
+    if participant is None or not is_tryout(participant.id):
         participant = await context.store.participants.arrive_to_try(
             experiment.id, draw_tryout_id(), now_ms=context.now_ms()
         )
-    else:
-        participant = known
     session, language = await _begin_session(context, experiment, participant, body, {})
     return await _arrival_reply(
         context, experiment, session, participant, language, resumed=known is not None, review=False

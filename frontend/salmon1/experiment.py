@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from frontend.auth import Experimenter, WithExperimenter, check_origin, make_account, may_see
 from frontend.context import Context, WithContext
-from frontend.errors import ForbiddenError, LoginError, SubprocessError, status_of
+from frontend.errors import ForbiddenError, LoginError, SubprocessError
 from frontend.experiments import ServedExperiment
 from frontend.launching import launch, note_change
 from frontend.media import spool_upload
@@ -26,7 +26,7 @@ from frontend.schemas import Json, LoginBody
 from frontend.store.experiments import ExperimentState
 from frontend.transfer.routes import import_upload, keep_bundle
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
-from salmon.errors import SalmonError, SpecError
+from salmon.errors import SpecError
 
 #: The name under which problems of a posted description are reported.
 _SPEC = Path("init.yaml")
@@ -220,14 +220,10 @@ async def _restore(context: Context, subprocesses: Subprocesses, upload: Any, *,
     try:
         made = await import_upload(context, subprocesses, upload, config=None, targets=None, name="", owner=owner)
     except SubprocessError as error:
-        raise OldError(_status_of(error), error.message, hint=error.hint, where=error.where) from error
+        # A file that cannot be used ended in 500, and scripts look for that.
+        status = 500 if error.status == 422 else error.status
+        raise OldError(status, error.message, hint=error.hint, where=error.where) from error
     return JSONResponse({"success": True, "experiment": made["slug"], "message": made["message"]})
-
-
-def _status_of(error: SalmonError) -> int:
-    """Return a file that cannot be used ended in 500, and scripts look for that."""
-    status = status_of(error)
-    return 500 if status == 422 else status
 
 
 def _upload(field: Any) -> Any:

@@ -46,9 +46,7 @@ class Importer(Verbs):
                 pipeline.xrevrange(keys.answers, count=1),
             )
         )
-        if exists:
-            return False
-        return not length or (length <= count and place_of(newest[0][0]) <= place_of(last))
+        return not exists and (not length or (length <= count and place_of(newest[0][0]) <= place_of(last)))
 
     async def append_answers(self, experiment: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
         """Append answers at their own places and note their tokens; return how many the log has then."""

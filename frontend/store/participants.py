@@ -161,7 +161,6 @@ class Participant:
                 attempts[int(rest)] = tuple(decode_json(value)["options"])
             elif kind == "arrived":
                 companions[rest] = value
-        whole = {name: int(fields[name]) for name in _WHOLE if name in fields}
         unsaved = fields.get("save_incomplete")
         return Participant(
             id=identifier,
@@ -177,7 +176,7 @@ class Participant:
             attempts=attempts,
             companions=companions,
             fields=fields,
-            **whole,
+            **{name: int(fields[name]) for name in _WHOLE if name in fields},
         )
 
 

@@ -31,7 +31,7 @@ from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import EXTENSIONS
 from frontend.transfer.tables import pages_of, table_of, table_pieces
 from salmon import __version__
-from salmon.export import Row, Table, moment
+from salmon.export import Table, moment
 from salmon.export.notebooks import notebook, r_script
 from salmon.export.readme import provenance, readme
 from salmon.spec import dump_spec
@@ -65,7 +65,6 @@ async def _config(source: ExportSource) -> str:
 
 async def _provenance(source: ExportSource) -> str:
     table, pages = await pages_of(source, "models")
-    rows: list[Row] = [row async for page in pages for row in page]
     experiment = source.experiment
     content = provenance(
         slug=experiment.state.slug,
@@ -73,7 +72,7 @@ async def _provenance(source: ExportSource) -> str:
         targets=experiment.targets,
         manifest=source.experiment.manifest,
         revisions=await source.revisions(),
-        models=(table, rows),
+        models=(table, [row async for page in pages for row in page]),
         exported_ms=source.context.now_ms(),
         as_of=source.until,
         filters=source.order.filters,
@@ -220,7 +219,7 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
 async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     """Yield (name, pieces) of each member, in an order in which an import can check them."""
     store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
-    yield f"{FOLDER}state.json", lambda: _once(encode_json, store.experiments.read_fields(experiment))
+    yield f"{FOLDER}state.json", lambda: _once(store.experiments.read_fields(experiment))
     yield f"{FOLDER}revisions.jsonl", lambda: _pairs(store.experiments.read_revisions(experiment))
     yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(reader.read_arrivals(experiment))
     yield f"{FOLDER}participants.jsonl", lambda: _people(source)
@@ -254,8 +253,8 @@ async def _medium(source: ExportSource, name: str) -> AsyncIterator[bytes]:
             yield piece
 
 
-async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
-    yield encode(await found).encode()
+async def _once(found: Any) -> Pieces:
+    yield encode_json(await found).encode()
 
 
 async def _pairs(found: Any) -> Pieces:

@@ -210,12 +210,18 @@ QUALITY = Table(
 
 def participants_table(questions: Sequence[str]) -> Table:
     """Return the table of participants; each question of the experiment has a column."""
-    asked = tuple(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions)
-    figures = tuple(column for column in QUALITY.columns if column.name in _SHOWN)
     return Table(
         "participants",
         "a participant who has arrived",
-        (*_ARRIVED, *_MOMENTS, *_PROGRESS, *figures, *_CONDUCT, *_KEPT, *asked),
+        (
+            *_ARRIVED,
+            *_MOMENTS,
+            *_PROGRESS,
+            *(column for column in QUALITY.columns if column.name in _SHOWN),
+            *_CONDUCT,
+            *_KEPT,
+            *(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions),
+        ),
     )
 
 

@@ -271,14 +271,20 @@ class StoredVerdicts:
 
     def encode(self) -> str:
         """Return the JSON of `salmon:{E}:quality`."""
-        found = {
-            participant: {
-                "figures": asdict(verdict.figures),
-                "flags": [[flag.name, flag.reason, flag.excludes] for flag in verdict.flags],
+        return encode_json(
+            {
+                "rules": RULES,
+                "as_of": self.as_of,
+                "decisions": self.decisions,
+                "verdicts": {
+                    participant: {
+                        "figures": asdict(verdict.figures),
+                        "flags": [[flag.name, flag.reason, flag.excludes] for flag in verdict.flags],
+                    }
+                    for participant, verdict in self.verdicts.items()
+                },
             }
-            for participant, verdict in self.verdicts.items()
-        }
-        return encode_json({"rules": RULES, "as_of": self.as_of, "decisions": self.decisions, "verdicts": found})
+        )
 
     @staticmethod
     def decode(text: str | None) -> StoredVerdicts | None:
