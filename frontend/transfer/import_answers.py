@@ -340,16 +340,8 @@ def _answers(
             nonce=f"imported-{order}",
         )
         person.asked.add(served.key)
-        yield (
-            place,
-            Answer(
-                served,
-                winner,
-                Timing(rt_ms=read.rt_ms, network_latency_ms=read.network_latency_ms),
-                read.received_ms,
-                signed=False,
-            ),
-        )
+        timing = Timing(rt_ms=read.rt_ms, network_latency_ms=read.network_latency_ms)
+        yield place, Answer(served, winner, timing, read.received_ms, signed=False)
 
 
 def _participant(experiment: str, puid: str) -> str:
