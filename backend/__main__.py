@@ -1,7 +1,5 @@
 """Start the learning process: `python -m backend`, with its settings in the environment."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """One open experiment in the learning process: its log of answers and its learners."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +9,8 @@ from backend.store import ExperimentRecord, Store
 from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
-from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
+from salmon.spec import Spec
+from salmon.wire.keys import place_of
 
 log = logging.getLogger("salmon.backend")
 
@@ -70,14 +69,12 @@ def open_experiment(
     A learner's published model contains the answers up to its cursor; later ones are predicted and absorbed now.
     """
     fence = store.take_over(followed.experiment)
-    revision = store.read_revision(followed.experiment, followed.revision)
-    manifest = Manifest.load(revision["manifest"]) if revision["manifest"] else None
-    spec = read_stored_spec(revision["spec"], manifest)
+    spec, n = store.read_spec(followed.experiment, followed.revision)
     experiment = Experiment(
         followed=followed,
         fence=fence,
         tests=frozenset(name for name, sampler in spec.samplers.items() if sampler.test),
-        n=len(targets_of(spec, manifest)),
+        n=n,
         answers=AnswerLog(),
     )
     waiting = _learners(store, experiment, spec, start_task=start_task, now_ms=now_ms)
@@ -140,9 +137,4 @@ def _learners(
 
 def is_later(stream_id: str, cursor: str) -> bool:
     """Return whether a stream entry comes after a cursor."""
-    return _place(stream_id) > _place(cursor)
-
-
-def _place(stream_id: str) -> tuple[int, int]:
-    milliseconds, _, number = stream_id.partition("-")
-    return int(milliseconds), int(number or 0)
+    return place_of(stream_id) > place_of(cursor)

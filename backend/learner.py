@@ -7,8 +7,6 @@ All learners of an experiment share one `AnswerLog`: every triplet is in it once
 is the share of answers to random queries that the model published before them predicted rightly.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,8 +50,12 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
     served = answer.served
     if served.trial_type in {"catch", "practice"} or served.sampler in tests:
         return None
-    triplet = (served.head, answer.winner, answer.loser)
-    return Entry(stream_id, triplet, served.trial_type == "random", served.trial_type in REPEATABLE)
+    return Entry(
+        stream_id,
+        (served.head, answer.winner, answer.loser),
+        served.trial_type == "random",
+        served.trial_type in REPEATABLE,
+    )
 
 
 @dataclass
@@ -114,7 +116,7 @@ class LiveAccuracy:
     total: int = 0
     recent: str = ""
 
-    def judge(self, coordinates: NDArray[np.float64], triplets: Sequence[tuple[int, int, int]]) -> LiveAccuracy:
+    def judge(self, coordinates: NDArray[np.float64], triplets: Sequence[tuple[int, int, int]]) -> "LiveAccuracy":
         """Return this with the predictions of random answers by an embedding that has not seen them."""
         if not triplets:
             return self
@@ -132,7 +134,7 @@ class LiveAccuracy:
         return {"held_right": self.right, "held_total": self.total, "held_recent": self.recent}
 
     @staticmethod
-    def of(numbers: dict[str, str]) -> LiveAccuracy:
+    def of(numbers: dict[str, str]) -> "LiveAccuracy":
         """Return the value of stored fields."""
         return LiveAccuracy(
             float(numbers.get("held_right", 0)), int(numbers.get("held_total", 0)), numbers.get("held_recent", "")
@@ -165,11 +167,11 @@ class LearningTask:
     """A refit, search or report to run on the workers, with the answers that the log holds when it starts."""
 
     kind: Kind
-    learner: Learner
+    learner: "Learner"
     state: State
-    pending: Rows | None = None
+    pending: Rows = field(default_factory=lambda: join(()))
     count: int = 0
-    repeatable: Rows | None = None
+    repeatable: Rows = field(default_factory=lambda: join(()))
 
 
 @dataclass(frozen=True)
@@ -310,8 +312,14 @@ class Learner:
             case "report":
                 self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
                 self._reported_to = self._reporting_to
-                arrays = {"reported": encode_array(outcome.coordinates), "spread": encode_array(outcome.spread)}
-                self._publish(model=arrays | {"ceiling": self._ceiling, "reported_of": self._reporting_to})
+                self._publish(
+                    model={
+                        "reported": encode_array(outcome.coordinates),
+                        "spread": encode_array(outcome.spread),
+                        "ceiling": self._ceiling,
+                        "reported_of": self._reporting_to,
+                    }
+                )
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
         """Record and log the failure of a task; the plan tries again after a pause."""

@@ -4,8 +4,6 @@ Refits, searches and reports overlap. Each kind of task runs at most once at a t
 the others. Nothing here waits, computes or does I/O.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import exp, inf
 
@@ -147,6 +145,6 @@ class Rate:
         """Return the rate as of now."""
         return self.per_second * exp(-(now - self.moment) / _RATE_SECONDS) if self.moment > -inf else 0.0
 
-    def add(self, count: int, now: float) -> Rate:
+    def add(self, count: int, now: float) -> "Rate":
         """Return this with more events."""
         return Rate(self.at(now) + count / _RATE_SECONDS, now)

@@ -5,8 +5,6 @@ in Redis, and finished tasks. All decisions are made in one thread, so nothing h
 a heartbeat every few seconds.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import threading
@@ -88,14 +86,14 @@ class Service:
                 if not self._away:
                     log.error("store away", extra=fields(error=str(error)))
                 self._away = str(error)
-                self._forget()
+                self._experiments.clear()  # `begin` replays them from the store
                 time.sleep(RETRY_SECONDS)
         self.close()
 
     def close(self) -> None:
         """Release everything. Whatever was not published is done again by the next service."""
         self._stopping = True
-        self._forget()
+        self._experiments.clear()
         if self._reader is not None:
             self._reader.join(2 * SLEEP_MS / 1000)
         self._jobs.close()
@@ -134,20 +132,23 @@ class Service:
             case None:
                 pass
         now = time.monotonic()
-        learners = [learner for item in self._experiments.values() for learner in item.learners.values()]
-        return min((learner.tick(now) for learner in learners), default=inf)
+        return min(
+            (learner.tick(now) for item in self._experiments.values() for learner in item.learners.values()),
+            default=inf,
+        )
 
     def report(self) -> Heartbeat:
         """Return the state of this backend for its heartbeat."""
         learners = [learner for item in list(self._experiments.values()) for learner in list(item.learners.values())]
-        errors = [self._away, *self._unusable.values(), *(learner.error for learner in learners)]
         return Heartbeat(
             started_ms=self._started_ms,
             beat_ms=self._started_ms,
             experiments=len(self._experiments),
             learners=len(learners),
             workers=self._workers.workers,
-            errors=tuple(error for error in errors if error),
+            errors=tuple(
+                filter(None, (self._away, *self._unusable.values(), *(learner.error for learner in learners)))
+            ),
         )
 
     @property
@@ -179,8 +180,7 @@ class Service:
         for stream, page in entries.items():
             item = by_stream.get(stream)
             if item is not None:
-                experiment = item.followed.experiment
-                answers = ((i, decode_answer(experiment, entry)) for i, entry in page)
+                answers = ((i, decode_answer(item.followed.experiment, entry)) for i, entry in page)
                 item.absorb(answers, live_at=time.monotonic())
         asked = [found for _, entry in announced if (found := Request.decode(entry))]
         if asked:
@@ -230,10 +230,6 @@ class Service:
         if opened.learners:
             self._workers.warm_up()
 
-    def _forget(self) -> None:
-        """Drop all experiments; the next `begin` replays them from the store."""
-        self._experiments.clear()
-
 
 #: The interval of the heartbeat, and its time to live: two missed beats are tolerated.
 BEAT_SECONDS = 4.0
@@ -262,8 +258,9 @@ class HeartbeatThread:
         silent = False
         while not self._stop.is_set():
             try:
-                beat = replace(self._report(), beat_ms=time.time_ns() // 1_000_000)
-                self._store.beat(beat, lives_seconds=LIVES_SECONDS)
+                self._store.beat(
+                    replace(self._report(), beat_ms=time.time_ns() // 1_000_000), lives_seconds=LIVES_SECONDS
+                )
                 silent = False
             except StoreError as error:
                 if not silent:

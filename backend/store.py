@@ -6,8 +6,6 @@ raises StoreError and the service waits and tries again. Nothing is lost, becaus
 The Lua scripts come first. Each runs atomically, and the comment before it states what it guarantees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,6 +17,7 @@ from redis.exceptions import RedisError
 
 from salmon.errors import StoreError
 from salmon.records import Answer, Query
+from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
 from salmon.wire import (
     BACKEND,
     EXPERIMENTS,
@@ -162,9 +161,8 @@ class Store:
 
     def list_experiments(self) -> tuple[ExperimentRecord, ...]:
         """Return every experiment."""
-        names: dict[str, str] = self._do(lambda: self._client.hgetall(EXPERIMENTS))
         found: list[ExperimentRecord] = []
-        for slug, experiment in sorted(names.items()):
+        for slug, experiment in sorted(self._do(lambda: self._client.hgetall(EXPERIMENTS)).items()):
             key = Keys(experiment).state
             state, revision = self._do(lambda key=key: self._client.hmget(key, ["state", "revision"]))
             if state:
@@ -173,16 +171,20 @@ class Store:
 
     def find_experiment(self, experiment: str) -> ExperimentRecord | None:
         """Return the experiment of this id, or None if there is none."""
-        key = Keys(experiment).state
-        slug, state, revision = self._do(lambda: self._client.hmget(key, ["slug", "state", "revision"]))
+        slug, state, revision = self._do(
+            lambda: self._client.hmget(Keys(experiment).state, ["slug", "state", "revision"])
+        )
         return ExperimentRecord(experiment, slug, state, int(revision)) if state else None
 
-    def read_revision(self, experiment: str, revision: int) -> dict[str, Any]:
-        """Return one revision of an experiment's spec: `spec` (for `read_stored_spec`) and `manifest` (JSON or None)."""
+    def read_spec(self, experiment: str, revision: int) -> tuple[Spec, int]:
+        """Return one revision of an experiment's spec, and how many targets it has."""
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")
-        return decode_json(value)
+        stored = decode_json(value)
+        manifest = Manifest.load(stored["manifest"]) if stored["manifest"] else None
+        spec = read_stored_spec(stored["spec"], manifest)
+        return spec, len(targets_of(spec, manifest))
 
     def take_over(self, experiment: str) -> int:
         """Become the backend of an experiment; return the fence with which this one may publish and earlier ones may not."""
@@ -284,8 +286,9 @@ class Store:
 
     def unended_requests(self) -> tuple[Request, ...]:
         """Return the jobs that wait or that some backend has begun and not ended, in the order in which they were asked for."""
-        entries: Entries = self._do(lambda: self._client.xrange(REQUESTS))
-        asked = [found for _, entry in entries if (found := Request.decode(entry))]
+        asked = [
+            found for _, entry in self._do(lambda: self._client.xrange(REQUESTS)) if (found := Request.decode(entry))
+        ]
         pipeline = self._client.pipeline(transaction=False)
         for item in asked:
             pipeline.hget(request(item.request), "state")
@@ -299,8 +302,11 @@ class Store:
 
         `given_up` is the error of a job that `most_tries` backends have begun and not ended.
         """
-        arguments = (backend, now_ms, KEPT_SECONDS, most_tries, given_up)
-        return self._do(lambda: self._client.eval(BEGIN_REQUEST, 1, request(identifier), *arguments))
+        return self._do(
+            lambda: self._client.eval(
+                BEGIN_REQUEST, 1, request(identifier), backend, now_ms, KEPT_SECONDS, most_tries, given_up
+            )
+        )
 
     def note_request(self, identifier: str, backend: str, values: Mapping[str, Any], *, now_ms: int) -> str:
         """Write the progress of a job (atomic) and return its state.
@@ -309,8 +315,9 @@ class Store:
         be left alone.
         """
         pairs = [part for pair in encode_job_status(values).items() for part in pair]
-        arguments = (backend, now_ms, KEPT_SECONDS, *pairs)
-        return self._do(lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), *arguments))
+        return self._do(
+            lambda: self._client.eval(NOTE_REQUEST, 1, request(identifier), backend, now_ms, KEPT_SECONDS, *pairs)
+        )
 
     @staticmethod
     def _do(command: Callable[[], Any]) -> Any:

@@ -5,8 +5,6 @@ of this process leads and spreads the heavy parts over all workers. When the clu
 and the blocks of answers are sent again.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading
@@ -201,13 +199,11 @@ def _lead(task: LearningTask, rows: Rows, executor: Executor) -> Any:
         case "refit":
             return learner.sampler.refit(task.state, rows, executor)
         case "search":
-            pending = task.pending if task.pending is not None else rows[:0]
             return learner.sampler.search(
-                task.state, rows, pending, task.count, executor, stop=lambda: learner.is_stale(generation)
+                task.state, rows, task.pending, task.count, executor, stop=lambda: learner.is_stale(generation)
             )
         case "report":
-            repeatable = task.repeatable if task.repeatable is not None else rows[:0]
-            return report(learner.sampler, task.state, (), rows, repeatable, executor)
+            return report(learner.sampler, task.state, (), rows, task.repeatable, executor)
 
 
 def executor_opener(scheduler: str) -> Callable[[], Executor]:
@@ -224,8 +220,6 @@ def executor_opener(scheduler: str) -> Callable[[], Executor]:
         os.environ.update(
             {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(QUIET[name]) for name in QUIET}
         )
-        if scheduler:
-            return join_cluster(scheduler)
-        return local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)))
+        return join_cluster(scheduler) if scheduler else local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)))
 
     return open_executor

@@ -1,7 +1,5 @@
 """Start the web process: `python -m frontend`, with its settings in the environment."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -53,10 +51,11 @@ def _listen(settings: Settings) -> socket.socket:
 async def _serve(settings: Settings, listener: socket.socket) -> None:
     store = Store.open(settings.redis_url)
     app = create_app(settings, store)
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, proxy_headers=True, timeout_graceful_shutdown=5, server_header=False
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, proxy_headers=True, timeout_graceful_shutdown=5, server_header=False
+        )
     )
-    server = uvicorn.Server(config)
     app.state.closing = lambda: server.should_exit
     announcing = asyncio.create_task(_announce(settings, store, server, listener.getsockname()[1]))
     await server.serve(sockets=[listener])

@@ -1,7 +1,5 @@
 """The web application: its routers, error handlers, health checks, media and scripts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -49,14 +47,22 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         yield
         await own.close()
 
-    app = FastAPI(title="Salmon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Salmon",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers={
+            SalmonError: errors.answer_salmon_error,
+            HTTPException: errors.answer_http_error,
+            RequestValidationError: errors.answer_invalid_body,
+            Exception: errors.answer_unexpected,
+        },
+    )
     app.state.context = context
     app.state.closing = lambda: False  # whoever serves the application says when it ends
     app.add_middleware(MetricsMiddleware, metrics=context.metrics)
-    app.add_exception_handler(SalmonError, errors.answer_salmon_error)
-    app.add_exception_handler(HTTPException, errors.answer_http_error)
-    app.add_exception_handler(RequestValidationError, errors.answer_invalid_body)
-    app.add_exception_handler(Exception, errors.answer_unexpected)
     for module in _ROUTERS:
         app.include_router(module.router)
     app.include_router(_health)
@@ -76,8 +82,7 @@ async def _media(name: str, context: WithContext) -> Response:
         content = await asyncio.to_thread(context.media.open, name)
     except FileNotFoundError:
         raise errors.NotFoundError(f"There is no file {name!r} here.", hint="Reload the page.") from None
-    kind = MEDIA_TYPES[name.rpartition(".")[2]]
-    return StreamingResponse(content, media_type=kind, headers=_IMMUTABLE)
+    return StreamingResponse(content, media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=_IMMUTABLE)
 
 
 async def _script(name: str, request: Request, context: WithContext) -> Response:

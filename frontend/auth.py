@@ -4,8 +4,6 @@ The owner of the server has an account from the first link that the program prin
 with a session cookie, scripts with HTTP Basic.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -86,10 +84,7 @@ async def log_in(
         )
         return context.pages.show(LoginPage(first, invitation, sentence, name[:64], owner), status=422)
     try:
-        if first:
-            account = await _take_up(context, body)
-        else:
-            account = await check_password(context, body.name, body.password)
+        account = await (_take_up(context, body) if first else check_password(context, body.name, body.password))
     except SalmonError as error:
         return context.pages.show(LoginPage(first, invitation, str(error), body.name, owner), status=403)
     return begin_session(request, context, RedirectResponse("/console/", status_code=303), account)
@@ -136,8 +131,9 @@ async def check_password(context: Context, name: str, password: str) -> Account:
 
 async def make_account(context: Context, name: str, password: str, *, owner: bool) -> Account:
     """Make an account; the password is hashed in a thread, because hashing is slow on purpose."""
-    password_hash = await asyncio.to_thread(hash_password, password)
-    account = Account(name, password_hash, "owner" if owner else "experimenter", context.now_ms())
+    account = Account(
+        name, await asyncio.to_thread(hash_password, password), "owner" if owner else "experimenter", context.now_ms()
+    )
     await context.store.accounts.create(account)
     return account
 

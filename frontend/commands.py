@@ -1,7 +1,5 @@
 """Commands that need the store: they speak to a running Salmon through its data directory or SALMON_REDIS_URL."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
@@ -13,12 +11,11 @@ import typer
 from rich.console import Console
 
 from frontend.auth import LOCAL, make_account
-from frontend.context import Context
+from frontend.context import Context, open_context
 from frontend.errors import ConflictError
 from frontend.launching import free_slug, slug_of
 from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
-from frontend.store import Store
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
@@ -46,7 +43,6 @@ def launch(
     Example: salmon launch examples/colors/experiment.yaml
     """
     beside = spec.parent / "targets.zip"
-    archive = targets or (beside if beside.exists() else None)
     path = spec.expanduser().resolve()
 
     async def put(context: Context) -> tuple[str, list[str]]:
@@ -54,7 +50,7 @@ def launch(
             context,
             path.read_bytes(),
             spec_name=path,
-            archive=archive,
+            archive=targets or (beside if beside.exists() else None),
             name=name,
             owner=LOCAL,
             state="draft" if draft else "open",
@@ -127,9 +123,8 @@ def import_files(
     files = ImportFiles(file, file.name, config, targets)
 
     async def put(context: Context) -> Imported:
-        slug = slug_of(name) if name else ""
         otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
-        return await import_file(context, files, slug=slug, otherwise=otherwise, owner=LOCAL)
+        return await import_file(context, files, slug=slug_of(name) if name else "", otherwise=otherwise, owner=LOCAL)
 
     with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
         made = _with_store(data, put)
@@ -183,13 +178,8 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
     """Do something on the store of a running Salmon."""
 
     async def run() -> Result:
-        settings = _settings(data)
-        store = Store.open(settings.redis_url)
-        context = Context(settings, store)
-        try:
+        async with open_context(_settings(data)) as context:
             return await work(context)
-        finally:
-            await store.close()
 
     return asyncio.run(run())
 

@@ -1,10 +1,9 @@
 """Context of every request: the parts of the web process."""
 
-from __future__ import annotations
-
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, cast
@@ -71,6 +70,16 @@ class Context:
     def address(self, request: Request) -> str:
         """Return the address under which this server is reached, without a slash at the end."""
         return (self.settings.public_url or str(request.base_url)).rstrip("/")
+
+
+@asynccontextmanager
+async def open_context(settings: Settings) -> AsyncGenerator[Context]:
+    """Yield a context for work outside of a web process, on a store that is closed at the end."""
+    store = Store.open(settings.redis_url)
+    try:
+        yield Context(settings, store)
+    finally:
+        await store.close()
 
 
 def _context(request: Request) -> Context:

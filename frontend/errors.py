@@ -1,7 +1,5 @@
 """Errors of the web process, and how they are answered: a status, a sentence and what to do; never a traceback."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -172,37 +170,31 @@ def challenge_of(status: int) -> dict[str, str]:
     return {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
 
 
-async def answer_salmon_error(request: Request, error: Exception) -> Response:
+async def answer_salmon_error(request: Request, error: SalmonError) -> Response:
     """Answer with a SalmonError: as a page for people and as JSON for programs."""
-    if not isinstance(error, SalmonError):
-        raise error
     status = status_of(error)
-    return _answer(request, status, body_of(error), challenge_of(status))
+    return _answer(request, status, body_of(error)["error"], challenge_of(status))
 
 
-async def answer_http_error(request: Request, error: Exception) -> Response:
+async def answer_http_error(request: Request, error: HTTPException) -> Response:
     """Answer with an error of the framework (no such route, wrong method) in the same form."""
-    if not isinstance(error, HTTPException):
-        raise error
     sentences = {
         404: ("There is nothing at this address.", "Check the link: an experiment's begins with /e/ and its name."),
         405: ("This address does not accept requests of this method.", ""),
     }
     message, hint = sentences.get(error.status_code, (str(error.detail), ""))
     content = {"code": "http", "message": message, "where": request.url.path, "hint": hint}
-    return _answer(request, error.status_code, {"error": content}, dict(error.headers or {}))
+    return _answer(request, error.status_code, content, dict(error.headers or {}))
 
 
-async def answer_invalid_body(request: Request, error: Exception) -> Response:
+async def answer_invalid_body(request: Request, error: RequestValidationError) -> Response:
     """Answer to a body or parameter of the wrong shape: every problem with its place."""
-    if not isinstance(error, RequestValidationError):
-        raise error
     problems = [
         {"where": ".".join(str(part) for part in item["loc"]), "message": str(item["msg"])} for item in error.errors()
     ]
     sentence = "; ".join(f"{item['where']}: {item['message']}" for item in problems)
     content = {"code": "invalid", "message": sentence, "where": request.url.path, "hint": "", "problems": problems}
-    return _answer(request, 422, {"error": content}, {})
+    return _answer(request, 422, content, {})
 
 
 async def answer_unexpected(request: Request, error: Exception) -> Response:
@@ -214,12 +206,10 @@ async def answer_unexpected(request: Request, error: Exception) -> Response:
         "where": request.url.path,
         "hint": "Confirmed answers are safe. Try again; if the error persists, contact the operator of this server.",
     }
-    return _answer(request, 500, {"error": content}, {})
+    return _answer(request, 500, content, {})
 
 
 def _answer(request: Request, status: int, content: dict[str, Any], headers: dict[str, str]) -> Response:
-    wants_page = "text/html" in request.headers.get("accept", "") and request.method == "GET"
-    if wants_page:
-        pages = request.app.state.context.pages
-        return pages.error(request, status=status, error=content["error"], headers=headers)
-    return JSONResponse(content, status_code=status, headers=headers)
+    if "text/html" in request.headers.get("accept", "") and request.method == "GET":
+        return request.app.state.context.pages.error(request, status=status, error=content, headers=headers)
+    return JSONResponse({"error": content}, status_code=status, headers=headers)

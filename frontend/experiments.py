@@ -1,7 +1,5 @@
 """Experiments as they are served: each revision is read from the store and parsed once, then kept."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -68,8 +66,7 @@ class Catalogue:
     async def read(self, experiment: str) -> ServedExperiment:
         """Return the experiment of this id, with its newest revision."""
         state = await self._store.experiments.read(experiment)
-        parsed = await self.revision(experiment, state.revision)
-        return ServedExperiment(**vars(parsed), state=state)
+        return ServedExperiment(**vars(await self.revision(experiment, state.revision)), state=state)
 
     async def revision(self, experiment: str, revision: int) -> ParsedRevision:
         """Return one revision, parsed; read from the store the first time only."""
@@ -82,8 +79,13 @@ class Catalogue:
 
 def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms: int) -> Revision:
     """Return what is stored of a description: as written, and with every default, so that later defaults change nothing."""
-    listed = manifest.dump() if manifest is not None else None
-    return Revision(source, spec.to_json(), listed, created_ms=now_ms, app_version=__version__)
+    return Revision(
+        source,
+        spec.to_json(),
+        manifest.dump() if manifest is not None else None,
+        created_ms=now_ms,
+        app_version=__version__,
+    )
 
 
 def parse_revision(revision: Revision) -> ParsedRevision:

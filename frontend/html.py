@@ -1,7 +1,5 @@
 """Clean the HTML that experimenters write, unless they ask for it as it is."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -3,8 +3,6 @@
 Answers name targets by their index, so a revision may add targets, but never moves or replaces one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import unicodedata
@@ -66,8 +64,7 @@ async def revise(
         manifest=experiment.manifest,
         unpack=_unpacker(context, archive, experiment.manifest) if archive is not None else None,
     )
-    answers = await context.store.answers.count(experiment.id)
-    if answers > 0:
+    if await context.store.answers.count(experiment.id) > 0:
         check_targets_stay(experiment.targets, targets_of(parsed.spec, parsed.manifest), name=name)
     revision = make_revision(source.decode("utf-8-sig"), parsed.spec, parsed.manifest, now_ms=context.now_ms())
     number = await context.store.experiments.revise(experiment.id, revision, known=known)

@@ -7,8 +7,6 @@ behind, and the first upload after a day removes it. If the disk is full nothing
 The methods of `MediaStore` block: callers in the event loop run them in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

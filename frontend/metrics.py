@@ -1,7 +1,5 @@
 """Metrics of the web process: requests by route and status, and how long they took."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from math import inf
@@ -13,6 +11,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Upper bounds in seconds: most requests take about a millisecond, and a quarter second is felt.
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Requests of a route, and how many milliseconds half and nearly all of them took at most; None where unknown."""
+
+    route: str
+    requests: int
+    median_ms: float | None
+    p99_ms: float | None
 
 
 class Metrics:
@@ -41,16 +49,6 @@ class Metrics:
         bounds = {share: next((le for le, count in buckets if count >= share * total), None) for share in (0.5, 0.99)}
         known = {share: None if le is None or le == inf or not total else 1000 * le for share, le in bounds.items()}
         return Latency(route, int(total), known[0.5], known[0.99])
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Requests of a route, and how many milliseconds half and nearly all of them took at most; None where unknown."""
-
-    route: str
-    requests: int
-    median_ms: float | None
-    p99_ms: float | None
 
 
 class MetricsMiddleware:

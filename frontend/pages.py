@@ -5,8 +5,6 @@ network every round of requests delays the first trial. Each module is wrapped i
 On disk they stay separate ES modules, which tests import one by one.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re
@@ -37,7 +35,7 @@ class Script:
     compressed: bytes
 
     @staticmethod
-    def of(text: str) -> Script:
+    def of(text: str) -> "Script":
         """Return the script with this text."""
         plain = text.encode()
         return Script(f"{hashlib.sha256(plain).hexdigest()[:16]}.js", plain, gzip.compress(plain, 9, mtime=0))
@@ -54,8 +52,9 @@ def join_modules(modules: Mapping[str, str], entry: str) -> str:
     Two forms are supported: `import { names } from "./module.js"` on one line, and `export` in front of the declaration
     of a class, function or constant.
     """
-    order = _sort_by_imports(modules, entry)
-    return "const joined = {};\n" + "".join(_wrap_in_function(name, modules[name]) for name in order)
+    return "const joined = {};\n" + "".join(
+        _wrap_in_function(name, modules[name]) for name in _sort_by_imports(modules, entry)
+    )
 
 
 def _sort_by_imports(modules: Mapping[str, str], entry: str) -> list[str]:
@@ -268,11 +267,10 @@ class Pages:
     participant_script: Script
 
     @staticmethod
-    def open() -> Pages:
+    def open() -> "Pages":
         """Return the templates of this installation."""
-        folder = Path(str(files("templates")))
         environment = Environment(
-            loader=FileSystemLoader(folder),
+            loader=FileSystemLoader(Path(str(files("templates")))),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -285,8 +283,9 @@ class Pages:
 
     def show(self, page: PageContext, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """Return a page as a response."""
-        values = {field.name: getattr(page, field.name) for field in fields(page)}
-        text = self.environment.get_template(page.template).render(values)
+        text = self.environment.get_template(page.template).render(
+            {field.name: getattr(page, field.name) for field in fields(page)}
+        )
         return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
 
     def error(self, request: Request, *, status: int, error: Json, headers: dict[str, str]) -> Response:

@@ -1,7 +1,5 @@
 """Bodies of requests, checked here once."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

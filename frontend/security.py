@@ -1,7 +1,5 @@
 """Signatures and passwords: what proves that a token, a session or an invitation was made by this server."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Settings of the web process: read from its environment, once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

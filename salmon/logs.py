@@ -5,8 +5,6 @@
 enforces both, whatever the caller passes.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

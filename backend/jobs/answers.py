@@ -1,7 +1,5 @@
 """The answers that a job reads: with who gave each, and whether its query was drawn blindly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -66,11 +64,10 @@ def collect_answers(
         kinds.append(answer.served.trial_type)
         if len(rows) % _PIECE == 0:
             on_progress(len(rows))
-    random = np.isin(kinds, tuple(DRAWN_BLINDLY))
     return AnswerSet(
         triplets=np.array(rows, dtype=np.int32).reshape(-1, 3),
         participants=np.array(people, dtype=np.int32),
-        random=random,
+        random=np.isin(kinds, tuple(DRAWN_BLINDLY)),
         repeatable=np.isin(kinds, tuple(REPEATABLE)),
         names=tuple(names),
         cursor=cursor,

@@ -3,8 +3,6 @@
 Every fold is a step of its own, so that a job shows its progress, can be cancelled, and yields to live learning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -60,8 +58,7 @@ class Evaluation:
 
     def assign(self, repeat: int) -> NDArray[np.int64]:
         """Return (judged,) the fold in which each judged answer is held out; the same for every candidate."""
-        rng = np.random.default_rng([self.seed, repeat])
-        return grouped_folds(self.triplets[self.judged], self.usable_folds, rng)
+        return grouped_folds(self.triplets[self.judged], self.usable_folds, np.random.default_rng([self.seed, repeat]))
 
 
 @dataclass(frozen=True)

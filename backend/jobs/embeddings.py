@@ -1,7 +1,5 @@
 """Jobs that fit an embedding: without some participants, and as it was earlier in the run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,8 +58,10 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         embedding, *judged = outcomes
         found = [join_folds(evaluation, [judged[place : place + folds]]) for place in range(0, len(judged), folds or 1)]
-        gave_none = sorted(set(job.exclude) - set(answers.names))
-        notes = [f"Participant {name} gave no answer that can be fitted." for name in gave_none]
+        notes = [
+            f"Participant {name} gave no answer that can be fitted."
+            for name in sorted(set(job.exclude) - set(answers.names))
+        ]
         if not folds:
             notes.append("Too few queries were asked at random to hold some out, so no accuracy can be given.")
         return {

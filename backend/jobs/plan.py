@@ -1,7 +1,5 @@
 """From a job that was asked for to its plan: read its arguments and its answers, and list the steps to its result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from backend.jobs.answers import AnswerSet, collect_answers
@@ -12,13 +10,16 @@ from backend.jobs.steps import JobPlan
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
 from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, Rehearsal, read_job
-from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
+from salmon.spec import Spec
 from salmon.wire import Request
 
 
 def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -> JobPlan:
     """Return the plan of a job about the newest revision of its experiment; `on_progress(count)` while answers are read."""
-    spec, n = read_spec(store, asked.experiment)
+    found = store.find_experiment(asked.experiment)
+    if found is None:
+        raise SalmonError("The experiment was deleted before this request was carried out.")
+    spec, n = store.read_spec(asked.experiment, found.revision)
     job = read_job(asked.kind, asked.arguments, spec, n)
     if isinstance(job, Rehearsal):
         return plan_rehearsal(job, spec, n)
@@ -32,17 +33,6 @@ def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -
             return plan_comparison(job, spec, n, answers)
 
 
-def read_spec(store: Store, experiment: str) -> tuple[Spec, int]:
-    """Return an experiment's newest spec and how many targets it has."""
-    found = store.find_experiment(experiment)
-    if found is None:
-        raise SalmonError("The experiment was deleted before this request was carried out.")
-    revision = store.read_revision(experiment, found.revision)
-    manifest = Manifest.load(revision["manifest"]) if revision["manifest"] else None
-    spec = read_stored_spec(revision["spec"], manifest)
-    return spec, len(targets_of(spec, manifest))
-
-
 def _answered(
     store: Store, experiment: str, job: Job, spec: Spec, n: int, on_progress: Callable[[int], None]
 ) -> AnswerSet:
@@ -50,19 +40,20 @@ def _answered(
     if isinstance(job, EmbeddingAsOf):
         at_most = job.answers
         if job.generation is not None:
-            until = _cursor_of(store, experiment, job.sampler, job.generation)
+            until = store.find_generation(experiment, job.sampler, job.generation)
+            if until is None:
+                raise SalmonError(
+                    f"The history of {job.sampler} has no generation {job.generation:,}.",
+                    hint="Give one that it has, or answers.",
+                )
     tests = frozenset(name for name, sampler in spec.samplers.items() if sampler.test)
-    answers = store.read_answers(experiment, after="0", until=until)
-    answers = collect_answers(answers, tests=tests, n=n, at_most=at_most, on_progress=on_progress)
+    answers = collect_answers(
+        store.read_answers(experiment, after="0", until=until),
+        tests=tests,
+        n=n,
+        at_most=at_most,
+        on_progress=on_progress,
+    )
     if not len(answers):
         raise TripletError("There are no answers that can be fitted.", hint="Ask again when there are some.")
     return answers
-
-
-def _cursor_of(store: Store, experiment: str, sampler: str, generation: int) -> str:
-    cursor = store.find_generation(experiment, sampler, generation)
-    if cursor is None:
-        raise SalmonError(
-            f"The history of {sampler} has no generation {generation:,}.", hint="Give one that it has, or answers."
-        )
-    return cursor

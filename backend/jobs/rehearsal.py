@@ -5,8 +5,6 @@ Simulated participants answer in random worlds with as many targets, with the no
 their answers alone. There is one refit per round of n queries; a live experiment refits more often.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -71,7 +69,6 @@ def plan_rehearsal(job: Rehearsal, spec: Spec, n: int) -> JobPlan:
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         ends: list[Stage] = [stage for stage in outcomes if stage is not None]
         accuracy = np.array([stage.curve for stage in ends]).reshape(job.runs, len(samplers), len(points))
-        best = np.array([stage.best_possible for stage in ends]).mean()
         curves = {name: _curve(accuracy[:, place]) for place, name in enumerate(samplers)}
         return {
             "n": n,
@@ -79,7 +76,7 @@ def plan_rehearsal(job: Rehearsal, spec: Spec, n: int) -> JobPlan:
             "runs": job.runs,
             "answers": points,
             "curves": curves,
-            "best_possible": best,
+            "best_possible": np.array([stage.best_possible for stage in ends]).mean(),
             "random_needs": _random_needs(points, curves, job.sampler),
         }
 

@@ -5,8 +5,6 @@ workers at a time. The thread starts with the first job. When the store is away 
 in the middle of a job, the next backend begins it again.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import secrets
@@ -143,7 +141,7 @@ class JobRunner:
             raise SalmonError("The experiment was deleted while this request was carried out.")
         return plan.conclude(outcomes)
 
-    def _outcome(self, asked: Request, step: JobStep, shared: _Shared, earlier: tuple[Any, ...]) -> Any:
+    def _outcome(self, asked: Request, step: JobStep, shared: "_Shared", earlier: tuple[Any, ...]) -> Any:
         """Return the outcome of a step; it is sent again if the workers were lost with it."""
         for sending in range(_MOST_SENDINGS):
             if sending:

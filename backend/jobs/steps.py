@@ -1,7 +1,5 @@
 """The plan of a job: small steps that run on the workers, and how their outcomes become the result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite

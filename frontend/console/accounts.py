@@ -1,7 +1,5 @@
 """Routes about accounts: one's own password, and, for the owner of the server, everybody who may log in."""
 
-from __future__ import annotations
-
 import asyncio
 
 from fastapi import APIRouter, Request
@@ -22,8 +20,7 @@ async def change_password(
 ) -> Response:
     """Choose another password; every other session of this account ends."""
     account = await check_password(context, experimenter.name, body.old)
-    password_hash = await asyncio.to_thread(hash_password, body.new)
-    changed = await context.store.accounts.change_password(account, password_hash)
+    changed = await context.store.accounts.change_password(account, await asyncio.to_thread(hash_password, body.new))
     return begin_session(request, context, JSONResponse({"name": changed.name}), changed)
 
 
@@ -41,8 +38,10 @@ async def invite(request: Request, body: InvitationBody, context: WithContext, _
     """Return a link with which somebody chooses the password of a new account, once, within a week."""
     if await context.store.accounts.read(body.name) is not None:
         raise ConflictError(f"There is an account called {body.name!r} already.", hint="Choose another name.")
-    link = f"{context.address(request)}/console/welcome?invitation={context.signer.sign_invitation(body.name)}"
-    return {"name": body.name, "link": link}
+    return {
+        "name": body.name,
+        "link": f"{context.address(request)}/console/welcome?invitation={context.signer.sign_invitation(body.name)}",
+    }
 
 
 @router.delete("/accounts/{name}")

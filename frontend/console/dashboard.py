@@ -4,13 +4,10 @@
 them and the counters.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -20,16 +17,13 @@ from frontend.console.overview import POINT, OverviewInputs, SamplerView, overvi
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, NotFoundError
 from frontend.experiments import ServedExperiment
+from frontend.history import MapEmbedding
 from frontend.schemas import Json
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Manifest, Spec, TargetSpec
 from salmon.wire import encode_json
-
-if TYPE_CHECKING:
-    from frontend.history import MapEmbedding
-
 
 #: Pictures whose shape or size differs from the middle one by more than this factor are reported.
 ODD_SHAPE = 1.5
@@ -124,11 +118,16 @@ async def read_history(experiment: WithExperiment, context: WithContext, sampler
     """
     name = _active_sampler(experiment, sampler)
     history = await context.histories.read(experiment.id, name)
-    maps = [
-        {"line": line.stream_id} | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
-        for line in history.maps
-    ]
-    return {"sampler": name, "columns": POINT, "points": points_of(history.thinned()), "maps": maps}
+    return {
+        "sampler": name,
+        "columns": POINT,
+        "points": points_of(history.thinned()),
+        "maps": [
+            {"line": line.stream_id}
+            | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
+            for line in history.maps
+        ],
+    }
 
 
 @router.get("/model")
@@ -191,11 +190,10 @@ async def _with_counts(context: Context, experiment: ServedExperiment, seen: Ove
 async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
     """Return what the overview is made of, except the counters: enough to see whether something has changed."""
     store = context.store
-    active = samplers_with_embedding(experiment.spec)
     arrived, heartbeat, progress = await asyncio.gather(
         store.participants.count(experiment.id),
         store.connection.read_heartbeat(),
-        store.models.read_progress(experiment.id, active),
+        store.models.read_progress(experiment.id, samplers_with_embedding(experiment.spec)),
     )
     known = {item.sampler: item for item in progress}
     views = [await _view(context, experiment, name, known.get(name)) for name in experiment.spec.samplers]

@@ -1,7 +1,5 @@
 """Routes of experiments: create, list, read, change, share, copy and delete them, and check a file while it is written."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from dataclasses import dataclass
@@ -73,8 +71,12 @@ async def read_experiment(request: Request, experiment: WithExperiment, context:
     """Return one experiment: its state, and its file as it was written."""
     state = experiment.state
     revision = await context.store.experiments.read_revision(experiment.id, state.revision)
-    address = f"{context.address(request)}/e/{state.slug}/"
-    return {**_json(state), "title": experiment.spec.title, "spec": revision.source, "address": address}
+    return {
+        **_json(state),
+        "title": experiment.spec.title,
+        "spec": revision.source,
+        "address": f"{context.address(request)}/e/{state.slug}/",
+    }
 
 
 @router.put("/experiments/{slug}/state")

@@ -1,7 +1,5 @@
 """Routes of jobs of the learning process: request one, read its status, cancel it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -43,19 +41,19 @@ async def ask(body: JobBody, context: WithContext, experiment: WithExperiment, e
         raise RequestError((*error.problems, *problems)) from None
     if problems:
         raise RequestError(problems)
-    arguments = plain_arguments(meaning)
     identifier = await context.store.jobs.ask(
-        body.kind, experiment.id, arguments, asked_by=experimenter.name, now_ms=context.now_ms()
+        body.kind, experiment.id, plain_arguments(meaning), asked_by=experimenter.name, now_ms=context.now_ms()
     )
-    standing = await context.store.jobs.read_request(experiment.id, identifier)
-    return await _json(context, identifier, standing)
+    return await _json(context, identifier, await context.store.jobs.read_request(experiment.id, identifier))
 
 
 @router.get("")
 async def list_requests(context: WithContext, experiment: WithExperiment) -> list[Json]:
     """Return the last requests about an experiment, the newest first, without their results."""
-    found = await context.store.jobs.list_requests(experiment.id, count=_LISTED)
-    return [await _json(context, identifier, standing) for identifier, standing in found]
+    return [
+        await _json(context, identifier, standing)
+        for identifier, standing in await context.store.jobs.list_requests(experiment.id, count=_LISTED)
+    ]
 
 
 @router.get("/{request}")

@@ -1,7 +1,5 @@
 """The overview of an experiment, as pure functions of its counters, state and history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
@@ -201,13 +199,12 @@ def _backend(seen: OverviewInputs) -> Json:
 def _sampler(view: SamplerView, seen: OverviewInputs) -> Json:
     numbers: Mapping[str, float] = view.last.numbers if view.last else {}
     counters = seen.state.counters
-    answers = counters.get(f"answers:{view.name}", 0)
     return {
         "name": view.name,
         "class": view.sampler_class,
         "active": view.active,
         "share": seen.spec.probabilities.get(view.name, 0),
-        "answers": answers,
+        "answers": counters.get(f"answers:{view.name}", 0),
         "queue": view.listed,
         "pending": view.pending,
         "fallbacks": counters.get(f"fallbacks:{view.name}", 0),
@@ -239,11 +236,8 @@ def points_of(lines: Sequence[HistoryLine]) -> list[list[float | None]]:
 def _rate_a_minute(counts: Counts, now_ms: int) -> float:
     """Return answers a minute: of the last half hour, since the first of its answers came."""
     now = now_ms // MINUTE_MS
-    minutes = counts.get("minute")
-    recent = {minute: count for minute, count in minutes.items() if now - RECENT_MINUTES < minute <= now}
-    if not recent:
-        return 0.0
-    return sum(recent.values()) / max(1, now - min(recent) + 1)
+    recent = {minute: count for minute, count in counts.get("minute").items() if now - RECENT_MINUTES < minute <= now}
+    return sum(recent.values()) / max(1, now - min(recent) + 1) if recent else 0.0
 
 
 def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:
@@ -264,8 +258,7 @@ def _series(counts: Counts) -> Json:
         for minute, count in counts.get(kind).items():
             rows.setdefault(minute // width, [0, 0, 0])[column] += count
     places = range(first // width, last // width + 1)
-    empty = [0, 0, 0]
-    return {"minutes": width, "rows": [[place * width * MINUTE_MS, *rows.get(place, empty)] for place in places]}
+    return {"minutes": width, "rows": [[place * width * MINUTE_MS, *rows.get(place, [0, 0, 0])] for place in places]}
 
 
 def _histogram(counts: Counts, kind: str) -> list[list[float]]:

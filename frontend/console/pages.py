@@ -1,13 +1,12 @@
 """Pages of the console. They come with the data that they show first; their scripts use the same routes as any client."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from frontend.auth import LOCAL, Experimenter, WithExperiment, WithExperimenter, may_see
+from frontend.console.accounts import list_accounts
 from frontend.console.dashboard import read_targets, samplers_with_embedding
-from frontend.console.experiments import examples
+from frontend.console.experiments import read_examples
 from frontend.context import Context, WithContext
 from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
@@ -54,21 +53,16 @@ async def experiments_page(request: Request, context: WithContext, experimenter:
 @router.get("/console/new", response_class=Response)
 async def launch_page(context: WithContext, experimenter: WithExperimenter) -> Response:
     """Return the editor of a new experiment."""
-    data = {
-        "examples": [
-            {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
-            for example in examples()
-        ]
-    }
-    return context.pages.show(ScriptedPage("launch", _frame(experimenter), data))
+    return context.pages.show(
+        ScriptedPage("launch", _frame(experimenter), {"examples": await read_examples(experimenter)})
+    )
 
 
 @router.get("/console/account", response_class=Response)
 async def account_page(context: WithContext, experimenter: WithExperimenter) -> Response:
     """Return the page of one's own password and, for the owner, of everybody who may log in."""
-    accounts = await context.store.accounts.list() if experimenter.role == "owner" else ()
-    data = {"accounts": [{"name": a.name, "role": a.role, "created_ms": a.created_ms} for a in accounts]}
-    return context.pages.show(ScriptedPage("account", _frame(experimenter), data))
+    accounts = await list_accounts(context, experimenter) if experimenter.role == "owner" else []
+    return context.pages.show(ScriptedPage("account", _frame(experimenter), {"accounts": accounts}))
 
 
 @router.get("/console/experiments/{slug}/", response_class=Response)
@@ -76,7 +70,7 @@ async def first_tab(
     request: Request, experiment: WithExperiment, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
     """Return the overview of an experiment."""
-    return await _tab(request, context, experimenter, experiment, "overview")
+    return await other_tab(request, experiment, "overview", context, experimenter)
 
 
 @router.get("/console/experiments/{slug}/{tab}", response_class=Response)
@@ -84,12 +78,6 @@ async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithExperimenter
 ) -> Response:
     """Return another tab of an experiment: map, targets, participants, exports or settings."""
-    return await _tab(request, context, experimenter, experiment, tab)
-
-
-async def _tab(
-    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, tab: Tab
-) -> Response:
     state = experiment.state
     head = ExperimentHead(
         slug=state.slug,

@@ -1,7 +1,5 @@
 """Routes about participants: their quality, and whom the experimenter keeps."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

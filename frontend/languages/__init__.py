@@ -4,8 +4,6 @@ A language is a file of names and texts; English has every name and the tests se
 Texts may hold fields in braces ({count}). Experimenters replace a text by its name, under `page.strings`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -25,8 +23,7 @@ def language_of(wanted: str, written: str) -> str:
 def strings_of(language: str, replaced: Mapping[str, str]) -> dict[str, str]:
     """Every text of the page by its name; a language that has no file of its own speaks English."""
     base = _base(language)
-    texts = catalogue(base if base in LANGUAGES else "en")
-    return {name: replaced.get(name, text) for name, text in texts.items()}
+    return {name: replaced.get(name, text) for name, text in catalogue(base if base in LANGUAGES else "en").items()}
 
 
 def direction_of(language: str) -> Literal["ltr", "rtl"]:

@@ -3,8 +3,6 @@
 Pure functions. A link that cannot be right is refused with a sentence that says why.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -90,8 +88,7 @@ def way_back(resume: Resume, participant: Participant, *, same_tab: bool, now_ms
         )
     if begun and not same_tab and resume.policy == "restart":
         return "restart"
-    last_ms = max(participant.first_ms, participant.seen_ms, participant.last_ms)
-    gap = timedelta(milliseconds=now_ms - last_ms)
+    gap = timedelta(milliseconds=now_ms - max(participant.first_ms, participant.seen_ms, participant.last_ms))
     if begun and gap > max(LONGEST_GAP, resume.max_gap):
         raise GapError(
             "You began this study too long ago to go on.",

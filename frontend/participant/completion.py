@@ -3,8 +3,6 @@
 Pure functions of the recruitment settings and of the participant. All of it is secret until the answers are stored.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
@@ -29,8 +27,9 @@ class Completion:
 
 def completion_of(recruitment: Recruitment, participant: Participant) -> Completion:
     """Return the way out that the experiment describes, filled in for one participant."""
-    code = recruitment.completion_code
-    return Completion(code, _redirect(recruitment, participant), _mturk_form(recruitment, participant))
+    return Completion(
+        recruitment.completion_code, _redirect(recruitment, participant), _mturk_form(recruitment, participant)
+    )
 
 
 def _redirect(recruitment: Recruitment, participant: Participant) -> str | None:

@@ -5,8 +5,6 @@ is trusted. Those written for the first Salmon count on jQuery 3.2, Bootstrap 4.
 which of these files a page needs. The page itself needs none of them.
 """
 
-from __future__ import annotations
-
 import html
 import re
 
@@ -120,8 +118,7 @@ def target_of(target: TargetSpec, *, trusted: bool) -> Json:
         }
     if target.kind == "text":
         return {"kind": "text", "text": target.html}
-    said = {"alt": target.alt} if target.alt else {}
-    return {"kind": "html", "html": clean(target.html, trusted=trusted)} | said
+    return {"kind": "html", "html": clean(target.html, trusted=trusted)} | ({"alt": target.alt} if target.alt else {})
 
 
 def sample_of(parsed: ServedExperiment | ParsedRevision) -> tuple[str, str, str]:

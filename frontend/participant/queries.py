@@ -9,8 +9,6 @@ without taking anything.
 everything a participant was given, spare queries included.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging
@@ -115,8 +113,7 @@ def plan_query(
     if sampler in parsed.passive:
         if own_turn is None:
             own_turn = turn_of(plan, participant=participant, trial=trial, sampler=sampler)
-        drawn = candidates(parsed.passive[sampler], n, participant=participant, turn=own_turn, seed=plan.seed)
-        return Drawn(drawn)
+        return Drawn(candidates(parsed.passive[sampler], n, participant=participant, turn=own_turn, seed=plan.seed))
     return Published(sampler)
 
 
@@ -131,8 +128,7 @@ def allows_spare(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoic
 
 def turn_of(plan: SamplingPlan, *, participant: str, trial: int, sampler: str) -> int:
     """Count how often this sampler came before this trial for this participant."""
-    earlier = range(1, trial)
-    return sum(choose_sampler(plan, participant=participant, trial=k).sampler == sampler for k in earlier)
+    return sum(choose_sampler(plan, participant=participant, trial=k).sampler == sampler for k in range(1, trial))
 
 
 def place(query: Query, *, participant: str, trial: int, seed: int) -> tuple[int, int]:

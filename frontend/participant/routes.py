@@ -3,8 +3,6 @@
 They translate HTTP: what participants are shown, asked and allowed is decided by the pure modules beside this one.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 from typing import Annotated, TypeVar
@@ -122,15 +120,13 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
 @router.get("/own.css", include_in_schema=False)
 async def own_style(slug: str, context: WithContext) -> Response:
     """Return the experimenter's style sheet, `html.css`."""
-    experiment = await context.catalogue.find(slug)
-    return Response(experiment.spec.html.css, media_type="text/css", headers=_OWN_FILE)
+    return Response((await context.catalogue.find(slug)).spec.html.css, media_type="text/css", headers=_OWN_FILE)
 
 
 @router.get("/own.js", include_in_schema=False)
 async def own_script(slug: str, context: WithContext) -> Response:
     """Return the experimenter's script, `html.js`."""
-    experiment = await context.catalogue.find(slug)
-    return Response(experiment.spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
+    return Response((await context.catalogue.find(slug)).spec.html.js, media_type="text/javascript", headers=_OWN_FILE)
 
 
 @router.post("/arrive")
@@ -143,11 +139,10 @@ async def arrive(slug: str, body: ArriveBody, context: WithContext) -> Json:
     fresh = secrets.token_hex(8)
     arrival = read_arrival(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
     known = await _find_known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
-    if known is None:
+    participant = known
+    if participant is None:
         check_open(experiment.state.state)
         participant = await people.arrive(experiment.id, arrival.source, arrival.puid, now_ms=now_ms)
-    else:
-        participant = known
     if participant.status not in FINISHED:
         check_open(experiment.state.state)
     way = way_back(spec.resume, participant, same_tab=known is not None, now_ms=now_ms)
@@ -175,8 +170,11 @@ async def take_step(slug: str, step: str, body: StepBody, session_key: SessionHe
     if result.change is not None:
         await context.store.participants.change(session.experiment, session.participant, result.change)
         participant = participant.after(result.change)
-    following = "out" if participant.status in OUT else next_step(experiment.spec, participant)
-    return {**result.reply, "status": participant.status, "next": following}
+    return {
+        **result.reply,
+        "status": participant.status,
+        "next": "out" if participant.status in OUT else next_step(experiment.spec, participant),
+    }
 
 
 @router.post("/finish")
@@ -202,8 +200,12 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     if not finished_before and is_tryout(session.participant):
         await people.complete_to_try(session.experiment, session.participant)
     elif not finished_before:
-        unsaved = body.given if incomplete else None
-        await people.complete(session.experiment, session.participant, now_ms=context.now_ms(), given_unsaved=unsaved)
+        await people.complete(
+            session.experiment,
+            session.participant,
+            now_ms=context.now_ms(),
+            given_unsaved=body.given if incomplete else None,
+        )
     completion = completion_of(experiment.spec.recruitment, participant)
     return {
         "stored": stored,
@@ -242,15 +244,6 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
     if 0 < limit <= turn.answers or turn.status in FINISHED:
         return {"done": True, "answers": turn.answers}
     served = await next_query(context, session, turn, parsed, spare=spare)
-    soon = await prefetch_targets(
-        context.store,
-        session.experiment,
-        parsed,
-        session.participant,
-        after=turn.position,
-        spares=turn.number - turn.position,
-        trials=0 if spare else TRIALS_AHEAD - 1,
-    )
     return {
         "token": context.signer.sign_served(served),
         "head": served.head,
@@ -259,7 +252,15 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
         "sampler": served.sampler,
         "score": served.score,
         "trial": served.trial,
-        "soon": soon,
+        "soon": await prefetch_targets(
+            context.store,
+            session.experiment,
+            parsed,
+            session.participant,
+            after=turn.position,
+            spares=turn.number - turn.position,
+            trials=0 if spare else TRIALS_AHEAD - 1,
+        ),
     }
 
 
@@ -267,8 +268,7 @@ async def query(slug: str, session_key: SessionHeader, context: WithContext, *, 
 async def record_answers(slug: str, request: Request, context: WithContext) -> Response:
     """Record one answer or a list of them; each token's result says whether it is stored, and nothing else counts."""
     del slug
-    bodies = await _one_or_many(request, _answers, _MOST_ANSWERS, "answers")
-    results = [await _record(context, body) for body in bodies]
+    results = [await _record(context, body) for body in await _one_or_many(request, _answers, _MOST_ANSWERS, "answers")]
     refused = all("error" in result for result in results)
     return JSONResponse({"results": results}, status_code=422 if refused and results else 200)
 
@@ -310,12 +310,11 @@ def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> E
 async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: ArriveBody) -> Json:
     """Let an experimenter look at the experiment as a participant would; nothing is recorded."""
     known = await _find_known(context, experiment, body.session, "")
-    if known is None or not is_tryout(known.id):
+    participant = known
+    if participant is None or not is_tryout(participant.id):
         participant = await context.store.participants.arrive_to_try(
             experiment.id, draw_tryout_id(), now_ms=context.now_ms()
         )
-    else:
-        participant = known
     session, language = await _begin_session(context, experiment, participant, body, {})
     return await _arrival_reply(
         context, experiment, session, participant, language, resumed=known is not None, review=False
@@ -372,15 +371,6 @@ async def _arrival_reply(
 ) -> Json:
     """Return all that the page needs to begin or to go on."""
     spec = experiment.spec
-    soon = await prefetch_targets(
-        context.store,
-        experiment.id,
-        experiment,
-        participant.id,
-        after=participant.position,
-        spares=participant.spares,
-        trials=TRIALS_AHEAD,
-    )
     return {
         "session": context.signer.sign_session(session),
         "participant": participant.puid,
@@ -394,14 +384,25 @@ async def _arrival_reply(
         "steps": steps_of(experiment, participant),
         "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
         "load_all": not loads_ahead(experiment.targets),
-        "soon": soon,
+        "soon": await prefetch_targets(
+            context.store,
+            experiment.id,
+            experiment,
+            participant.id,
+            after=participant.position,
+            spares=participant.spares,
+            trials=TRIALS_AHEAD,
+        ),
     }
 
 
 async def _note_event(context: Context, session: Session, event: str, now_ms: int) -> None:
     """Keep an event that the server saw, beside those that pages tell of."""
-    entry = {"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}
-    await context.store.participants.add_events(session.experiment, session.participant, [entry])
+    await context.store.participants.add_events(
+        session.experiment,
+        session.participant,
+        [{"event": event, "trial": "0", "client_ms": "-1", "detail": "", "received_ms": str(now_ms)}],
+    )
 
 
 def _check_may_finish(experiment: ServedExperiment, participant: Participant) -> None:
@@ -456,8 +457,12 @@ def _answer_of(served: Served, body: AnswerBody, now_ms: int) -> Answer:
             hint="Send the index of the target that was chosen.",
             where="winner",
         )
-    timing = Timing(**body.model_dump(exclude={"token", "winner"}))
-    return Answer(served=served, winner=body.winner, timing=timing, received_ms=now_ms)
+    return Answer(
+        served=served,
+        winner=body.winner,
+        timing=Timing(**body.model_dump(exclude={"token", "winner"})),
+        received_ms=now_ms,
+    )
 
 
 async def _one_or_many(request: Request, adapter: TypeAdapter[list[Item]], most: int, what: str) -> list[Item]:

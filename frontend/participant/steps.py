@@ -4,8 +4,6 @@ Pure functions of the spec and of the participant. A step that was done stays do
 may send it again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Mapping
@@ -136,14 +134,16 @@ def _answer_consent(spec: Spec, participant: Participant, body: StepBody, now_ms
     version = consent_version(spec)
     if body.version and body.version != version:
         raise ConflictError("The text has changed since it was shown.", hint="Reload the page and read it again.")
-    consent = ConsentGiven(version, now_ms, body.language)
-    return StepResult(StepChange(Status.CONSENTED, "consent", now_ms, consent=consent), {})
+    return StepResult(
+        StepChange(Status.CONSENTED, "consent", now_ms, consent=ConsentGiven(version, now_ms, body.language)), {}
+    )
 
 
 def _finish_practice(spec: Spec, participant: Participant, body: StepBody, now_ms: int) -> StepResult:
     del spec, participant
-    practice = [trial.model_dump() for trial in body.trials]
-    return StepResult(StepChange(Status.TRAINING, "practice", now_ms, practice=practice), {})
+    return StepResult(
+        StepChange(Status.TRAINING, "practice", now_ms, practice=[trial.model_dump() for trial in body.trials]), {}
+    )
 
 
 def _answer_comprehension(spec: Spec, participant: Participant, body: StepBody, now_ms: int) -> StepResult:
@@ -164,8 +164,10 @@ def _answer_comprehension(spec: Spec, participant: Participant, body: StepBody, 
     if right:
         return StepResult(StepChange(Status.TRAINING, "comprehension", now_ms, attempt=attempt), {"right": True})
     left = _attempts_left(comprehension, {**participant.attempts, body.attempt: chosen})
-    status = Status.TRAINING if left else Status.SCREENED_OUT
-    return StepResult(StepChange(status, attempt=attempt), {"right": False, "attempts_left": left})
+    return StepResult(
+        StepChange(Status.TRAINING if left else Status.SCREENED_OUT, attempt=attempt),
+        {"right": False, "attempts_left": left},
+    )
 
 
 def _attempts_left(comprehension: Comprehension, made: Mapping[int, tuple[str, ...]]) -> int:
@@ -173,8 +175,9 @@ def _attempts_left(comprehension: Comprehension, made: Mapping[int, tuple[str, .
 
 
 def _answer_questions(spec: Spec, participant: Participant, body: StepBody, now_ms: int) -> StepResult:
-    replies = _read_replies(spec.questions, body.replies)
-    return StepResult(StepChange(participant.status, "questions", now_ms, replies=replies), {})
+    return StepResult(
+        StepChange(participant.status, "questions", now_ms, replies=_read_replies(spec.questions, body.replies)), {}
+    )
 
 
 def _read_replies(questions: tuple[Question, ...], written: Mapping[str, str]) -> dict[str, str | float]:

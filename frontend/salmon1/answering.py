@@ -85,7 +85,6 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
             where="sampler",
         )
     participant = await _arrive(context, experiment, puid) if puid else NOBODY
-    session = Session(experiment.id, participant, _SESSION)
     turn = await context.store.participants.begin_turn(experiment.id, participant)
     if turn.status in OUT:
         raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
@@ -98,7 +97,9 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     plan = queries.plan_query(
         parsed, choice, participant=participant, trial=turn.position, number=turn.number, own_turn=own_turn
     )
-    served = await queries.take_query(context, session, turn, parsed, choice, plan)
+    served = await queries.take_query(
+        context, Session(experiment.id, participant, _SESSION), turn, parsed, choice, plan
+    )
     if participant == NOBODY:
         await context.store.participants.forget_asked(experiment.id, NOBODY)
     return {
@@ -155,8 +156,7 @@ async def _read_token(context: Context, body: OldAnswer) -> Served:
         )
     participant = served.participant
     if participant == NOBODY:
-        experiment = await context.catalogue.read(served.experiment)
-        answering = await _arrive(context, experiment, body.puid)
+        answering = await _arrive(context, await context.catalogue.read(served.experiment), body.puid)
         participant = await context.store.participants.claim(served.experiment, NOBODY, served.nonce, answering)
     return replace(served, participant=participant, left=body.left, right=body.right)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 from fastapi import APIRouter
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from frontend.context import WithContext
 from frontend.errors import NotFoundError, SubprocessError
@@ -13,9 +13,9 @@ from frontend.experiments import ServedExperiment
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForExperimenter
 from frontend.schemas import Json
-from frontend.transfer.subprocesses import BUNDLE, ExportOrder, Subprocesses, WithSubprocesses
+from frontend.transfer.routes import send_file
+from frontend.transfer.subprocesses import BUNDLE, ExportOrder, WithSubprocesses
 from salmon import __version__
-from salmon.export import MEDIA_TYPES
 from salmon.spec import dump_spec
 
 #: The keys that the first Salmon knew; the whole description is in the console.
@@ -28,7 +28,7 @@ router = APIRouter(route_class=OldRoute)
 async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
     """Return every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
-    return await _file(
+    return await send_file(
         subprocesses, ExportOrder(experiment.state.slug, "salmon_responses", extension), f"responses.{extension}"
     )
 
@@ -41,7 +41,7 @@ async def embeddings(
     wanted = sampler or alg
     order = ExportOrder(experiment.state.slug, "salmon_embeddings", "csv", sampler=wanted)
     try:
-        return await _file(subprocesses, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
+        return await send_file(subprocesses, order, f"embedding-{wanted}.csv" if wanted else "embeddings.csv")
     except (NotFoundError, SubprocessError) as error:
         samplers = [wanted] if wanted else list(experiment.spec.samplers)
         raise OldError(
@@ -79,7 +79,7 @@ async def dashboard(experiment: ForExperimenter) -> Response:
 async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, context: WithContext) -> Response:
     """Return everything of the experiment in one bundle, which /restore brings back."""
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
-    return await _file(
+    return await send_file(
         subprocesses,
         ExportOrder(experiment.state.slug, *BUNDLE),
         f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip",
@@ -106,12 +106,3 @@ def old_config(experiment: ServedExperiment) -> dict[str, Any]:
         if not sampler["test"]:
             del sampler["test"]
     return {key: content[key] for key in _KEYS}
-
-
-async def _file(subprocesses: Subprocesses, order: ExportOrder, filename: str) -> Response:
-    pieces = await subprocesses.stream("export", order.encode())
-    return StreamingResponse(
-        pieces,
-        media_type=MEDIA_TYPES[order.extension],
-        headers={"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"},
-    )

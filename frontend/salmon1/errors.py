@@ -1,6 +1,7 @@
 """Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
 
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import chain
 from typing import Any, cast
 
 import yaml
@@ -35,9 +36,13 @@ class OldRoute(APIRoute):
             try:
                 return await handle(request)
             except SalmonError as error:
+                status = error.status if isinstance(error, OldError) else status_of(error)
+                content, headers = body_of(error), challenge_of(status)
                 if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-                    return _page(request, error)
-                return _answer(error)
+                    pages = request.app.state.context.pages
+                    return pages.error(request, status=status, error=content["error"], headers=headers)
+                sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
+                return JSONResponse({"detail": sentence, **content}, status_code=status, headers=headers)
 
         return handle_errors
 
@@ -45,28 +50,11 @@ class OldRoute(APIRoute):
 def describe_problems(source: bytes, error: SpecError) -> str:
     """Return a text that begins with the word that scripts look for, and has every mistake at its place."""
     lines = source.decode("utf-8-sig", errors="replace").splitlines()
-    handle_errors = [part for problem in error.problems for part in _problem_lines(problem, error.name, lines)]
+    problems = chain.from_iterable(_problem_lines(problem, error.name, lines) for problem in error.problems)
     return (
-        "\n".join(("Error!", "", *handle_errors, *_in_other_words(source, error.problems), "", "Nothing was changed."))
+        "\n".join(("Error!", "", *problems, *_in_other_words(source, error.problems), "", "Nothing was changed."))
         + "\n"
     )
-
-
-def _answer(error: SalmonError) -> Response:
-    sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
-    status = _status(error)
-    return JSONResponse({"detail": sentence, **body_of(error)}, status_code=status, headers=challenge_of(status))
-
-
-def _page(request: Request, error: SalmonError) -> Response:
-    status = _status(error)
-    return request.app.state.context.pages.error(
-        request, status=status, error=body_of(error)["error"], headers=challenge_of(status)
-    )
-
-
-def _status(error: SalmonError) -> int:
-    return error.status if isinstance(error, OldError) else status_of(error)
 
 
 def _problem_lines(problem: Problem, name: str, lines: list[str]) -> Iterator[str]:

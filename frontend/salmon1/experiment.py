@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from frontend.auth import Experimenter, WithExperimenter, check_origin, make_account, may_see
 from frontend.context import Context, WithContext
-from frontend.errors import ForbiddenError, LoginError, SubprocessError, status_of
+from frontend.errors import ForbiddenError, LoginError, SubprocessError
 from frontend.experiments import ServedExperiment
 from frontend.launching import launch, note_change
 from frontend.media import spool_upload
@@ -26,7 +26,7 @@ from frontend.schemas import Json, LoginBody
 from frontend.store.experiments import ExperimentState
 from frontend.transfer.routes import import_upload, keep_bundle
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
-from salmon.errors import SalmonError, SpecError
+from salmon.errors import SpecError
 
 #: The name under which problems of a posted description are reported.
 _SPEC = Path("init.yaml")
@@ -42,8 +42,11 @@ router = APIRouter(route_class=OldRoute)
 
 def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
     """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
-    living = [state for state in states if not state.counters.get("archived")]
-    return max(living, key=lambda state: (state.state == "open", state.opened_ms, state.created_ms), default=None)
+    return max(
+        [state for state in states if not state.counters.get("archived")],
+        key=lambda state: (state.state == "open", state.opened_ms, state.created_ms),
+        default=None,
+    )
 
 
 async def for_participants(context: WithContext) -> ServedExperiment:
@@ -113,7 +116,7 @@ async def create_user(
     """Create the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
-    return await _create(request, context, username, password, invitation)
+    return await create_user_by_path(request, context, username, password, invitation)
 
 
 @router.post("/create_user/{username}/{password}")
@@ -121,7 +124,29 @@ async def create_user_by_path(
     request: Request, context: WithContext, username: str, password: str, invitation: str = ""
 ) -> Json:
     """Create the owner's account, with name and password in the address."""
-    return await _create(request, context, username, password, invitation)
+    check_origin(request)
+    if await context.store.accounts.exist():
+        raise OldError(
+            403,
+            "A maximum number of users have already been registered: the owner's account is there.",
+            hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
+        )
+    if context.signer.read_invitation(invitation) != "" and not is_local(request):
+        raise OldError(
+            403,
+            "The first account is made on the server itself, or with the link that it printed when it started.",
+            hint="Open that link, or add its ?invitation=… to this address.",
+        )
+    try:
+        body = LoginBody(name=username, password=password)
+    except ValidationError:
+        raise OldError(
+            422,
+            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters.",
+            where="username",
+        ) from None
+    account = await make_account(context, body.name, body.password, owner=True)
+    return {"success": True, "user": account.name}
 
 
 @router.post("/init_exp", response_class=Response)
@@ -167,32 +192,6 @@ async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScri
     return {"success": True}
 
 
-async def _create(request: Request, context: Context, username: str, password: str, invitation: str) -> Json:
-    check_origin(request)
-    if await context.store.accounts.exist():
-        raise OldError(
-            403,
-            "A maximum number of users have already been registered: the owner's account is there.",
-            hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
-        )
-    if context.signer.read_invitation(invitation) != "" and not is_local(request):
-        raise OldError(
-            403,
-            "The first account is made on the server itself, or with the link that it printed when it started.",
-            hint="Open that link, or add its ?invitation=… to this address.",
-        )
-    try:
-        body = LoginBody(name=username, password=password)
-    except ValidationError:
-        raise OldError(
-            422,
-            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters.",
-            where="username",
-        ) from None
-    account = await make_account(context, body.name, body.password, owner=True)
-    return {"success": True, "user": account.name}
-
-
 async def _launch(request: Request, context: Context, form: FormData, *, owner: str) -> Response:
     exp = form.get("exp")
     source = await exp.read() if isinstance(exp, UploadFile) else str(exp or "").encode()
@@ -221,14 +220,10 @@ async def _restore(context: Context, subprocesses: Subprocesses, upload: Any, *,
     try:
         made = await import_upload(context, subprocesses, upload, config=None, targets=None, name="", owner=owner)
     except SubprocessError as error:
-        raise OldError(_status_of(error), error.message, hint=error.hint, where=error.where) from error
+        # A file that cannot be used ended in 500, and scripts look for that.
+        status = 500 if error.status == 422 else error.status
+        raise OldError(status, error.message, hint=error.hint, where=error.where) from error
     return JSONResponse({"success": True, "experiment": made["slug"], "message": made["message"]})
-
-
-def _status_of(error: SalmonError) -> int:
-    """Return a file that cannot be used ended in 500, and scripts look for that."""
-    status = status_of(error)
-    return 500 if status == 422 else status
 
 
 def _upload(field: Any) -> Any:

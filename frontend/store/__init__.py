@@ -4,8 +4,6 @@ When Redis is away, every verb raises StoreError: participants' pages keep their
 read an error that says so. Nothing is half-written: what belongs together is one script or one transaction.
 """
 
-from functools import cached_property
-
 from frontend.store.accounts import Accounts
 from frontend.store.answers import Answers
 from frontend.store.connection import Connection
@@ -24,46 +22,14 @@ class Store:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-
-    @cached_property
-    def accounts(self) -> Accounts:
-        """Accounts of experimenters."""
-        return Accounts(self.connection)
-
-    @cached_property
-    def experiments(self) -> Experiments:
-        """Experiments and their revisions."""
-        return Experiments(self.connection)
-
-    @cached_property
-    def participants(self) -> Participants:
-        """Participants and the queries they are given."""
-        return Participants(self.connection)
-
-    @cached_property
-    def answers(self) -> Answers:
-        """The log of answers."""
-        return Answers(self.connection)
-
-    @cached_property
-    def models(self) -> Models:
-        """What the learning process publishes."""
-        return Models(self.connection)
-
-    @cached_property
-    def jobs(self) -> JobRequests:
-        """Jobs for the learning process."""
-        return JobRequests(self.connection)
-
-    @cached_property
-    def export_reader(self) -> ExportReader:
-        """Everything of one experiment, for exports."""
-        return ExportReader(self.connection)
-
-    @cached_property
-    def importer(self) -> Importer:
-        """Writes what an import brings."""
-        return Importer(self.connection)
+        self.accounts = Accounts(connection)
+        self.experiments = Experiments(connection)
+        self.participants = Participants(connection)
+        self.answers = Answers(connection)
+        self.models = Models(connection)
+        self.jobs = JobRequests(connection)
+        self.export_reader = ExportReader(connection)
+        self.importer = Importer(connection)
 
     @staticmethod
     def open(url: str) -> "Store":

@@ -1,12 +1,10 @@
 """Accounts of experimenters in the store."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from frontend.errors import ConflictError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.wire import ACCOUNTS, decode_json, encode_json
 
 Role = Literal["owner", "experimenter"]
@@ -25,11 +23,8 @@ class Account:
     created_ms: int
 
 
-class Accounts:
+class Accounts(Verbs):
     """Verbs about accounts."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def exist(self) -> bool:
         """Return whether anybody has an account."""

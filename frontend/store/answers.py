@@ -13,14 +13,12 @@ answers again finds the same numbers. Each counter is a field of one hash; its n
 `frontend.store.export_reader` reads the answers in order.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import floor, log2
 
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from frontend.store.lua import RECORD_ANSWER
 from salmon.export import LATE_MS
 from salmon.records import Answer
@@ -43,11 +41,8 @@ class AnswerReceipt:
     count: int
 
 
-class Answers:
+class Answers(Verbs):
     """Verbs about answers."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def record(self, answer: Answer) -> AnswerReceipt:
         """Append an answer and move the counters, unless its token was answered (atomic).
@@ -136,7 +131,7 @@ class Counts:
     late: int = 0
 
     @staticmethod
-    def of(fields: Mapping[str, str]) -> Counts:
+    def of(fields: Mapping[str, str]) -> "Counts":
         """Return the counters of the stored hash; those of later versions are ignored."""
         series: dict[str, dict[int, int]] = {}
         types: dict[str, int] = {}

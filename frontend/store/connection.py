@@ -1,7 +1,5 @@
 """Connections to Redis: the one module of the web process that opens it and knows its errors."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -86,16 +84,24 @@ class Connection:
         return Heartbeat.decode(value) if value else None
 
 
+class Verbs:
+    """The base of every group of verbs: what they are carried out on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+
 def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=connections,
-        timeout=WAIT_SECONDS,
-        socket_timeout=WAIT_SECONDS,
-        socket_connect_timeout=WAIT_SECONDS,
-        decode_responses=decode_responses,
+    return Redis(
+        connection_pool=BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=WAIT_SECONDS,
+            socket_timeout=WAIT_SECONDS,
+            socket_connect_timeout=WAIT_SECONDS,
+            decode_responses=decode_responses,
+        )
     )
-    return Redis(connection_pool=pool)
 
 
 def _translate(error: RedisError) -> StoreError:

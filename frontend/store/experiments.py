@@ -1,13 +1,11 @@
 """Experiments in the store: their state, and their revisions, which are added and never rewritten."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, NotFoundError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 from salmon.wire.keys import NOBODY, draw_experiment_id
 
@@ -36,7 +34,7 @@ class Revision:
         return encode_json(vars(self))
 
     @staticmethod
-    def decode(text: str) -> Revision:
+    def decode(text: str) -> "Revision":
         """Return the revision of that JSON."""
         return Revision(**decode_json(text))
 
@@ -66,11 +64,8 @@ class Change:
     detail: str
 
 
-class Experiments:
+class Experiments(Verbs):
     """Verbs about experiments."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def create(self, slug: str, revision: Revision, *, owner: str, state: State, now_ms: int) -> ExperimentState:
         """Create an experiment under a free name and return its state.
@@ -79,8 +74,7 @@ class Experiments:
         name without an experiment, which `list` skips and the next `create` reuses.
         """
         experiment = draw_experiment_id()
-        taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
-        if taken:
+        if not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment)):
             experiment = str(await self.find(slug))
             if await self._connection.do(lambda client: client.exists(Keys(experiment).state)):
                 raise ConflictError(f"There is an experiment called {slug!r} already.", hint="Choose another name.")
@@ -120,8 +114,9 @@ class Experiments:
 
     async def share(self, experiment: str, names: Sequence[str]) -> None:
         """Say which accounts beside the owner's may see and change an experiment."""
-        value = encode_json(sorted(set(names)))
-        await self._connection.do(lambda client: client.hset(Keys(experiment).state, "shared", value))
+        await self._connection.do(
+            lambda client: client.hset(Keys(experiment).state, "shared", encode_json(sorted(set(names))))
+        )
 
     async def note_change(self, experiment: str, change: Change) -> None:
         """Append who did what to the experiment."""
@@ -130,8 +125,10 @@ class Experiments:
 
     async def read_changes(self, experiment: str) -> tuple[Change, ...]:
         """Return everything that was done to an experiment, in order."""
-        entries = await self.read_change_entries(experiment)
-        return tuple(Change(int(e["at_ms"]), e["by"], e["what"], e["detail"]) for _, e in entries)
+        return tuple(
+            Change(int(e["at_ms"]), e["by"], e["what"], e["detail"])
+            for _, e in await self.read_change_entries(experiment)
+        )
 
     async def read_change_entries(self, experiment: str) -> list[tuple[str, dict[str, str]]]:
         """Return the same as (stream id, fields), for bundles."""
@@ -160,9 +157,10 @@ class Experiments:
 
     async def announce(self, experiment: str) -> None:
         """Tell the backend that an experiment is new or has changed."""
-        entry = {"kind": "experiment", "experiment": experiment}
         await self._connection.do(
-            lambda client: client.xadd(REQUESTS, cast("Any", entry), maxlen=10_000, approximate=True)
+            lambda client: client.xadd(
+                REQUESTS, cast("Any", {"kind": "experiment", "experiment": experiment}), maxlen=10_000, approximate=True
+            )
         )
 
     async def find(self, slug: str) -> str | None:
@@ -203,8 +201,9 @@ class Experiments:
 
     async def archive(self, experiment: str) -> None:
         """Close an experiment for good: the first Salmon's addresses, which mean the newest one, skip it."""
-        values: dict[str, str | int] = {"state": "closed", "archived": 1}
-        await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
+        await self._connection.do(
+            lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", {"state": "closed", "archived": 1}))
+        )
         await self.announce(experiment)
 
     async def set_state(self, experiment: str, state: State, *, now_ms: int) -> None:

@@ -3,12 +3,10 @@
 Everything is read page by page, so that neither side ever holds all of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from frontend.store.participants import Participant
 from salmon.errors import StoreError
 from salmon.records import Answer
@@ -35,11 +33,8 @@ return table.concat(page, '\\30')
 Entry = tuple[str, dict[str, str]]
 
 
-class ExportReader:
+class ExportReader(Verbs):
     """Verbs that read whole experiments."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def last_answer(self, experiment: str) -> str:
         """Return the id of the newest answer; `0-0` before the first."""

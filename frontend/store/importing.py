@@ -3,15 +3,14 @@
 After a crash the same import is repeated: it skips what it has written already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from frontend.errors import ConflictError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.errors import StoreError
 from salmon.wire import EXPERIMENTS, Keys
+from salmon.wire.keys import place_of
 
 #: Answers appended in one call: the server is busy with it for a few milliseconds.
 PAGE = 500
@@ -32,11 +31,8 @@ return redis.call('XLEN', KEYS[1])
 """
 
 
-class Importer:
+class Importer(Verbs):
     """Verbs of an import; each may be repeated."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def may_hold(self, experiment: str, last: str, count: int) -> bool:
         """Return whether this id is free for a log that ends at `last` with `count` answers: unused, or begun by the
@@ -50,9 +46,7 @@ class Importer:
                 pipeline.xrevrange(keys.answers, count=1),
             )
         )
-        if exists:
-            return False
-        return not length or (length <= count and _place(newest[0][0]) <= _place(last))
+        return not exists and (not length or (length <= count and place_of(newest[0][0]) <= place_of(last)))
 
     async def append_answers(self, experiment: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
         """Append answers at their own places and note their tokens; return how many the log has then."""
@@ -103,8 +97,8 @@ class Importer:
         keys = Keys(experiment)
         key = {"events": keys.events, "changes": keys.changes}[name]
         newest = await self._connection.do(lambda client: client.xrevrange(key, count=1))
-        last = _place(newest[0][0]) if newest else (0, 0)
-        fresh = [(stream_id, fields) for stream_id, fields in entries if _place(stream_id) > last]
+        last = place_of(newest[0][0]) if newest else (0, 0)
+        fresh = [(stream_id, fields) for stream_id, fields in entries if place_of(stream_id) > last]
         await self._connection.together(
             lambda pipeline: [
                 pipeline.xadd(key, cast("Any", dict(fields)), id=stream_id) for stream_id, fields in fresh
@@ -113,8 +107,9 @@ class Importer:
 
     async def write_model(self, experiment: str, sampler: str, fields: Mapping[str, str | bytes]) -> None:
         """Write a sampler's model, where the learning process finds it until it publishes its own."""
-        key = Keys(experiment).restored(sampler)
-        await self._connection.do_binary(lambda client: client.hset(key, mapping=cast("Any", dict(fields))))
+        await self._connection.do_binary(
+            lambda client: client.hset(Keys(experiment).restored(sampler), mapping=cast("Any", dict(fields)))
+        )
 
     async def append_generation(
         self, experiment: str, sampler: str, stream_id: str, fields: Mapping[str, str | bytes]
@@ -122,7 +117,7 @@ class Importer:
         """Append a generation to a sampler's history, unless it was appended before."""
         key = Keys(experiment).restored_history(sampler)
         newest = await self._connection.do_binary(lambda client: client.xrevrange(key, count=1))
-        if not newest or _place(stream_id) > _place(newest[0][0].decode()):
+        if not newest or place_of(stream_id) > place_of(newest[0][0].decode()):
             await self._connection.do_binary(lambda client: client.xadd(key, cast("Any", dict(fields)), id=stream_id))
 
     async def reveal(self, experiment: str, slug: str, state: Mapping[str, str | int]) -> None:
@@ -131,8 +126,7 @@ class Importer:
         The name is taken first and in a command of its own, so two experiments never share it. A crash in between
         leaves a name without an experiment, which the next one takes over.
         """
-        taken = not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment))
-        if taken:
+        if not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment)):
             holder = str(await self._connection.do(lambda client: client.hget(EXPERIMENTS, slug)))
             if await self._connection.do(lambda client: client.exists(Keys(holder).state)):
                 raise ConflictError(
@@ -150,8 +144,3 @@ class Importer:
             raise StoreError(
                 f"The log has {length} answers and the bundle {count}.", hint="Nothing is visible yet; import it again."
             )
-
-
-def _place(stream_id: str) -> tuple[int, int]:
-    milliseconds, _, number = stream_id.partition("-")
-    return int(milliseconds), int(number or 0)

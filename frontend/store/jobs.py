@@ -1,13 +1,11 @@
 """Jobs of the learning process: requested here, carried out there, and their results read here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from frontend.errors import NotFoundError
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, JobStatus, Keys, Request, request
 from salmon.wire.keys import draw_participant_id
 
@@ -16,11 +14,8 @@ _KEPT = 10_000
 _LOOKED_AT = 2000
 
 
-class JobRequests:
+class JobRequests(Verbs):
     """Verbs about jobs that are requested of the learning process."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def ask(self, kind: str, experiment: str, arguments: Mapping[str, Any], *, asked_by: str, now_ms: int) -> str:
         """Request a job, with arguments that were checked; return the id of the request.
@@ -45,8 +40,7 @@ class JobRequests:
 
     async def read_request(self, experiment: str, identifier: str) -> JobStatus:
         """Return the status of a request about this experiment, with its result."""
-        values = await self._connection.do(lambda client: client.hgetall(request(identifier)))
-        standing = JobStatus.decode(values)
+        standing = JobStatus.decode(await self._connection.do(lambda client: client.hgetall(request(identifier))))
         if standing is None or standing.experiment != experiment:
             raise NotFoundError(
                 f"There is no request {identifier!r} about this experiment.",
@@ -89,8 +83,7 @@ class JobRequests:
 
     async def unknown_participants(self, experiment: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return which of these are no participants of the experiment."""
-        keys = Keys(experiment)
         known: list[int] = await self._connection.together(
-            lambda pipeline: [pipeline.exists(keys.participant(name)) for name in names]
+            lambda pipeline: [pipeline.exists(Keys(experiment).participant(name)) for name in names]
         )
         return tuple(name for name, found in zip(names, known, strict=True) if not found)

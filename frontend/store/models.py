@@ -1,12 +1,10 @@
 """What the learning process publishes: models, and the history of their generations. All verbs only read."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from salmon.wire import Keys
 
 #: Generations read in one piece: some hold coordinates.
@@ -26,7 +24,7 @@ class PublishedModel:
     arrays: Mapping[str, bytes]
 
     @staticmethod
-    def parse(fields: Mapping[bytes, bytes]) -> PublishedModel:
+    def parse(fields: Mapping[bytes, bytes]) -> "PublishedModel":
         """Return the model of a hash, or of an entry of the history."""
         named = {name.decode(): value for name, value in fields.items()}
         arrays = {name: value for name, value in named.items() if name in ARRAYS}
@@ -42,7 +40,7 @@ class HistoryLine:
     has_coordinates: bool
 
     @staticmethod
-    def of(stream_id: str, model: PublishedModel) -> HistoryLine:
+    def of(stream_id: str, model: PublishedModel) -> "HistoryLine":
         """Return the line of a generation, without its arrays."""
         written = {name: value for name, value in model.numbers.items() if name not in _PLACES}
         numbers = {name: float(value) for name, value in written.items() if value not in {"", "nan"}}
@@ -58,11 +56,8 @@ class SamplerProgress:
     pending: int
 
 
-class Models:
+class Models(Verbs):
     """Verbs about models."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def read(self, experiment: str, sampler: str) -> PublishedModel | None:
         """Return the newest model of a sampler, or the one that an import brought; None before the first."""

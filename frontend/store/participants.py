@@ -8,8 +8,6 @@ What the steps need to know of them is forgotten after some hours; their answers
 and no counter moves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from frontend.store.answers import MINUTE_MS
-from frontend.store.connection import Connection
+from frontend.store.connection import Verbs
 from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
 from salmon.quality import Decision, Verdict
 from salmon.records import Query
@@ -50,7 +48,7 @@ class Status(StrEnum):
     SCREENED_OUT = "screened_out"
     REPLACED = "replaced"
 
-    def becomes(self, wanted: Status) -> Status:
+    def becomes(self, wanted: "Status") -> "Status":
         """Return the status after a step that leads to `wanted`: the same as before where no way leads there."""
         return wanted if wanted in TRANSITIONS[self] else self
 
@@ -136,7 +134,7 @@ class Participant:
         """Whether anything was done since the link was opened first."""
         return self.answers > 0 or bool(self.steps)
 
-    def after(self, change: StepChange) -> Participant:
+    def after(self, change: "StepChange") -> "Participant":
         """Return the participant as they are once a step's change is stored."""
         return replace(
             self,
@@ -154,11 +152,15 @@ class Participant:
 
     def encode(self) -> dict[str, str]:
         """Return the fields of the hash of somebody whose answers were imported without anything else about them."""
-        values = {"puid": self.puid, "source": self.source, "status": self.status.value}
-        return values | {name: str(getattr(self, name)) for name in ("first_ms", "last_ms", "turns", "answers")}
+        return {
+            "puid": self.puid,
+            "source": self.source,
+            "status": self.status.value,
+            **{name: str(getattr(self, name)) for name in ("first_ms", "last_ms", "turns", "answers")},
+        }
 
     @staticmethod
-    def parse(identifier: str, fields: Mapping[str, str]) -> Participant:
+    def parse(identifier: str, fields: Mapping[str, str]) -> "Participant":
         """Return the participant of a hash; of one that is not there, a participant without fields."""
         steps: dict[str, int] = {}
         consents: dict[str, int] = {}
@@ -177,7 +179,6 @@ class Participant:
                 companions[rest] = value
             elif kind == "question":
                 replies[rest] = str(decode_json(value))
-        whole = {name: int(fields[name]) for name in _WHOLE if name in fields}
         unsaved = fields.get("save_incomplete")
         return Participant(
             id=identifier,
@@ -197,7 +198,7 @@ class Participant:
             attempts=attempts,
             companions=companions,
             replies=replies,
-            **whole,
+            **{name: int(fields[name]) for name in _WHOLE if name in fields},
         )
 
 
@@ -253,8 +254,9 @@ class StepChange:
         if self.consent is not None:
             values[f"consent:{self.consent.version}"] = encode_json(vars(self.consent))
         if self.attempt is not None:
-            content = {"options": self.attempt.options, "right": self.attempt.right}
-            values[f"comprehension:{self.attempt.number}"] = encode_json(content)
+            values[f"comprehension:{self.attempt.number}"] = encode_json(
+                {"options": self.attempt.options, "right": self.attempt.right}
+            )
         if self.practice is not None:
             values["practice"] = encode_json(self.practice)
         return values | {f"question:{name}": encode_json(reply) for name, reply in self.replies.items()}
@@ -282,11 +284,8 @@ def identity_of(source: str, puid: str) -> str:
     return f"{source}:{puid}"
 
 
-class Participants:
+class Participants(Verbs):
     """Verbs about participants and the queries they are given."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def arrive(
         self, experiment: str, source: Source, puid: str, *, now_ms: int, status: Status = Status.ARRIVED
@@ -365,10 +364,10 @@ class Participants:
         `given_unsaved` is how many answers the page has given where it cannot bring all across.
         """
         keys = Keys(experiment)
-        key = keys.participant(participant)
-        if await self._connection.do(lambda client: client.hsetnx(key, "completed_ms", cast("Any", now_ms))):
-            minute = f"completed:{now_ms // MINUTE_MS}"
-            await self._connection.do(lambda client: client.hincrby(keys.counts, minute, 1))
+        if await self._connection.do(
+            lambda client: client.hsetnx(keys.participant(participant), "completed_ms", cast("Any", now_ms))
+        ):
+            await self._connection.do(lambda client: client.hincrby(keys.counts, f"completed:{now_ms // MINUTE_MS}", 1))
         values: Values = {"status": Status.COMPLETED.value}
         if given_unsaved is not None:
             values["save_incomplete"] = given_unsaved
@@ -422,8 +421,9 @@ class Participants:
 
     async def peek_queries(self, experiment: str, sampler: str, count: int) -> list[Query]:
         """Return the best published queries of a sampler, which stay where they are."""
-        key = Keys(experiment).queries(sampler)
-        elements = await self._connection.do(lambda client: client.lrange(key, 0, count - 1))
+        elements = await self._connection.do(
+            lambda client: client.lrange(Keys(experiment).queries(sampler), 0, count - 1)
+        )
         return [decode_query(element) for element in elements]
 
     async def take_query(

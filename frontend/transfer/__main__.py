@@ -50,19 +50,13 @@ async def _export(order: str, output: BinaryIO) -> None:
     """Write what was ordered, with the store that the environment names."""
     from pydantic import TypeAdapter
 
-    from frontend.context import Context
+    from frontend.context import open_context
     from frontend.settings import Settings
-    from frontend.store import Store
     from frontend.transfer.source import ExportSource
     from frontend.transfer.subprocesses import ExportOrder
 
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        given = TypeAdapter(ExportOrder).validate_json(order)
-        await write(await ExportSource.open(Context(settings, store), given), output)
-    finally:
-        await store.close()
+    async with open_context(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        await write(await ExportSource.open(context, TypeAdapter(ExportOrder).validate_json(order)), output)
 
 
 async def write(source: ExportSource, output: BinaryIO) -> None:

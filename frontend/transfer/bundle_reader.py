@@ -27,6 +27,7 @@ from salmon.records import Answer
 from salmon.spec import dump_spec, parse_spec
 from salmon.spec.schema import SAMPLER_NAME
 from salmon.wire import decode_answer, decode_array
+from salmon.wire.keys import place_of
 
 Fields = dict[str, str]
 Entry = tuple[str, Fields]
@@ -446,8 +447,7 @@ def _read_revision(text: str, where: str) -> ParsedRevision:
 
 def _check_order(stream_id: Any, before: tuple[int, int], where: str) -> tuple[int, int]:
     require(_is_like(stream_id, STREAM_ID), where, "has no place in the log")
-    milliseconds, _, number = str(stream_id).partition("-")
-    place = (int(milliseconds), int(number))
+    place = place_of(stream_id)
     require(place > before, where, "is not in order")
     return place
 

@@ -18,8 +18,6 @@ machine/models.jsonl        [sampler, numbers, names of arrays]; the arrays are 
 machine/history.jsonl       [sampler, stream id, numbers, names of arrays]; arrays are machine/history/SAMPLER/ID/NAME.npy
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -27,13 +25,13 @@ import time
 import zipfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import EXTENSIONS
 from frontend.transfer.tables import pages_of, table_of, table_pieces
 from salmon import __version__
-from salmon.export import Row, Table, moment
+from salmon.export import Table, moment
 from salmon.export.notebooks import notebook, r_script
 from salmon.export.readme import provenance, readme
 from salmon.spec import dump_spec
@@ -67,7 +65,6 @@ async def _config(source: ExportSource) -> str:
 
 async def _provenance(source: ExportSource) -> str:
     table, pages = await pages_of(source, "models")
-    rows: list[Row] = [row async for page in pages for row in page]
     experiment = source.experiment
     content = provenance(
         slug=experiment.state.slug,
@@ -75,7 +72,7 @@ async def _provenance(source: ExportSource) -> str:
         targets=experiment.targets,
         manifest=source.experiment.manifest,
         revisions=await source.revisions(),
-        models=(table, rows),
+        models=(table, [row async for page in pages for row in page]),
         exported_ms=source.context.now_ms(),
         as_of=source.until,
         filters=source.order.filters,
@@ -186,15 +183,16 @@ class _Bundle:
         """Write the manifest."""
         info = zipfile.ZipInfo(MANIFEST, self._date)
         info.compress_type = zipfile.ZIP_DEFLATED
-        text = json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1)
-        self._archive.writestr(info, text + "\n")
+        self._archive.writestr(
+            info, json.dumps({**content, "members": self.members}, ensure_ascii=False, indent=1) + "\n"
+        )
 
 
 async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) -> None:
     """Write the whole ZIP, piece by piece."""
     experiment, context = source.experiment, source.context
     answers = await context.store.answers.count(experiment.id)
-    with zipfile.ZipFile(_outlet(send), "w", allowZip64=True, compresslevel=1) as archive:
+    with zipfile.ZipFile(io.BufferedWriter(_Outlet(send), _PIECE_BYTES), "w", compresslevel=1) as archive:
         bundle = _Bundle(archive, now_ms=context.now_ms(), large=answers > _LARGE_ANSWERS)
         for name, extension in _DOCUMENTS:
             await bundle.add(f"{name}.{extension}", _content(await document_of(source, name, extension)))
@@ -221,7 +219,7 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
 async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     """Yield (name, pieces) of each member, in an order in which an import can check them."""
     store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
-    yield f"{FOLDER}state.json", lambda: _once(encode_json, store.experiments.read_fields(experiment))
+    yield f"{FOLDER}state.json", lambda: _once(store.experiments.read_fields(experiment))
     yield f"{FOLDER}revisions.jsonl", lambda: _pairs(store.experiments.read_revisions(experiment))
     yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(reader.read_arrivals(experiment))
     yield f"{FOLDER}participants.jsonl", lambda: _people(source)
@@ -245,10 +243,6 @@ async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     yield f"{FOLDER}history.jsonl", lambda lines=lines: _content(b"".join(lines))
 
 
-def _outlet(send: Callable[[bytes], object]) -> IO[bytes]:
-    return io.BufferedWriter(_Outlet(send), _PIECE_BYTES)
-
-
 async def _content(content: bytes) -> AsyncIterator[bytes]:
     yield content
 
@@ -259,8 +253,8 @@ async def _medium(source: ExportSource, name: str) -> AsyncIterator[bytes]:
             yield piece
 
 
-async def _once(encode: Callable[[Any], str], found: Any) -> Pieces:
-    yield encode(await found).encode()
+async def _once(found: Any) -> Pieces:
+    yield encode_json(await found).encode()
 
 
 async def _pairs(found: Any) -> Pieces:
@@ -268,8 +262,7 @@ async def _pairs(found: Any) -> Pieces:
 
 
 async def _people(source: ExportSource) -> Pieces:
-    names = list(await source.people())
-    async for page in source.export_reader.read_people_entries(source.experiment.id, names):
+    async for page in source.export_reader.read_people_entries(source.experiment.id, list(await source.people())):
         yield b"".join(_line([name, fields, sorted(seen)]) for name, fields, seen in page)
 
 

@@ -18,11 +18,10 @@ from typing import Any
 
 import yaml
 
-from frontend.context import Context
+from frontend.context import Context, open_context
 from frontend.errors import BundleError
 from frontend.experiments import make_revision
 from frontend.settings import Settings
-from frontend.store import Store
 from frontend.store.answers import MINUTE_MS, counters_of
 from frontend.store.experiments import Change
 from frontend.store.importing import PAGE
@@ -92,12 +91,8 @@ class _Person:
 
 async def import_here(files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
     """Import files into the store that the environment names."""
-    settings = Settings()  # pyright: ignore[reportCallIssue]
-    store = Store.open(settings.redis_url)
-    try:
-        return await import_file(Context(settings, store), files, slug=slug, otherwise=otherwise, owner=owner)
-    finally:
-        await store.close()
+    async with open_context(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        return await import_file(context, files, slug=slug, otherwise=otherwise, owner=owner)
 
 
 async def import_file(context: Context, files: ImportFiles, *, slug: str, otherwise: str, owner: str) -> Imported:
@@ -202,11 +197,13 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
     counts.update(f"began:{person.first_ms // MINUTE_MS}" for person in people.values())
     for page in batches_of(people.items(), _PEOPLE):
         names = [_participant(experiment, puid) for puid, _ in page]
-        rows = [
-            (name, _encode_person(name, puid, person), sorted(person.asked))
-            for name, (puid, person) in zip(names, page, strict=True)
-        ]
-        await store.write_people(experiment, rows)
+        await store.write_people(
+            experiment,
+            [
+                (name, _encode_person(name, puid, person), sorted(person.asked))
+                for name, (puid, person) in zip(names, page, strict=True)
+            ],
+        )
         await store.write_hash(
             experiment, "arrivals", {identity_of("link", puid): _participant(experiment, puid) for puid, _ in page}
         )

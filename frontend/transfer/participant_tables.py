@@ -3,8 +3,6 @@
 `Conduct` collects what the events of the pages tell of one participant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -209,12 +207,18 @@ QUALITY = Table(
 
 def participants_table(questions: Sequence[str]) -> Table:
     """Return the table of participants; each question of the experiment has a column."""
-    asked = tuple(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions)
-    figures = tuple(column for column in QUALITY.columns if column.name in _SHOWN)
     return Table(
         "participants",
         "a participant who has arrived",
-        (*_ARRIVED, *_MOMENTS, *_PROGRESS, *figures, *_CONDUCT, *_KEPT, *asked),
+        (
+            *_ARRIVED,
+            *_MOMENTS,
+            *_PROGRESS,
+            *(column for column in QUALITY.columns if column.name in _SHOWN),
+            *_CONDUCT,
+            *_KEPT,
+            *(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions),
+        ),
     )
 
 
@@ -236,8 +240,12 @@ def quality_row(participant: str, verdict: Verdict, decision: Decision) -> Row:
 
 def platform_row(person: Participant) -> Row:
     """Return one row of the ids of platforms."""
-    companions = (person.companions.get(parameter, "") for parameter in _COMPANIONS.values())
-    return [person.id, person.source, person.puid, *companions]
+    return [
+        person.id,
+        person.source,
+        person.puid,
+        *(person.companions.get(parameter, "") for parameter in _COMPANIONS.values()),
+    ]
 
 
 def participant_row(

@@ -4,8 +4,6 @@ Each file is written or read by a subprocess. Bundles that are written before an
 folder `bundles` of the data directory.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,8 +50,10 @@ async def export(
     `excluded=leave_out` omits the answers of participants who are left out, `personal=no` the ids of platforms; `sampler`
     and `generation` choose embeddings.
     """
-    order = ExportOrder(experiment.state.slug, name, extension, excluded, sampler, generation, personal)
-    return await _file(subprocesses, check_order(order))
+    return await send_file(
+        subprocesses,
+        check_order(ExportOrder(experiment.state.slug, name, extension, excluded, sampler, generation, personal)),
+    )
 
 
 @router.get("/{slug}/bundle", response_class=Response)
@@ -64,7 +64,7 @@ async def bundle(
     personal: Annotated[bool, Query()] = True,
 ) -> Response:
     """Return every file in one ZIP, which is also the backup that `salmon import` restores."""
-    return await _file(subprocesses, ExportOrder(experiment.state.slug, *BUNDLE, excluded, personal=personal))
+    return await send_file(subprocesses, ExportOrder(experiment.state.slug, *BUNDLE, excluded, personal=personal))
 
 
 @router.post("/import", status_code=201)
@@ -139,7 +139,13 @@ async def keep_bundle(context: Context, subprocesses: Subprocesses, slug: str) -
     return name
 
 
-async def _file(subprocesses: Subprocesses, order: ExportOrder) -> Response:
-    pieces = await subprocesses.stream("export", order.encode())
-    headers = {"Content-Disposition": f'attachment; filename="{order.filename}"', "Cache-Control": "no-store"}
-    return StreamingResponse(pieces, media_type=MEDIA_TYPES[order.extension], headers=headers)
+async def send_file(subprocesses: Subprocesses, order: ExportOrder, filename: str = "") -> Response:
+    """Return what was ordered as a download, under the order's own name or another."""
+    return StreamingResponse(
+        await subprocesses.stream("export", order.encode()),
+        media_type=MEDIA_TYPES[order.extension],
+        headers={
+            "Content-Disposition": f'attachment; filename="{filename or order.filename}"',
+            "Cache-Control": "no-store",
+        },
+    )

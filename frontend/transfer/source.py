@@ -173,5 +173,4 @@ class ExportSource:
 
 def _decode_generation(sampler: str, model: PublishedModel, array: str) -> Generation:
     """Return a model or a line of history, with the coordinates of one of its arrays where it has them."""
-    coordinates = decode_array(model.arrays[array]) if array in model.arrays else None
-    return Generation(sampler, model.numbers, coordinates)
+    return Generation(sampler, model.numbers, decode_array(model.arrays[array]) if array in model.arrays else None)

@@ -5,8 +5,6 @@ arguments and the address of the store by its environment. It reports an error a
 killed when nobody waits for it any more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -271,8 +269,10 @@ async def _join_pieces(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenera
 
 def _environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a subprocess: that of this process, without the supervisor's watch."""
-    values = settings.model_dump(mode="json", exclude_none=True)
-    own = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
+    own = {
+        f"SALMON_{name.upper()}": str(value)
+        for name, value in settings.model_dump(mode="json", exclude_none=True).items()
+    }
     return {**{name: value for name, value in os.environ.items() if name != SUPERVISED}, **own}
 
 

@@ -1,8 +1,7 @@
 """Tables of an export: their columns, their rows page by page, and the files made of them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from itertools import islice
 
 from frontend.errors import ConflictError
@@ -205,8 +204,9 @@ async def _models(source: ExportSource) -> tuple[Table, Pages]:
 async def _embeddings(source: ExportSource) -> tuple[Table, Pages]:
     found = await embeddings_of(source)
     d = await source.dimensions()
-    rows = (row for generation in found for row in embedding_rows(generation, source.targets, d))
-    return embeddings_table(d), _split_pages(rows)
+    return embeddings_table(d), _split_pages(
+        row for generation in found for row in embedding_rows(generation, source.targets, d)
+    )
 
 
 async def _first_embeddings(source: ExportSource) -> tuple[Table, Pages]:
@@ -225,26 +225,11 @@ async def _embedding_history(source: ExportSource) -> tuple[Table, Pages]:
     return embedding_history_table(d), pages()
 
 
-async def _triplettools_triplets(source: ExportSource) -> tuple[Table, Pages]:
-    translator = await _translator(source)
-    return TRIPLETTOOLS_TRIPLETS, _translate_answers(source, translator, translator.triplettools)
-
-
 async def _triplettools_embeddings(source: ExportSource) -> tuple[Table, Pages]:
     found, labels = await embeddings_of(source), Labels.of(source.targets)
     d = await source.dimensions()
     rows = (row for generation in found for row in triplettools_embedding_rows(generation, labels, d))
     return triplettools_embeddings_table(d), _split_pages(rows)
-
-
-async def _cblearn(source: ExportSource) -> tuple[Table, Pages]:
-    translator = await _translator(source)
-    return CBLEARN, _translate_answers(source, translator, translator.cblearn)
-
-
-async def _psiz(source: ExportSource) -> tuple[Table, Pages]:
-    translator = await _translator(source)
-    return PSIZ, _translate_answers(source, translator, translator.psiz)
 
 
 def _make_filter(source: ExportSource, excluded: Iterable[str]) -> Callable[[Answer], bool]:
@@ -267,22 +252,24 @@ async def _split_pages(rows: Iterable[Row]) -> Pages:
         yield page
 
 
-async def _translator(source: ExportSource) -> Translator:
-    samplers = source.experiment.spec.samplers
-    return Translator(
+async def _translate_answers(
+    table: Table, translate: Callable[[Translator, Answer], Row | None], source: ExportSource
+) -> tuple[Table, Pages]:
+    """Return a table of another program and its rows; answers that mean nothing to it have none."""
+    excluded = await source.excluded()
+    translator = Translator(
         labels=Labels.of(source.targets),
         puids=await source.puids(),
-        excluded=await source.excluded(),
-        tests=frozenset(name for name, sampler in samplers.items() if sampler.test),
+        excluded=excluded,
+        tests=frozenset(name for name, sampler in source.experiment.spec.samplers.items() if sampler.test),
     )
+    wanted = _make_filter(source, excluded)
 
+    async def pages() -> Pages:
+        async for page in source.export_reader.read_answers(source.experiment.id, until=source.until):
+            yield [row for _, answer in page if wanted(answer) and (row := translate(translator, answer)) is not None]
 
-async def _translate_answers(
-    source: ExportSource, translator: Translator, translate: Callable[[Answer], Row | None]
-) -> Pages:
-    wanted = _make_filter(source, translator.excluded)
-    async for page in source.export_reader.read_answers(source.experiment.id, until=source.until):
-        yield [row for _, answer in page if wanted(answer) and (row := translate(answer)) is not None]
+    return table, pages()
 
 
 _MAKERS: dict[str, Callable[[ExportSource], Awaitable[tuple[Table, Pages]]]] = {
@@ -297,10 +284,10 @@ _MAKERS: dict[str, Callable[[ExportSource], Awaitable[tuple[Table, Pages]]]] = {
     "embeddings": _embeddings,
     "salmon_embeddings": _first_embeddings,
     "embedding_history": _embedding_history,
-    "triplettools_triplets": _triplettools_triplets,
+    "triplettools_triplets": partial(_translate_answers, TRIPLETTOOLS_TRIPLETS, Translator.triplettools),
     "triplettools_embeddings": _triplettools_embeddings,
-    "cblearn": _cblearn,
-    "psiz": _psiz,
+    "cblearn": partial(_translate_answers, CBLEARN, Translator.cblearn),
+    "psiz": partial(_translate_answers, PSIZ, Translator.psiz),
 }
 
 

@@ -63,8 +63,6 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
     credentials = directory.credentials()
     shared = {"SALMON_DATA": str(directory.root), "SALMON_SECRET": credentials.secret}
     outside = os.environ.get("SALMON_REDIS_URL")
-    frontend_url = outside or directory.redis_url("frontend", credentials.frontend)
-    backend_url = outside or directory.redis_url("backend", credentials.backend)
     store = () if outside else (redis_program(directory),)
     return (
         *store,
@@ -73,7 +71,7 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
             command=(sys.executable, "-m", "frontend"),
             environment={
                 **shared,
-                "SALMON_REDIS_URL": frontend_url,
+                "SALMON_REDIS_URL": outside or directory.redis_url("frontend", credentials.frontend),
                 "SALMON_HOST": host,
                 "SALMON_PORT": str(port),
             },
@@ -83,7 +81,11 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
             name="backend",
             command=(sys.executable, "-m", "backend"),
             # One thread a process: more would fight with the workers for the same cores.
-            environment={**shared, "SALMON_REDIS_URL": backend_url, "OMP_NUM_THREADS": "1"},
+            environment={
+                **shared,
+                "SALMON_REDIS_URL": outside or directory.redis_url("backend", credentials.backend),
+                "OMP_NUM_THREADS": "1",
+            },
         ),
     )
 

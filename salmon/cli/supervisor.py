@@ -138,10 +138,9 @@ class Supervisor:
             (self.running / f"{name}.pid").unlink(missing_ok=True)
 
     def _spawn(self, program: Program, deaths: int) -> _Child:
-        environment = {**os.environ, **program.environment, SUPERVISED: "1"}
         process = subprocess.Popen(
             program.command,
-            env=environment,
+            env={**os.environ, **program.environment, SUPERVISED: "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the rest in order

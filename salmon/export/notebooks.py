@@ -1,7 +1,5 @@
 """Write the analysis files of a bundle: a notebook in plain Python and a script in plain R."""
 
-from __future__ import annotations
-
 import json
 
 _CELLS: tuple[tuple[str, str], ...] = (
@@ -122,11 +120,15 @@ def notebook(slug: str) -> str:
         }
         for place, (kind, source) in enumerate(_CELLS)
     ]
-    metadata = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
+    content = {
+        "cells": cells,
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
     }
-    content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 

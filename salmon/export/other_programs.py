@@ -1,7 +1,5 @@
 """Write answers in the forms of other programs: tripletTools (R), cblearn and PsiZ (Python)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +102,7 @@ class Labels:
     numbers: tuple[int, ...]
 
     @staticmethod
-    def of(targets: Sequence[TargetNames]) -> Labels:
+    def of(targets: Sequence[TargetNames]) -> "Labels":
         """Return labels without folder and extension, or with them if they would not be unique."""
         bare = [re.sub(r"\.[A-Za-z]\w{1,4}$", "", target.filename.rsplit("/", 1)[-1]) for target in targets]
         names = bare if len(set(bare)) == len(bare) else [target.filename for target in targets]

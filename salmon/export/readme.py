@@ -3,8 +3,6 @@
 The provenance says what made the data, for whoever wants to reproduce it: versions, seeds, targets, models, changes.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -72,19 +72,19 @@ class TableFile(Protocol):
     """The bytes of one file: `begin`, then `rows` as often as there are pieces, then `end`."""
 
     def begin(self) -> bytes:
-        """Return what comes before the rows."""
-        ...
+        """Return what comes before the rows: nothing, where the first row begins the file."""
+        return b""
 
     def rows(self, rows: Sequence[Row]) -> bytes:
         """Return some rows."""
         ...
 
     def end(self) -> bytes:
-        """Return what comes after the last row."""
-        ...
+        """Return what comes after the last row: nothing, where that row ends the file."""
+        return b""
 
 
-class CsvFile:
+class CsvFile(TableFile):
     """RFC 4180: commas, CRLF, quotes where they are needed."""
 
     def __init__(self, table: Table) -> None:
@@ -104,33 +104,21 @@ class CsvFile:
                     row[place] = _TRUTH[row[place]]  # type: ignore[index]
         return _csv(rows)
 
-    def end(self) -> bytes:
-        """Return nothing: the last row ends the file."""
-        return b""
 
-
-class JsonLinesFile:
+class JsonLinesFile(TableFile):
     """One JSON object a line, with the columns in order."""
 
     def __init__(self, table: Table) -> None:
         self._names = table.names
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
-    def begin(self) -> bytes:
-        """Return nothing: the file begins with its first row."""
-        return b""
-
     def rows(self, rows: Sequence[Row]) -> bytes:
         """Return lines of JSON."""
         names, encode = self._names, self._encode
         return "".join(encode(dict(zip(names, row, strict=True))) + "\n" for row in rows).encode()
 
-    def end(self) -> bytes:
-        """Return nothing: the last row ends the file."""
-        return b""
 
-
-class JsonFile:
+class JsonFile(TableFile):
     """One JSON array of objects with the columns in order."""
 
     def __init__(self, table: Table) -> None:
@@ -153,7 +141,7 @@ class JsonFile:
         return b"\n]\n"
 
 
-class ParquetFile:
+class ParquetFile(TableFile):
     """Parquet with one row group for a fixed number of rows; pyarrow is loaded only here."""
 
     ROWS_A_GROUP = 20_000
@@ -260,7 +248,7 @@ def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
 _TYPES = {"integer": "q", "number": "d", "truth": "b", "text": "l", "moment": "l"}
 
 
-class NpzFile:
+class NpzFile(TableFile):
     """Columns become arrays (m,); a text column becomes the numbers of its words, whose list is `<column>_names`.
 
     The arrays must be whole before they can be written: about 60 MB for a million rows. Unknown numbers are NaN.
@@ -272,10 +260,6 @@ class NpzFile:
         self._labels = labels
         self._arrays = [array(_TYPES[column.kind]) for column in table.columns]
         self._words: list[dict[Any, int]] = [{} for _ in table.columns]
-
-    def begin(self) -> bytes:
-        """Return nothing: the file is written at the end."""
-        return b""
 
     def rows(self, rows: Sequence[Row]) -> bytes:
         """Keep the rows and return nothing."""

@@ -159,28 +159,28 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None) -> Ite
 
 def event_row(stream_id: str, entry: Mapping[str, str]) -> Row:
     """Return one row of events."""
-    received_ms = entry.get("received_ms", "") or stream_id.partition("-")[0]
     return [
         stream_id,
         entry.get("participant", ""),
         int(entry.get("trial", 0)),
         entry.get("event", ""),
         float(entry.get("client_ms", -1)),
-        moment(int(received_ms)),
+        moment(int(entry.get("received_ms", "") or stream_id.partition("-")[0])),
         entry.get("detail", ""),
     ]
 
 
 def model_row(generation: Generation, *, kept: bool) -> Row:
     """Return one row of models."""
-    numbers = generation.numbers
-    measured = ("loss", "accuracy", "accuracy_low", "accuracy_high", "ceiling", "refit_ms", "search_ms")
     return [
         generation.sampler,
         generation.number,
         generation.published,
         generation.answers,
-        *(_number(numbers.get(name)) for name in measured),
+        *(
+            _number(generation.numbers.get(name))
+            for name in ("loss", "accuracy", "accuracy_low", "accuracy_high", "ceiling", "refit_ms", "search_ms")
+        ),
         kept,
     ]
 

@@ -12,8 +12,6 @@ if the answers were also fitted, or if a sampler chose their queries because the
 Triplets are checked by `check_triplets` where they enter the library, and never again inside.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager

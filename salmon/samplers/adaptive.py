@@ -182,5 +182,4 @@ def _spread_target(linear: Linearised, posterior: Posterior, executor: Executor 
     parts = np.array_split(np.arange(linear.n), executor.workers)
     # Scattered: the covariance is too large to be sent along with every piece of work.
     shared = executor.scatter(linear), executor.scatter(posterior.covariance)
-    targets = executor.map(design_target, *(repeat(handle, len(parts)) for handle in shared), parts)
-    return sum(targets, np.zeros(()))
+    return sum(executor.map(design_target, *(repeat(handle, len(parts)) for handle in shared), parts), np.zeros(()))

@@ -158,8 +158,9 @@ class RankingSampler(ABC):
     ) -> tuple[Coordinates, float, bool]:
         if self.ridge == 0:
             epochs = _epochs(len(rows), state.n, state.d)
-            batches = state.seed + state.generation
-            coordinates = adadelta(state.coordinates, rows, self.model, epochs=epochs, seed=batches)
+            coordinates = adadelta(
+                state.coordinates, rows, self.model, epochs=epochs, seed=state.seed + state.generation
+            )
             return coordinates, log_loss(coordinates, rows, noise=self.model), False
         found = fit(
             rows,

@@ -5,8 +5,6 @@ Because nothing else goes in, a run can be replayed: the same participant gets t
 were refused because the participant had seen them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -108,10 +106,9 @@ def validation_queries(n: int, count: int, seed: int) -> tuple[tuple[int, int, i
 
 def fallback(n: int, *, participant: str, turn: int, seed: int, count: int = 8) -> tuple[Query, ...]:
     """Return random queries, marked as such, for an active sampler that has published nothing."""
-    drawn = candidates(Random(), n, participant=participant, turn=turn, seed=seed, count=count)
     return tuple(
         Query(query.head, query.feet, score=NO_SCORE, trial_type="fallback", probability=query.probability)
-        for query in drawn
+        for query in candidates(Random(), n, participant=participant, turn=turn, seed=seed, count=count)
     )
 
 

@@ -107,9 +107,8 @@ def random_round(state: State, count: int, answers: int = 0, pending: int = 0) -
 
     Other queries are drawn for every number of answers and of pending queries.
     """
-    queries = random_queries(state.n, count, state.generator(0, answers, pending))
     return Round(
-        queries=queries,
+        queries=random_queries(state.n, count, state.generator(0, answers, pending)),
         scores=np.zeros(count),
         trial_types=("random",) * count,
         probabilities=np.full(count, 1 / number_of_queries(state.n)),

@@ -391,9 +391,8 @@ class PayloadReader:
         return bits.reshape(count, width).astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
 
     def _array(self, kind: Any, count: int) -> NDArray[Any]:
-        size = np.dtype(kind).itemsize * count
         part = np.frombuffer(self._payload, dtype=kind, count=count, offset=self._at)
-        self._at += size
+        self._at += np.dtype(kind).itemsize * count
         return part
 
 
@@ -465,9 +464,8 @@ def gather_bytes(
     payload: bytes, size: int, all_gather: Callable[[list[torch.Tensor], torch.Tensor], Any]
 ) -> list[bytes]:
     """Gather the payloads of all ranks in rank order: first their lengths, then their bytes, padded to the longest."""
-    own = torch.tensor([len(payload)])
     lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
-    all_gather(lengths, own)
+    all_gather(lengths, torch.tensor([len(payload)]))
     longest = max(int(each) for each in lengths)
     padded = torch.zeros(longest, dtype=torch.uint8)
     padded[: len(payload)] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)

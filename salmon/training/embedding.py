@@ -24,8 +24,7 @@ class TripletLosses(torch.nn.Module):
 
     def forward(self, triplets: torch.Tensor) -> torch.Tensor:
         """Return the losses (b,)."""
-        d = self.coordinates.shape[1]
-        placed = self.coordinates.index_select(0, triplets.reshape(-1).long()).view(-1, 3, d)
+        placed = self.coordinates.index_select(0, triplets.reshape(-1).long()).view(-1, 3, self.coordinates.shape[1])
         differences = placed[:, :1] - placed[:, 1:]
         d2 = (differences * differences).sum(dim=2)
         return _ChoiceLoss.apply(d2[:, 0], d2[:, 1], self._noise)[0]

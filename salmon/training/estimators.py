@@ -126,9 +126,8 @@ class _DaskEstimator(BaseEstimator):
             compression=self._build("compression"), monitors=self.monitors, policies=self.policies, seed=self._seed,
             start=self._state if continued else None, checkpoint=self.checkpoint, progress=self.progress,
         )  # fmt: skip
-        rows = self.history_.rows if continued else ()
         self.module_, self._state, self._shape = module, trained.state, inputs.shape[1:]
-        self.history_ = TrainingHistory(rows + trained.history.rows)
+        self.history_ = TrainingHistory((self.history_.rows if continued else ()) + trained.history.rows)
         self.n_features_in_ = int(inputs[0].numel())
         return self
 

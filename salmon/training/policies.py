@@ -88,5 +88,6 @@ class WorkersFollow:
     def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
         """Return the plan with the number of workers for its batch."""
         del figures
-        wanted = ceil(plan.batch_size / self.examples_per_worker)
-        return replace(plan, workers=min(self.maximum, max(self.minimum, wanted)))
+        return replace(
+            plan, workers=min(self.maximum, max(self.minimum, ceil(plan.batch_size / self.examples_per_worker)))
+        )

@@ -165,8 +165,10 @@ class Replicas:
         return self._module
 
     def _losses(self, flat: torch.Tensor, *batch: torch.Tensor, buffers: dict[str, Any] | None = None) -> torch.Tensor:
-        parts = flat.split(self._sizes)
-        named = {name: part.view(shape) for name, part, shape in zip(self._names, parts, self.shapes, strict=True)}
+        named = {
+            name: part.view(shape)
+            for name, part, shape in zip(self._names, flat.split(self._sizes), self.shapes, strict=True)
+        }
         if self._loss is None:
             losses = functional_call(self._module, {**named, **(buffers or {})}, batch)
         else:
@@ -277,9 +279,14 @@ class GradientAveraging(Synchronisation):
         loss = float(total_notes[0]) / batch_size
         norm2 = _norm2(gradient)
         self._replicas.step(gradient[None], factor)
-        columns: HistoryRow = {"loss": loss, "gradient_norm2": norm2}
-        local_norm2 = float(total_notes[2]) / self._ranks.size if measured else nan
-        return ReplicaStep(loss, sent, 1, columns, local_norm2=local_norm2, norm2=norm2)
+        return ReplicaStep(
+            loss,
+            sent,
+            1,
+            {"loss": loss, "gradient_norm2": norm2},
+            local_norm2=float(total_notes[2]) / self._ranks.size if measured else nan,
+            norm2=norm2,
+        )
 
     def _exchange_coded(
         self, step: int, vectors: torch.Tensor, notes: torch.Tensor
@@ -373,8 +380,9 @@ class CentralAveraging(Synchronisation):
         assert isinstance(method, Crossbow)  # noqa: S101 - guaranteed by `choose_synchronisation`
         every = method.replicas
         corrections = method.strength(every * self._ranks.size) * (self._replicas.weights.detach() - self._centre)
-        own = corrections.view(len(self._ranks.local), every, -1).sum(dim=1)
-        total, notes, sent = self._exchange(own, self._notes(sums, counts))
+        total, notes, sent = self._exchange(
+            corrections.view(len(self._ranks.local), every, -1).sum(dim=1), self._notes(sums, counts)
+        )
         self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
         with torch.no_grad():
             self._replicas.weights.sub_(corrections)

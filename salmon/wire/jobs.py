@@ -1,7 +1,5 @@
 """Encode requests to the learning process, and the status of each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
@@ -38,7 +36,7 @@ class Request:
         }
 
     @staticmethod
-    def decode(entry: Mapping[str, str]) -> Request | None:
+    def decode(entry: Mapping[str, str]) -> "Request | None":
         """Return the request of an entry; None if the entry announces an experiment."""
         if entry.get("kind", ANNOUNCED) == ANNOUNCED or "request" not in entry:
             return None
@@ -80,7 +78,7 @@ class JobStatus:
         return encode_job_status({item.name: getattr(self, item.name) for item in fields(self)})
 
     @staticmethod
-    def decode(values: Mapping[str, str]) -> JobStatus | None:
+    def decode(values: Mapping[str, str]) -> "JobStatus | None":
         """Return the status in a hash, or None if there is no such request (any more); fields of newer versions are
         ignored.
         """

@@ -1,7 +1,5 @@
 """Name every key in Redis and make the ids in them; generate the server's access list: which process may write what."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import string
@@ -113,6 +111,12 @@ def request(identifier: str) -> str:
     return f"salmon:request:{identifier}"
 
 
+def place_of(stream_id: str) -> tuple[int, int]:
+    """Return the id of a stream's entry as numbers that are in the order of the stream; a missing part counts as 0."""
+    milliseconds, _, number = stream_id.partition("-")
+    return int(milliseconds), int(number or 0)
+
+
 #: Ids are short names of small letters and digits. Most are drawn; what an import brings gets ids that follow from its
 #: content, so that an import that was killed finds what it has written already.
 _LETTERS = string.ascii_lowercase + string.digits
@@ -160,8 +164,7 @@ def _draw(length: int) -> str:
 
 
 def _derive(text: str, length: int) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:length])
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(text.encode()).digest()[:length])
 
 
 #: Keys each process may write; both read everything under `salmon:`.

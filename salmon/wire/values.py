@@ -52,8 +52,9 @@ def encode_query(query: Query) -> str:
 
     The key stands first, so that the store can compare it without decoding the rest.
     """
-    numbers = (repr(query.score), query.trial_type, repr(query.probability))
-    return "|".join((query.key, *numbers, str(query.generation), str(query.published_ms)))
+    return (
+        f"{query.key}|{query.score!r}|{query.trial_type}|{query.probability!r}|{query.generation}|{query.published_ms}"
+    )
 
 
 def decode_query(value: str) -> Query:
@@ -270,14 +271,20 @@ class StoredVerdicts:
 
     def encode(self) -> str:
         """Return the JSON of `salmon:{E}:quality`."""
-        found = {
-            participant: {
-                "figures": asdict(verdict.figures),
-                "flags": [[flag.name, flag.reason, flag.excludes] for flag in verdict.flags],
+        return encode_json(
+            {
+                "rules": RULES,
+                "as_of": self.as_of,
+                "decisions": self.decisions,
+                "verdicts": {
+                    participant: {
+                        "figures": asdict(verdict.figures),
+                        "flags": [[flag.name, flag.reason, flag.excludes] for flag in verdict.flags],
+                    }
+                    for participant, verdict in self.verdicts.items()
+                },
             }
-            for participant, verdict in self.verdicts.items()
-        }
-        return encode_json({"rules": RULES, "as_of": self.as_of, "decisions": self.decisions, "verdicts": found})
+        )
 
     @staticmethod
     def decode(text: str | None) -> StoredVerdicts | None:
