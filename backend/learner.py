@@ -7,6 +7,8 @@ All learners of an experiment share one `AnswerLog`: every triplet is in it once
 is the share of answers to random queries that the model published before them predicted rightly.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,7 +118,7 @@ class LiveAccuracy:
     total: int = 0
     recent: str = ""
 
-    def judge(self, coordinates: NDArray[np.float64], triplets: Sequence[tuple[int, int, int]]) -> "LiveAccuracy":
+    def judge(self, coordinates: NDArray[np.float64], triplets: Sequence[tuple[int, int, int]]) -> LiveAccuracy:
         """Return this with the predictions of random answers by an embedding that has not seen them."""
         if not triplets:
             return self
@@ -134,7 +136,7 @@ class LiveAccuracy:
         return {"held_right": self.right, "held_total": self.total, "held_recent": self.recent}
 
     @staticmethod
-    def of(numbers: dict[str, str]) -> "LiveAccuracy":
+    def of(numbers: dict[str, str]) -> LiveAccuracy:
         """Return the value of stored fields."""
         return LiveAccuracy(
             float(numbers.get("held_right", 0)), int(numbers.get("held_total", 0)), numbers.get("held_recent", "")
@@ -167,7 +169,7 @@ class LearningTask:
     """A refit, search or report to run on the workers, with the answers that the log holds when it starts."""
 
     kind: Kind
-    learner: "Learner"
+    learner: Learner
     state: State
     pending: Rows = field(default_factory=lambda: join(()))
     count: int = 0

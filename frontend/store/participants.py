@@ -8,6 +8,8 @@ What the steps need to know of them is forgotten after some hours; their answers
 and no counter moves.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -48,7 +50,7 @@ class Status(StrEnum):
     SCREENED_OUT = "screened_out"
     REPLACED = "replaced"
 
-    def becomes(self, wanted: "Status") -> "Status":
+    def becomes(self, wanted: Status) -> Status:
         """Return the status after a step that leads to `wanted`: the same as before where no way leads there."""
         return wanted if wanted in TRANSITIONS[self] else self
 
@@ -134,7 +136,7 @@ class Participant:
         """Whether anything was done since the link was opened first."""
         return self.answers > 0 or bool(self.steps)
 
-    def after(self, change: "StepChange") -> "Participant":
+    def after(self, change: StepChange) -> Participant:
         """Return the participant as they are once a step's change is stored."""
         return replace(
             self,
@@ -160,7 +162,7 @@ class Participant:
         }
 
     @staticmethod
-    def parse(identifier: str, fields: Mapping[str, str]) -> "Participant":
+    def parse(identifier: str, fields: Mapping[str, str]) -> Participant:
         """Return the participant of a hash; of one that is not there, a participant without fields."""
         steps: dict[str, int] = {}
         consents: dict[str, int] = {}

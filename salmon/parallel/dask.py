@@ -1,5 +1,7 @@
 """Run work on a Dask cluster: the only module of the library that uses Dask."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Self, cast
@@ -23,7 +25,7 @@ _ADAPT_EVERY = "200ms"
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 
 
-def local_cluster(workers: int = 2, *, processes: bool = True) -> "DaskExecutor":
+def local_cluster(workers: int = 2, *, processes: bool = True) -> DaskExecutor:
     """Start a Dask cluster on this machine with one thread a worker; return an executor that closes it.
 
     Dask gives every worker process one BLAS thread: more would only compete for the same cores. Its pages use a free
@@ -41,7 +43,7 @@ def local_cluster(workers: int = 2, *, processes: bool = True) -> "DaskExecutor"
     return DaskExecutor(Client(cluster), owned=cluster)
 
 
-def join_cluster(address: str, *, timeout_s: float = 10) -> "DaskExecutor":
+def join_cluster(address: str, *, timeout_s: float = 10) -> DaskExecutor:
     """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`)."""
     try:
         return DaskExecutor(Client(address, timeout=timeout_s))
@@ -51,7 +53,7 @@ def join_cluster(address: str, *, timeout_s: float = 10) -> "DaskExecutor":
         ) from error
 
 
-def executor_on(client: Any) -> "DaskExecutor":
+def executor_on(client: Any) -> DaskExecutor:
     """Return an executor on the caller's own client, which the caller closes."""
     if not isinstance(client, Client):
         raise SalmonError(

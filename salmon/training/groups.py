@@ -5,6 +5,8 @@ driver. The set of workers may change between two steps: a segment ends when a w
 one is lost, the others return the last step that they finished.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -50,7 +52,7 @@ class Group(Protocol):
         """Train from this state up to an epoch, or until something else ends the segment."""
         ...
 
-    def resize(self, workers: int) -> "Group":
+    def resize(self, workers: int) -> Group:
         """Return a group of this many ranks."""
         ...
 
@@ -79,7 +81,7 @@ class VirtualGroup:
         """Train in this process."""
         return run_steps(job, data, state, VirtualRanks(self.size, self.largest), end_epoch)
 
-    def resize(self, workers: int) -> "VirtualGroup":
+    def resize(self, workers: int) -> VirtualGroup:
         """Return a group with another number of ranks."""
         return VirtualGroup(min(workers, self.largest), self.largest)
 
@@ -128,7 +130,7 @@ class TorchGroup:
             if outcomes:
                 return _merge_outcomes(job, outcomes, complete=len(outcomes) == len(addresses))
 
-    def resize(self, workers: int) -> "TorchGroup":
+    def resize(self, workers: int) -> TorchGroup:
         """Use this many workers from the next step on, and return this group."""
         self._wanted = workers
         if self._executor.scalable:
