@@ -1,7 +1,5 @@
 """Experiments with answers, their files and bundles, for tests that look at what leaves the system."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """People who answer over HTTP, and turns of the learning loop, for tests that hold both in their hands."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The real program as a process: started on a free port and its own data directory, watched, killed."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re

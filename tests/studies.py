@@ -1,7 +1,5 @@
 """One experiment on the application in this process, and what participants and its experimenter do with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The house: few, deep modules with names of their own, short ways through them, and a table that says where things are."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """The images carry what their programs need."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Files of other projects that come with ours are exactly those that were published."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

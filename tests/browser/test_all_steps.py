@@ -1,7 +1,5 @@
 """All steps of an experiment, from the welcome to the completion code: by keyboard, by touch, and from right to left."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

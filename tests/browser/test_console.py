@@ -1,7 +1,5 @@
 """The console: from the first account to an experiment that is exported and imported on another machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

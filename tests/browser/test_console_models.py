@@ -1,7 +1,5 @@
 """Parts of the console that need no server: tables and the geometry of the map."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page, expect
 

@@ -1,7 +1,5 @@
 """Network failures, reloads and other faults: every answer is recorded exactly once, and participants get their code."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Sequence

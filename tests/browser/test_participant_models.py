@@ -1,7 +1,5 @@
 """The modules of the participant page that need no document: choices, outbox, run, texts and contrast."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page
 

@@ -1,7 +1,5 @@
 """Recruitment platforms in a browser (links, redirects, Mechanical Turk), and pages written for Salmon 1."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from urllib.parse import parse_qs

@@ -1,7 +1,5 @@
 """One trial: what it shows, what counts as an answer, and what it never reveals."""
 
-from __future__ import annotations
-
 import base64
 import math
 import struct

@@ -1,7 +1,5 @@
 """Waiting: idle participants, unsent answers, late queries and paused studies."""
 
-from __future__ import annotations
-
 import json
 import re
 from threading import Event

@@ -1,7 +1,5 @@
 """Window sizes, loading of files, and participants who return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

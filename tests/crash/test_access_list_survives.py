@@ -4,8 +4,6 @@ With `user default off` alone, Redis 7.0 replays its append-only file as a user 
 transaction is dropped without a word. Our list keeps that user's permissions for this reason.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Requests to the running program: carried out on its Dask workers behind the live work, and begun again after a crash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

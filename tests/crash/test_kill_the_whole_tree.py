@@ -1,7 +1,5 @@
 """kill -9 of everything, at every step of a participant's way: what was acknowledged is there, once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

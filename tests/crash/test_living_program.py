@@ -1,7 +1,5 @@
 """The living loop of the running program: backends killed, workers lost, a cluster of separate processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """What each process may write: tried on the running server, and proved where no list can say it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A bundle is the experiment: it comes back elsewhere, bit for bit, and nothing else than a bundle comes in."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Routes of the console on the real store: what it shows, what it changes, who may."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

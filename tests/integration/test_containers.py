@@ -1,7 +1,5 @@
 """The containers without an engine: the files are valid, and each service starts by the command the files give it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

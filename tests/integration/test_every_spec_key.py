@@ -1,7 +1,5 @@
 """Every key of an experiment's file has an effect: changing it changes what a participant, the backend or the console gets."""
 
-from __future__ import annotations
-
 import random
 import re
 import secrets

@@ -1,7 +1,5 @@
 """The routes of experimenters on a real store: who may, what is checked, what is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

@@ -1,7 +1,5 @@
 """What leaves the system through the application, from the real store."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """Data directories of earlier versions open unchanged: accounts, answers, models, and studies that are under way."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The routes of requests on a real store: who may ask, what is checked, what is said."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

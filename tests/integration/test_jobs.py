@@ -1,7 +1,5 @@
 """Requests on a real store: asked over HTTP, carried out behind the live work, fetched, stopped, taken up again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """The loop of learning on a real store: answers in, better queries out, each with its provenance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Crashes of the learning process at every verb, and two of them at once: nothing lost, nothing done twice or stale."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many scripts of the first Salmon at once, and its files, on the real program."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

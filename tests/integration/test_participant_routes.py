@@ -1,7 +1,5 @@
 """The routes of participants on a real store: what is asked, what is recorded, what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

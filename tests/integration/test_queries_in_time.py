@@ -1,7 +1,5 @@
 """Nobody waits for a slow store or network: what is asked instead, and that nothing of the experiment's order is lost."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

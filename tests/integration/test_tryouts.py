@@ -1,7 +1,5 @@
 """An experimenter who tries an experiment out leaves nothing behind that anybody could take for a participant's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
