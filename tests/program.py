@@ -81,8 +81,7 @@ class Program:
 
     def child(self, name: str) -> psutil.Process:
         """One of the programs it supervises, by name."""
-        pid = int((self.data / "running" / f"{name}.pid").read_text().partition("\n")[0])
-        return psutil.Process(pid)
+        return psutil.Process(int((self.data / "running" / f"{name}.pid").read_text().partition("\n")[0]))
 
     def kill(self) -> None:
         """kill -9 of the whole tree: nobody gets to say goodbye."""

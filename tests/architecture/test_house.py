@@ -45,8 +45,7 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where[node.name].append(short(path))
     # Each of the two services has its settings and its half of the store.
-    twice = {name: paths for name, paths in where.items() if len(paths) > 1 and name not in {"Settings", "Store"}}
-    assert twice == {}
+    assert {name: paths for name, paths in where.items() if len(paths) > 1 and name not in {"Settings", "Store"}} == {}
     assert len(where["Settings"]) == len(where["Store"]) == 2
 
 

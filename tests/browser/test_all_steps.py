@@ -223,8 +223,7 @@ def test_two_failed_comprehension_checks_end_the_study_and_a_reload_gives_no_thi
 def test_a_minimal_file_gets_a_complete_page_in_its_language(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
-    address = laboratory.launch("minimal", "targets: [rot, grün, blau]\npage: {language: de, strings: {begin: Los}}\n")
-    page.goto(address)
+    page.goto(laboratory.launch("minimal", "targets: [rot, grün, blau]\npage: {language: de, strings: {begin: Los}}\n"))
     expect(page.get_by_role("heading", name="Willkommen")).to_be_visible()
     expect(page.get_by_text("50 Fragen")).to_be_visible()
     participant.button("Los").click()
@@ -241,8 +240,7 @@ def test_scripts_and_styles_are_small_and_all_come_from_this_server(laboratory: 
         request = response.request
         origins.add("/".join(request.url.split("/")[:3]))
         if request.resource_type in weights:
-            content = httpx.get(request.url).content
-            weights[request.resource_type] += len(gzip.compress(content, 9))
+            weights[request.resource_type] += len(gzip.compress(httpx.get(request.url).content, 9))
 
     page.on("response", weigh)
     page.goto(f"{address}?puid=scales", wait_until="networkidle")

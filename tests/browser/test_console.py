@@ -275,8 +275,7 @@ def test_an_invited_experimenter_sees_only_their_own_and_shared_experiments(
         page.goto(f"{program.address}/console/")
         page.get_by_role("link", name="Shapes", exact=True).click()
         expect(page.locator("#state")).to_have_text("open")
-        used = page.goto(link.replace("localhost", "127.0.0.1"))
-        assert used.url.endswith("/console/login")
+        assert page.goto(link.replace("localhost", "127.0.0.1")).url.endswith("/console/login")
 
 
 def test_deleting_an_experiment_requires_its_name_and_leaves_a_bundle(

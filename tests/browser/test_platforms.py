@@ -108,8 +108,7 @@ def test_the_redirect_with_the_participants_ids_is_sent_only_at_the_end(
 def test_an_invalid_link_gets_an_explanation_and_stores_nothing(
     laboratory: Laboratory, query: str, sentence: str
 ) -> None:
-    spec = plain(1).replace("recruitment: {", "recruitment: {platform: prolific, ")
-    address = laboratory.launch("", spec)
+    address = laboratory.launch("", plain(1).replace("recruitment: {", "recruitment: {platform: prolific, "))
     reply = httpx.get(f"{address}?{query}", headers={"Accept": "text/html"})
     assert reply.status_code == 400
     assert reply.headers["content-type"].startswith("text/html")

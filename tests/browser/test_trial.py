@@ -209,8 +209,7 @@ def test_a_fast_answer_counts_and_is_followed_by_a_warning(
 def test_a_skipped_query_is_replaced_and_not_counted(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
-    spec = plain(2).replace("max_queries: 2", "max_queries: 2, skip_button: true")
-    address = laboratory.launch("skipped", spec)
+    address = laboratory.launch("skipped", plain(2).replace("max_queries: 2", "max_queries: 2, skip_button: true"))
     participant.open(f"{address}?puid=unsure")
     participant.ready()
     before = page.locator("#trial").inner_text()

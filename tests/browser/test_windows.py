@@ -42,8 +42,7 @@ def test_a_window_that_is_too_small_has_to_be_enlarged_first(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("page: {", "page: {min_viewport: [800, 600], ")
-    consent = 'consent: {text: Hello., decline_url: "https://example.org/out"}\n'
-    address = laboratory.launch("small", spec + consent)
+    address = laboratory.launch("small", spec + 'consent: {text: Hello., decline_url: "https://example.org/out"}\n')
     page.set_viewport_size({"width": 700, "height": 650})
     page.goto(f"{address}?puid=netbook")
     expect(page.get_by_text("at least 800 × 600 pixels")).to_be_visible()
@@ -124,8 +123,7 @@ def test_with_many_files_only_those_of_the_next_three_trials_are_loaded(
     participant.open(f"{address}?puid=hall")
     for trial in range(1, 6):
         participant.ready()
-        shown = page.locator("#trial img").evaluate_all("images => images.map((image) => image.src)")
-        assert set(shown) <= set(loaded)
+        assert set(page.locator("#trial img").evaluate_all("images => images.map((image) => image.src)")) <= set(loaded)
         # the trials so far, three ahead, and a spare one: three files each
         assert len(loaded) == len(set(loaded)) <= 3 * (trial + 3 + 1)
         participant.answer()

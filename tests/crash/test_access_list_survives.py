@@ -26,8 +26,7 @@ def test_scripts_and_transactions_are_there_after_kill_9(which: str, tmp_path: P
         pytest.skip(f"there is no {which} on this machine's PATH, so only the embedded server was tried")
     directory = DataDirectory(tmp_path / "data")
     directory.prepare()
-    credentials = directory.credentials()
-    url = directory.redis_url("frontend", credentials.frontend)
+    url = directory.redis_url("frontend", directory.credentials().frontend)
 
     client = redis.Redis.from_url(url, decode_responses=True)
     with redis_on(directory, str(found)) as process, client:

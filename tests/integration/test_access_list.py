@@ -96,5 +96,4 @@ async def test_a_revision_is_never_rewritten(store: Any) -> None:
     with pytest.raises(Exception, match="already"):
         await store.experiments.create("revised", replace(first, source="b"), owner="o", state="draft", now_ms=2)
     assert await store.experiments.read_revision(made.experiment, 1) == first
-    sources = (REPOSITORY / "frontend" / "store" / "experiments.py").read_text()
-    assert not re.search(r"\.hset\(\s*keys\.spec", sources)
+    assert not re.search(r"\.hset\(\s*keys\.spec", (REPOSITORY / "frontend" / "store" / "experiments.py").read_text())

@@ -47,8 +47,7 @@ async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
     bundle: bytes, elsewhere: Context, tmp_path: Path
 ) -> None:
     experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip")
-    again = await bundle_of(elsewhere.settings, elsewhere.store, "shapes")
-    before, after = members_of(bundle), members_of(again)
+    before, after = members_of(bundle), members_of(await bundle_of(elsewhere.settings, elsewhere.store, "shapes"))
     assert set(before) == set(after)
     # The import is a change, the state is paused, and files that tell when they were made tell it.
     moved = {"manifest.json", "provenance.json", "README.md", "machine/state.json", "machine/changes.jsonl"}
@@ -87,8 +86,7 @@ async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
 
     now = await import_into(elsewhere, bundle, tmp_path / "now.zip", "as-json")
     before = await import_into(elsewhere, change_bundle(bundle, write_as_before), tmp_path / "before.zip", "as-yaml")
-    stored = await elsewhere.store.experiments.read_revision(before, 1)
-    assert not stored.spec.startswith("{")
+    assert not (await elsewhere.store.experiments.read_revision(before, 1)).spec.startswith("{")
     assert (await elsewhere.catalogue.revision(before, 1)) == (await elsewhere.catalogue.revision(now, 1))
 
 
@@ -121,8 +119,7 @@ async def test_models_come_back_and_the_learning_goes_on_after_them(
     service.stop()
     names = ("responses", "embeddings", "embedding_history", "models", "quality")
     before = [await write_export(settings, store, "learned", name, "csv") for name in names]
-    bundle = await bundle_of(settings, store, "learned")
-    made = await import_into(elsewhere, bundle, tmp_path / "b.zip")
+    made = await import_into(elsewhere, await bundle_of(settings, store, "learned"), tmp_path / "b.zip")
     after = [await write_export(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
     assert before == after
     rows = rows_of(after[1])
@@ -187,8 +184,7 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
         "setattr(Importer, step, die)\n"
         "main(['import', *sys.argv[1:]], sys.stdout.buffer)\n"
     )
-    values = elsewhere.settings.model_dump()
-    environment = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
+    environment = {f"SALMON_{name.upper()}": str(value) for name, value in elsewhere.settings.model_dump().items()}
     order = {"answers": str(path), "name": path.name, "slug": "killed", "otherwise": "", "owner": "bo"}
     for step in ("check", "write_people", "reveal"):
         killed = subprocess.run(

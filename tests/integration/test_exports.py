@@ -149,8 +149,7 @@ async def test_what_cannot_be_written_is_a_sentence(
 ) -> None:
 
     async def ordered() -> None:
-        source = await ExportSource.open(Context(settings, store), check_order(order))
-        await write(source, io.BytesIO())
+        await write(await ExportSource.open(Context(settings, store), check_order(order)), io.BytesIO())
 
     with pytest.raises(SalmonError) as refused:
         await ordered()

@@ -12,8 +12,7 @@ from tests.program import Program
 
 
 def test_twenty_users_who_do_not_think_leave_a_hundred_answers_each_once(program: Program) -> None:
-    spec = "targets: 12\nhtml: {max_queries: 0}\nsamplers: {ARR: {}, random: {class: Random}}\n"
-    program.launch_text("many", spec)
+    program.launch_text("many", "targets: 12\nhtml: {max_queries: 0}\nsamplers: {ARR: {}, random: {class: Random}}\n")
     diary = asyncio.run(old_load(program.address, None, users=20, answers=5))
     assert diary.errors == []
     assert len(diary.answered) == 100

@@ -42,8 +42,7 @@ async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
 
     monkeypatch.setattr(store.participants, "take_query", take)
     monkeypatch.setattr(store.participants, "remember_query", remember)
-    unnoted = await colors.query(arrival)
-    assert unnoted["token"] != late["token"]
+    assert (await colors.query(arrival))["token"] != late["token"]
 
 
 async def test_a_spare_query_is_random_and_moves_nothing_of_the_order(
