@@ -158,8 +158,7 @@ def test_scripts_and_styles_written_for_salmon_1_work(
     assert page.locator("#trial").inner_text() != before
     for name in ("instructions", "target-text", "comparison-text", "q-head", "q-left", "q-right", "choices", "puid"):
         assert page.locator(f"#{name}").count() == 1
-    assert page.locator(".cell").count() == 3
-    assert page.locator(".answer").count() == 2
+    assert (page.locator(".cell").count(), page.locator(".answer").count()) == (3, 2)
     participant.answer(3)
     expect(page.locator("#debriefModal #debrief")).to_be_visible()
     assert page.locator("body.no-more-queries").count() == 1

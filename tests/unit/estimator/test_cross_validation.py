@@ -123,8 +123,7 @@ def test_the_noise_ceiling_is_above_what_the_truth_reaches_and_close_to_it(eggs)
 
 def test_two_feet_swapped_are_the_same_query_and_another_head_is_not():
     found = noise_ceiling(np.array([[0, 1, 2], [0, 2, 1], [3, 1, 2], [3, 1, 2], [1, 0, 2]]))
-    assert (found.queries, found.answers) == (2, 4)
-    assert found.agreement.value == 0.5
+    assert (found.queries, found.answers, found.agreement.value) == (2, 4, 0.5)
 
 
 def test_without_repeats_there_is_no_ceiling():

@@ -63,8 +63,7 @@ def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_
     gain = held_out["without"]["accuracy"] - held_out["with"]["accuracy"]
     assert held_out["change"]["accuracy"] == pytest.approx(gain)
     assert held_out["change"]["low"] < gain < held_out["change"]["high"]
-    assert np.array(result["coordinates"]).shape == (N, 2)
-    assert result["notes"] == []
+    assert (np.array(result["coordinates"]).shape, result["notes"]) == ((N, 2), [])
 
 
 def test_with_nobody_left_out_there_is_nothing_to_compare(answered: AnswerSet) -> None:
@@ -72,8 +71,7 @@ def test_with_nobody_left_out_there_is_nothing_to_compare(answered: AnswerSet) -
     result = carried_out(course)
     assert len(course.steps) == 1 + 5
     assert "with" not in result["held_out"]
-    assert result["excluded"]["accuracy"] is None
-    assert result["noise"] == {"name": "CKL", "lapse": 0.05, "mu": 0.05}
+    assert (result["excluded"]["accuracy"], result["noise"]) == (None, {"name": "CKL", "lapse": 0.05, "mu": 0.05})
     assert result["notes"] == ["Participant nobody gave no answer that can be fitted."]
 
 
