@@ -84,8 +84,7 @@ def test_the_redirect_with_the_participants_ids_is_sent_only_at_the_end(
     told: list[str] = []
     page.on("response", lambda response: told.append(response.text()) if response.request.method == "POST" else None)
     page.route("https://example.org/**", lambda route: route.fulfill(body="back"))
-    participant.open(f"{address}?PROLIFIC_PID=5f00&STUDY_ID=s1&SESSION_ID=x")
-    participant.ready()
+    participant.open(f"{address}?PROLIFIC_PID=5f00&STUDY_ID=s1&SESSION_ID=x").ready()
     assert "C0DE-7" not in page.content() + "".join(told)
     assert "example.org" not in page.content() + "".join(told)
     participant.answer()

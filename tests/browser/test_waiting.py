@@ -19,8 +19,7 @@ def test_the_page_asks_after_one_idle_minute_and_pauses_after_ten(
 ) -> None:
     address = laboratory.launch("away", plain(2))
     page.clock.install()
-    participant.open(f"{address}?puid=tea")
-    participant.ready()
+    participant.open(f"{address}?puid=tea").ready()
     shown = page.locator("#trial").inner_text()
     page.clock.fast_forward(61_000)
     expect(page.locator("#status")).to_have_text("Are you still there? Take all the time you need.")
