@@ -200,8 +200,9 @@ def test_participants_who_do_not_agree_are_told_how_to_leave(
 def test_two_failed_comprehension_checks_end_the_study_and_a_reload_gives_no_third_attempt(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
-    spec = EVERYTHING.replace("practice: {queries: [[0, 1, 4, 1], [4, 5, 2, 5]]}\n", "")
-    address = laboratory.launch("screened", spec)
+    address = laboratory.launch(
+        "screened", EVERYTHING.replace("practice: {queries: [[0, 1, 4, 1], [4, 5, 2, 5]]}\n", "")
+    )
     participant.open(f"{address}?puid=hasty")
     participant.button("I agree").click()
     participant.button("Continue").click()

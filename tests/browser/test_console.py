@@ -58,8 +58,9 @@ def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count:
     """Answer as a participant who compares indices, or (careless) always chooses the left side."""
     generator = np.random.default_rng(len(name))
     with httpx.Client(base_url=f"{address}/e/{slug}/") as client:
-        session = client.post("arrive", json={"parameters": {"puid": name}}).raise_for_status().json()["session"]
-        client.headers["X-Salmon-Session"] = session
+        client.headers["X-Salmon-Session"] = (
+            client.post("arrive", json={"parameters": {"puid": name}}).raise_for_status().json()["session"]
+        )
         for _ in range(count):
             query = client.get("query").raise_for_status().json()
             left_is_nearer = abs(query["left"] - query["head"]) <= abs(query["right"] - query["head"])

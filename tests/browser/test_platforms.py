@@ -46,8 +46,9 @@ def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: 
 
     def serve_study(route: Route) -> None:
         """Serve the program under a public name: browsers do not let a public site frame a local server."""
-        here = route.request.url.replace("https://study.test", laboratory.program.address)
-        route.fulfill(response=route.fetch(url=here))
+        route.fulfill(
+            response=route.fetch(url=route.request.url.replace("https://study.test", laboratory.program.address))
+        )
 
     def serve_turk(route: Route) -> None:
         if route.request.method == "POST":

@@ -116,8 +116,9 @@ PLACES = {"Target": "head", "Left": "left", "Right": "right"}
 def videos(laboratory: Laboratory, page: Page, tmp_path: Path) -> Path:
     """A ZIP of three short videos, recorded by the browser."""
     page.goto(laboratory.program.address + "/healthz")
-    files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
-    return write_zip(tmp_path / "t.zip", files)
+    return write_zip(
+        tmp_path / "t.zip", [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
+    )
 
 
 def test_videos_play_automatically_without_sound_and_can_be_paused(

@@ -90,8 +90,7 @@ def test_instructions_show_their_picture_and_status_messages_do_not_move_the_tri
     archive = write_zip(tmp_path / "t.zip", [(f"{k}.png", picture(60 * k, size=(300, 200))) for k in range(4)])
     spec = PICTURES + "instructions: [{text: It looks like this., image: 2.png}, {text: No picture here.}]\n"
     page.set_viewport_size({"width": 360, "height": 640})
-    page.goto(laboratory.launch("illustrated", spec, archive) + "?puid=eyes")
-    participant.button("Begin").click()
+    participant.open(laboratory.launch("illustrated", spec, archive) + "?puid=eyes")
     image = page.locator("img.illustration")
     expect(image).to_be_visible()
     page.wait_for_function("document.querySelector('img.illustration').naturalWidth === 300")

@@ -80,8 +80,9 @@ def test_what_each_may_do_works(users: dict[str, redis.Redis]) -> None:
 def test_nothing_of_ours_can_shorten_the_answers() -> None:
     """No list can forbid XADD with MAXLEN on a stream that may be appended to: so nothing of ours may say it."""
     assert not re.search(r"MAXLEN|MINID|XTRIM|XDEL", lua.RECORD_ANSWER, re.IGNORECASE)
-    source = (REPOSITORY / "frontend" / "store" / "answers.py").read_text()
-    assert not re.search(r"maxlen|minid|xtrim|xdel|xadd", source, re.IGNORECASE)
+    assert not re.search(
+        r"maxlen|minid|xtrim|xdel|xadd", (REPOSITORY / "frontend" / "store" / "answers.py").read_text(), re.IGNORECASE
+    )
 
 
 async def test_a_revision_is_never_rewritten(store: Any) -> None:

@@ -63,16 +63,18 @@ async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
 
 async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
     def lie(members: Members) -> None:
-        state = json.loads(members["machine/state.json"])
-        members["machine/state.json"] = json.dumps({**state, "answers": "7", "answers:Random": "0"}).encode()
+        members["machine/state.json"] = json.dumps(
+            {**json.loads(members["machine/state.json"]), "answers": "7", "answers:Random": "0"}
+        ).encode()
 
     experiment = await import_into(elsewhere, change_bundle(bundle, lie), tmp_path / "b.zip", "counted")
     state = await elsewhere.store.experiments.read(experiment)
     assert state.counters["answers"] == 90
     assert sum(count for name, count in state.counters.items() if name.startswith("answers:")) == 90
     answers = await read_answers(elsewhere.store, experiment)
-    counts = await elsewhere.store.experiments.read_counts(experiment)
-    assert {name: int(value) for name, value in counts.items()} == recount(answers)
+    assert {
+        name: int(value) for name, value in (await elsewhere.store.experiments.read_counts(experiment)).items()
+    } == recount(answers)
 
 
 async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
@@ -159,8 +161,9 @@ async def test_the_notebook_runs_from_top_to_bottom_in_plain_python(bundle: byte
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         archive.extractall(tmp_path)
     cells = json.loads((tmp_path / "analysis.ipynb").read_text())["cells"]
-    code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    (tmp_path / "run.py").write_text(code)
+    (tmp_path / "run.py").write_text(
+        "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    )
     done = subprocess.run(
         (sys.executable, "-W", "error", "-S", "run.py"), cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -364,8 +364,9 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
 def test_every_argument_of_a_sampler_changes_the_sampler(name: str) -> None:
     for argument in argument_names(name):  # type: ignore[arg-type]
         if name in ACTIVE and not has_effect(name, argument):  # type: ignore[arg-type]
-            file = BASE | {"samplers": {name: {argument: _plain_value(argument)}}, "sampling": {}}
-            (warning,) = check(yaml.safe_dump(file))
+            (warning,) = check(
+                yaml.safe_dump(BASE | {"samplers": {name: {argument: _plain_value(argument)}}, "sampling": {}})
+            )
             assert (warning.path, warning.warning) == (f"samplers.{name}.{argument}", True)
             continue
         made = []

@@ -65,8 +65,7 @@ async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClie
     assert (reply.status_code, reply.headers["content-type"]) == (200, "text/csv; charset=utf-8")
     assert reply.headers["content-disposition"] == 'attachment; filename="files-responses.csv"'
     rows = rows_of(reply.content)
-    assert len(rows) == 60
-    assert list(rows[0])[:26] == list(FIRST_COLUMNS)
+    assert (len(rows), list(rows[0])[:26]) == (60, list(FIRST_COLUMNS))
     assert [row["num_responses"] for row in rows] == [str(place) for place in range(1, 61)]
     assert {row["puid"] for row in rows} == {"5f00p0", "5f00p1", "5f00p2"}
     assert {row["config_hash"] for row in rows} != {""}
@@ -114,8 +113,9 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
     one = rows_of(await write_export(settings, store, slug, "responses", "csv", sampler="Validation"))
     assert {row["sampler"] for row in one} == {"Validation"}
     out = one[0]["participant"]
-    address = f"/api/experiments/{slug}/participants/{out}"
-    done = await client.put(address, json={"keep": "exclude", "note": "Slept."}, auth=OWNER)
+    done = await client.put(
+        f"/api/experiments/{slug}/participants/{out}", json={"keep": "exclude", "note": "Slept."}, auth=OWNER
+    )
     assert (done.status_code, done.json()["keep"], done.json()["decided_by"]) == (200, False, "owner")
     marked = rows_of(await write_export(settings, store, slug, "responses", "csv"))
     reasons = {row["participant"]: (row["excluded"], row["exclusion_reason"]) for row in marked}

@@ -114,8 +114,9 @@ async def test_the_same_seed_and_participant_are_asked_the_same_queries(
 
 
 async def test_fixed_queries_stand_where_the_experimenter_put_them(client: httpx.AsyncClient, context: Context) -> None:
-    spec = RANDOM + "sampling: {details: {2: {sampler: Random, query: [4, 0, 1]}}}\n"
-    colors = await study(client, context, spec, "details")
+    colors = await study(
+        client, context, RANDOM + "sampling: {details: {2: {sampler: Random, query: [4, 0, 1]}}}\n", "details"
+    )
     arrival = await colors.arrive(puid="fixed")
     _, second = await colors.query(arrival), await colors.query(arrival)
     assert (second["head"], {second["left"], second["right"]}, second["score"]) == (4, {0, 1}, -9999.0)

@@ -64,8 +64,9 @@ def test_times_and_sides_are_those_of_all_trials_but_practice(given_answers: lis
         assert figures.fast_share == (sum(time < 300 for time in times) / len(times) if times else None)
         if times:
             product = math.prod(Fraction(max(time, 1.0)) for time in times)
-            expected = math.exp((math.log(product.numerator) - math.log(product.denominator)) / len(times))
-            assert figures.geometric_mean_rt_ms == pytest.approx(expected, rel=1e-9)
+            assert figures.geometric_mean_rt_ms == pytest.approx(
+                math.exp((math.log(product.numerator) - math.log(product.denominator)) / len(times)), rel=1e-9
+            )
 
 
 @given(st.lists(answers(), max_size=80))

@@ -223,8 +223,9 @@ def test_the_data_dictionary_has_every_column_of_every_table_and_nothing_else() 
     assert list(dict.fromkeys(re.findall(r"^## (\w+)$", text, re.MULTILINE))) == [table.name for table, _ in every]
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         table = next(table for table, _ in every if section.startswith(f"{table.name}\n"))
-        lines = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
-        assert lines == [(column.name, KINDS[column.kind], column.meaning) for column in table.columns]
+        assert re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE) == [
+            (column.name, KINDS[column.kind], column.meaning) for column in table.columns
+        ]
         assert f"`{table.name}.parquet`" in text
 
 

@@ -29,8 +29,9 @@ def test_synchronisation_happens_in_multiples_of_the_period(method, steps, found
 
 
 def test_the_adaptive_period_samples_c2_first_and_then_moves_by_one_at_each_synchronisation():
-    method = ADPSGD(sampling_steps=12, initial_period=4)
-    found, periods, state = synchronisations(method, 40, variance=lambda step, period: 2.0 if step < 12 else 1.0)
+    found, periods, state = synchronisations(
+        ADPSGD(sampling_steps=12, initial_period=4), 40, variance=lambda step, period: 2.0 if step < 12 else 1.0
+    )
     assert (state.c2, found[:4]) == (2, [3, 7, 11, 15])
     # A variance of half of C2 is below 0.7: the period rises by one each time.
     assert [after - before for before, after in pairwise(found[3:])] == [5, 6, 7]

@@ -93,8 +93,9 @@ def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone
     def plan(count: int) -> JobPlan:
         """The embedding as of 300 answers, where there are so many."""
         cut = {name: getattr(answered, name)[:count] for name in ("triplets", "participants", "random", "repeatable")}
-        first = AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
-        return plan_embedding_as_of(EmbeddingAsOf("Adaptive", None, 300), SPEC, N, first)
+        return plan_embedding_as_of(
+            EmbeddingAsOf("Adaptive", None, 300), SPEC, N, AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
+        )
 
     then, again, later = (carried_out(plan(count)) for count in (300, 300, 301))
     assert then == again
@@ -217,8 +218,9 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
 
 
 def test_what_goes_wrong_on_a_worker_comes_back_as_a_sentence() -> None:
-    refuse = Mock(side_effect=SalmonError("There are no targets.", hint="Add some."))
-    assert run_step(refuse) == StepFailure("There are no targets. Add some.")
+    assert run_step(Mock(side_effect=SalmonError("There are no targets.", hint="Add some."))) == StepFailure(
+        "There are no targets. Add some."
+    )
     assert run_step(divmod, 1, 0) == StepFailure(
         "The computation failed (ZeroDivisionError: integer division or modulo by zero)."
     )
