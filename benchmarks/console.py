@@ -139,8 +139,7 @@ async def _load(program: Program, count: int, n: int) -> float:
         await store.importer.write_people(EXPERIMENT, rows[start : start + PAGE])
         arrived = {f"prolific:x{name}": name for name, _, _ in rows[start : start + PAGE]}
         await store.importer.write_hash(EXPERIMENT, "arrivals", arrived)
-    counts = recount(answer for _, answer in _answers(count, n))
-    await store.importer.write_hash(EXPERIMENT, "counts", counts)
+    await store.importer.write_hash(EXPERIMENT, "counts", recount(answer for _, answer in _answers(count, n)))
     own = {"state": "open", "revision": 1, "owner": "local", "created_ms": 1, "opened_ms": 1_760_000_000_000}
     await store.importer.reveal(EXPERIMENT, SLUG, {**state, **own})
     await store.experiments.announce(EXPERIMENT)

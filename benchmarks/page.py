@@ -126,16 +126,14 @@ def main() -> None:
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]) as browser,
     ):
-        laboratory = Laboratory(program, program.add_user())
-        address = laboratory.launch("bench", SPEC)
+        address = Laboratory(program, program.add_user()).launch("bench", SPEC)
         first = [first_trial_ms(browser, address) for _ in range(REPEATS)]
         print(f"first trial on slow 4G: median {statistics.median(first):.0f} ms, worst {max(first):.0f} (aim 1000)")
 
         page = begun(browser, address)
         frame_ms = page.evaluate(FRAME)
         print(f"refresh interval: {frame_ms:.2f} ms")
-        painted = page.evaluate(ANSWER, [arguments.trials, 150])
-        frames = [value / frame_ms for value in painted]
+        frames = [value / frame_ms for value in page.evaluate(ANSWER, [arguments.trials, 150])]
         shares = ", ".join(f"p{int(100 * share)} {quantile(frames, share):.2f}" for share in (0.5, 0.95, 0.99))
         print(
             f"answer to next targets over {arguments.trials} trials, in frames: {shares}, worst {max(frames):.2f} (aim 2)"

@@ -225,8 +225,7 @@ def largest_refit(cpu):
 
 def peak_bytes():
     """The most memory that this process ever held; getrusage would tell of its parent's as well."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+    return 1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 
 
 if __name__ == "__main__":

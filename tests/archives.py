@@ -1,7 +1,5 @@
 """Small files and ZIPs of targets, made on the spot."""
 
-from __future__ import annotations
-
 import io
 import struct
 import wave

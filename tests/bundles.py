@@ -1,7 +1,5 @@
 """Experiments with answers, their files and bundles, for tests that look at what leaves the system."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -36,8 +34,9 @@ async def read_answers(store: Store, experiment: str) -> list[Answer]:
 async def write_export(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:
     """A file as the writing process makes it, made here."""
     output = io.BytesIO()
-    order = ExportOrder(slug, name, extension, **options)
-    await write(await ExportSource.open(Context(settings, store), order), output)
+    await write(
+        await ExportSource.open(Context(settings, store), ExportOrder(slug, name, extension, **options)), output
+    )
     return output.getvalue()
 
 
@@ -83,8 +82,9 @@ def server_on(folder: Path) -> Iterator[Settings]:
     directory.prepare()
     with redis_on(directory):
         credentials = directory.credentials()
-        url = directory.redis_url("frontend", credentials.frontend)
-        yield Settings(redis_url=url, secret=credentials.secret, data=str(folder))
+        yield Settings(
+            redis_url=directory.redis_url("frontend", credentials.frontend), secret=credentials.secret, data=str(folder)
+        )
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Fixtures of all tests: the real program, the real store, a real browser."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,7 +1,5 @@
 """Requests to the learning process, for tests that ask, hold and follow them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """People who answer over HTTP, and turns of the learning loop, for tests that hold both in their hands."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +21,9 @@ SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share:
 
 def client_on(settings: Settings, store: Store) -> httpx.AsyncClient:
     """The application in this process; requests reach it without a socket."""
-    transport = httpx.ASGITransport(app=create_app(settings, store))
-    return httpx.AsyncClient(transport=transport, base_url="http://salmon.test")
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=create_app(settings, store)), base_url="http://salmon.test"
+    )
 
 
 class Crowd:

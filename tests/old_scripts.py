@@ -1,13 +1,11 @@
 """Scripts of the first Salmon, and the files that it left behind."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -132,22 +130,22 @@ class Dump:
     version: int = 9
     content: bytearray = field(default_factory=bytearray)
 
-    def json_tree(self, key: str, value: Any) -> Dump:
+    def json_tree(self, key: str, value: Any) -> Self:
         """A JSON value in the module's first encoding, node by node."""
         self.content += b"\x07" + text(key.encode()) + length(_module_id(0)) + _nodes(value) + length(0)
         return self
 
-    def json_text(self, key: str, value: Any) -> Dump:
+    def json_text(self, key: str, value: Any) -> Self:
         """A JSON value in the module's later encoding."""
         self.content += b"\x07" + text(key.encode()) + length(_module_id(3))
         self.content += length(5) + text(json.dumps(value).encode()) + length(0)
         return self
 
-    def string(self, key: str, value: bytes) -> Dump:
+    def string(self, key: str, value: bytes) -> Self:
         self.content += b"\x00" + text(key.encode()) + text(value)
         return self
 
-    def raw(self, content: bytes) -> Dump:
+    def raw(self, content: bytes) -> Self:
         self.content += content
         return self
 

@@ -77,8 +77,7 @@ def fisher_weight(model, coordinates, head, winner, loser):
 
 def posterior_covariance(model, coordinates, triplets, ridge):
     """(ridge·I + Σ w g gᵀ)⁻¹, a rank-one term at a time."""
-    size = coordinates.size
-    precision = ridge * np.eye(size)
+    precision = ridge * np.eye(coordinates.size)
     for head, winner, loser in triplets:
         g = log_odds_gradient(model, coordinates, head, winner, loser)
         precision += fisher_weight(model, coordinates, head, winner, loser) * np.outer(g, g)

@@ -1,7 +1,5 @@
 """The real program as a process: started on a free port and its own data directory, watched, killed."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re
@@ -83,8 +81,7 @@ class Program:
 
     def child(self, name: str) -> psutil.Process:
         """One of the programs it supervises, by name."""
-        pid = int((self.data / "running" / f"{name}.pid").read_text().partition("\n")[0])
-        return psutil.Process(pid)
+        return psutil.Process(int((self.data / "running" / f"{name}.pid").read_text().partition("\n")[0]))
 
     def kill(self) -> None:
         """kill -9 of the whole tree: nobody gets to say goodbye."""

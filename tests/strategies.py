@@ -1,7 +1,5 @@
 """Hypothesis strategies for what travels through the system: experiments as they are written, and broken files."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

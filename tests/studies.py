@@ -1,7 +1,5 @@
 """One experiment on the application in this process, and what participants and its experimenter do with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +40,8 @@ class Study:
 
 
 async def study(client: httpx.AsyncClient, context: Context, spec: str, name: str) -> Study:
-    path = Path("spec.yaml")
     made, _ = await launch(
-        context, spec.encode(), spec_name=path, archive=None, name=name, owner=OWNER[0], state="open"
+        context, spec.encode(), spec_name=Path("spec.yaml"), archive=None, name=name, owner=OWNER[0], state="open"
     )
     if not await context.store.accounts.exist():
         await make_account(context, *OWNER, owner=True)

@@ -58,5 +58,6 @@ class Records:
             return None
         length = min(len(run["curve"]["answers"]) for run in runs)
         answers = np.array(runs[0]["curve"]["answers"][:length]) / runs[0]["n"]
-        values = np.array([run["curve"][measure][:length] for run in runs])
-        return Curves(answers, values, tuple(run["seed"] for run in runs))
+        return Curves(
+            answers, np.array([run["curve"][measure][:length] for run in runs]), tuple(run["seed"] for run in runs)
+        )

@@ -26,8 +26,7 @@ def task(
 def carry_out(wanted: dict[str, Any]) -> dict[str, Any]:
     """One run, with its curves."""
     if wanted["data"]:
-        table = read_pool(Path(wanted["data"]))
-        respondents: Any = Pool(table, wanted["seed"])
+        respondents: Any = Pool(read_pool(Path(wanted["data"])), wanted["seed"])
         made = setting("eggs", 30)
     else:
         made = setting(wanted["world"], wanted["n"])

@@ -88,8 +88,7 @@ def _request(program: Program, n: int) -> Iterator[None]:
     address = program.launch_text(f"rehearsed-{time.monotonic_ns()}", f"targets: {n}\n")
     slug = address.rstrip("/").rpartition("/")[2]
     address = f"{program.address}/api/experiments/{slug}/requests"
-    name = f"asks-{slug}"
-    with httpx.Client(auth=program.add_user(name)) as client:
+    with httpx.Client(auth=program.add_user(f"asks-{slug}")) as client:
         body = {"kind": "rehearsal", "arguments": {"answers": 200 * n, "runs": 20}}
         made = client.post(address, json=body).raise_for_status().json()["request"]
         yield

@@ -83,8 +83,9 @@ class Crowd:
 
     async def _answer(self, client: httpx.AsyncClient, name: str, query: dict[str, Any], winner: int) -> None:
         began = time.perf_counter()
-        body = {"token": query["token"], "winner": winner, "rt_ms": 1000, "input": "script"}
-        reply = await client.post("answers", json=body)
+        reply = await client.post(
+            "answers", json={"token": query["token"], "winner": winner, "rt_ms": 1000, "input": "script"}
+        )
         self.diary.answer_seconds.append(time.perf_counter() - began)
         if reply.status_code == 200:
             self.diary.answered[name, query["trial"]] = time.time()

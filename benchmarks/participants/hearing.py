@@ -27,8 +27,7 @@ class Record:
 def read_store(data: Path, slug: str, sampler: str) -> Record:
     """What the run has left behind."""
     directory = DataDirectory(data)
-    url = directory.redis_url("backend", directory.credentials().backend)
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(directory.redis_url("backend", directory.credentials().backend)) as client:
         experiment = client.hget(EXPERIMENTS, slug).decode()
         keys = Keys(experiment)
         answers = [

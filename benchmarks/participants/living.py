@@ -37,8 +37,7 @@ def _living(program: Program, seed: int) -> list[float]:
     slug = f"living-{seed}"
     address = program.launch_text(slug, f"targets: {N}\nhtml: {{max_queries: 0}}\nseed: {seed + 1}\n")
     crowd = Crowd(address, egg_world(N), log_normal(), Diary())
-    each = LEVELS[-1] * N // PARTICIPANTS + 1
-    asyncio.run(crowd.live(PARTICIPANTS, seconds=600, answers_each=each))
+    asyncio.run(crowd.live(PARTICIPANTS, seconds=600, answers_each=LEVELS[-1] * N // PARTICIPANTS + 1))
     record = read_store(program.data, slug, "Adaptive")
     rows = np.array([(a.served.head, a.winner, a.loser) for _, a in record.answers], dtype=np.int32)
     return [_judged(rows[: level * N], seed) for level in LEVELS]

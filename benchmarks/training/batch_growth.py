@@ -102,8 +102,7 @@ def on_linear_network(report: Report, seeds: int) -> list[dict[str, Any]]:
     """Measure updates and epochs to a test loss."""
     problems = [linear_network(seed) for seed in range(seeds)]
     updates, epochs, passed, base = {}, {}, {}, (0.0, 0.0)
-    names = list(linear_methods(problems[0]))
-    for method in sorted(names, key=lambda name: name != "SGD"):
+    for method in sorted(linear_methods(problems[0]), key=lambda name: name != "SGD"):
         histories = []
         for problem in problems:
             optimizer, options = linear_methods(problem)[method]

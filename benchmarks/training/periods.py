@@ -79,8 +79,7 @@ def match_synchronisations(history: Any) -> CPSGD:
 def weighted_variance(history: Any) -> float:
     """Return Σ γS / Σ γ over synchronisations, weighted by the steps between them, on which convergence depends (equation 9)."""
     variance, places = history.select_measured("replica_variance")
-    gaps = np.diff(places, prepend=-1)
-    rates = history["learning_rate"][places] * gaps
+    rates = history["learning_rate"][places] * np.diff(places, prepend=-1)
     return float((variance * rates).sum() / rates.sum())
 
 

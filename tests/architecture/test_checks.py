@@ -1,7 +1,5 @@
 """The checks before a commit are those of `make check`."""
 
-from __future__ import annotations
-
 import yaml
 
 from tests.program import REPOSITORY

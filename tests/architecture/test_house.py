@@ -1,7 +1,5 @@
 """The house: few, deep modules with names of their own, short ways through them, and a table that says where things are."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict
@@ -47,8 +45,7 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where[node.name].append(short(path))
     # Each of the two services has its settings and its half of the store.
-    twice = {name: paths for name, paths in where.items() if len(paths) > 1 and name not in {"Settings", "Store"}}
-    assert twice == {}
+    assert {name: paths for name, paths in where.items() if len(paths) > 1 and name not in {"Settings", "Store"}} == {}
     assert len(where["Settings"]) == len(where["Store"]) == 2
 
 

@@ -1,7 +1,5 @@
 """What is loaded and what is needed: the library works without the packages of the server and without torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """The layers of the design: kept as they are, and seen to break when they are broken on purpose."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The shape of the sources: modules stay small, names mean something, what is configured is documented."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of other projects that come with ours are exactly those that were published."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
@@ -12,8 +10,7 @@ VENDOR = REPOSITORY / "frontend" / "static" / "vendor"
 
 def test_every_vendored_file_is_the_one_of_the_lock_and_comes_with_its_licence() -> None:
     locked = json.loads((VENDOR / "vendor.lock.json").read_text())
-    scripts = {path.name for path in VENDOR.glob("*.js")}
-    assert scripts == set(locked)
+    assert {path.name for path in VENDOR.glob("*.js")} == set(locked)
     notes = (VENDOR / "README.md").read_text()
     for name, entry in locked.items():
         assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == entry["sha256"]

@@ -1,12 +1,10 @@
 """Helpers of browser tests: act as a participant, and read the answers as the experimenter."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -114,7 +112,7 @@ class Participant:
     def heading(self, name: str) -> None:
         expect(self.page.get_by_role("heading", name=name, exact=True, level=2)).to_be_visible()
 
-    def open(self, address: str) -> Participant:
+    def open(self, address: str) -> Self:
         """Open the link and press Begin."""
         self.page.goto(address)
         self.button("Begin").click()

@@ -1,7 +1,5 @@
 """The console: from the first account to an experiment that is exported and imported on another machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
@@ -60,8 +58,9 @@ def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count:
     """Answer as a participant who compares indices, or (careless) always chooses the left side."""
     generator = np.random.default_rng(len(name))
     with httpx.Client(base_url=f"{address}/e/{slug}/") as client:
-        session = client.post("arrive", json={"parameters": {"puid": name}}).raise_for_status().json()["session"]
-        client.headers["X-Salmon-Session"] = session
+        client.headers["X-Salmon-Session"] = (
+            client.post("arrive", json={"parameters": {"puid": name}}).raise_for_status().json()["session"]
+        )
         for _ in range(count):
             query = client.get("query").raise_for_status().json()
             left_is_nearer = abs(query["left"] - query["head"]) <= abs(query["right"] - query["head"])
@@ -277,8 +276,7 @@ def test_an_invited_experimenter_sees_only_their_own_and_shared_experiments(
         page.goto(f"{program.address}/console/")
         page.get_by_role("link", name="Shapes", exact=True).click()
         expect(page.locator("#state")).to_have_text("open")
-        used = page.goto(link.replace("localhost", "127.0.0.1"))
-        assert used.url.endswith("/console/login")
+        assert page.goto(link.replace("localhost", "127.0.0.1")).url.endswith("/console/login")
 
 
 def test_deleting_an_experiment_requires_its_name_and_leaves_a_bundle(

@@ -1,7 +1,5 @@
 """Network failures, reloads and other faults: every answer is recorded exactly once, and participants get their code."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -35,8 +33,7 @@ def test_no_answer_is_lost_when_the_server_is_down_for_twenty_seconds(
         laboratory = Laboratory(program, program.add_user())
         address = laboratory.launch("away", plain(8))
         program.port = urlsplit(address).port
-        participant.open(f"{address}?puid=patient")
-        participant.answer(3)
+        participant.open(f"{address}?puid=patient").answer(3)
         participant.ready()
         program.kill()
         participant.answer(2)  # one query is shown and one fetched ahead, so two can be answered
@@ -69,8 +66,7 @@ def test_every_answer_arrives_once_when_many_requests_or_replies_are_lost(
     page.route(
         lambda url: url.rstrip("/").rpartition("/")[2] in {"arrive", "query", "answers", "finish", "welcome"}, lose
     )
-    participant.open(f"{address}?puid=lossy")
-    participant.answer(20)
+    participant.open(f"{address}?puid=lossy").answer(20)
     assert_complete(laboratory, address, participant, "lossy")
     assert min(lost.values()) > 2
 
@@ -124,8 +120,7 @@ def test_a_reload_at_any_step_continues_at_that_step(
 def test_with_two_tabs_the_newer_continues_and_the_older_says_so(laboratory: Laboratory, page: Page) -> None:
     address = laboratory.launch("tabs", plain(6)) + "?puid=twins"
     first, second = Participant(page), Participant(page.context.new_page())
-    first.open(address)
-    first.answer(2)
+    first.open(address).answer(2)
     second.page.goto(address)
     expect(first.page.get_by_text("open in another window")).to_be_visible()
     second.answer(2)
@@ -141,8 +136,7 @@ def test_with_two_browsers_the_older_page_is_told_by_the_server(
 ) -> None:
     address = laboratory.launch("browsers", plain(6)) + "?puid=two"
     first, second = Participant(new_page()), Participant(new_page())
-    first.open(address)
-    first.answer(1)
+    first.open(address).answer(1)
     second.page.goto(address)
     second.ready()
     # the first can answer the queries it has, but gets no more
@@ -158,8 +152,7 @@ def test_leaving_with_the_back_button_and_returning_continues_the_run(
 ) -> None:
     address = laboratory.launch("back", plain(4))
     page.goto("about:blank")
-    participant.open(f"{address}?puid=back")
-    participant.answer(2)
+    participant.open(f"{address}?puid=back").answer(2)
     page.go_back()
     expect(page).to_have_url("about:blank")
     page.go_forward()
@@ -202,8 +195,7 @@ def test_with_and_without_browser_storage_a_run_can_be_reloaded_and_completed(
 ) -> None:
     page.add_init_script(script)
     address = laboratory.launch("", plain(4))
-    participant.open(address)
-    participant.answer(2)
+    participant.open(address).answer(2)
     code = page.locator("#puid").inner_text()
     page.reload()
     expect(page.locator("#num-queries")).to_have_text("2 / 4")
@@ -225,8 +217,7 @@ def test_changes_of_the_system_clock_do_not_affect_response_times(
 ) -> None:
     page.add_init_script(WANDERING_CLOCK)
     address = laboratory.launch("clock", plain(4))
-    participant.open(f"{address}?puid=traveller")
-    participant.answer(4)
+    participant.open(f"{address}?puid=traveller").answer(4)
     assert_complete(laboratory, address, participant, "traveller")
     assert all(0.1 <= float(row["response_time"]) < 60 for row in laboratory.rows(address))
 
@@ -255,8 +246,7 @@ def test_the_code_is_shown_only_when_the_server_has_every_answer(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("held-up", plain(3))
-    participant.open(f"{address}?puid=early")
-    participant.answer(2)
+    participant.open(f"{address}?puid=early").answer(2)
     page.route("**/answers", lambda route: route.abort())
     participant.answer(1)
     participant.heading("Saving your answers…")
@@ -270,8 +260,7 @@ def test_a_refused_answer_is_replaced_by_another_trial(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("refused", plain(3))
-    participant.open(f"{address}?puid=forged")
-    participant.answer(1)
+    participant.open(f"{address}?puid=forged").answer(1)
 
     def damage(route: Route) -> None:
         answers = route.request.post_data_json

@@ -1,7 +1,5 @@
 """An experiment with pictures, from launch to CSV, seen by a participant and an experimenter."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

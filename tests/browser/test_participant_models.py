@@ -1,7 +1,5 @@
 """The modules of the participant page that need no document: choices, outbox, run, texts and contrast."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import Page
 
@@ -78,23 +76,24 @@ MODELS = """async () => {
 
 def test_choices_outbox_run_texts_and_contrast_work_without_a_document(laboratory: Laboratory, page: Page) -> None:
     page.goto(laboratory.launch("models", plain(1)) + "?puid=models")
-    facts = page.evaluate(MODELS)
     choice = {"input": "key", "onset_client_ms": 100, "rt_ms": 250, "side": "right"}
-    assert facts["held"] == [None, None, None]
-    assert facts["early"] is None
-    assert facts["modified"] is None
-    assert facts["right"] == choice
-    assert facts["second"] is None
-    assert facts["pointer"] == {"input": "touch", "onset_client_ms": 1000, "rt_ms": 300, "side": "left"}
-    assert facts["pressedTooEarly"] is None
-    assert facts["assistive"] == {"input": "key", "onset_client_ms": 2000, "rt_ms": 500, "side": "right"}
-    assert facts["oneAhead"] == [2, ["t1", "t2"]]
-    assert facts["answer"] == [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]]
-    assert facts["again"] == ["t2", 2, False]
-    assert facts["complete"] == [True, None]
-    assert facts["removed"] == [False, "t3"]
-    assert facts["storedFirst"] == ["a", "b"]
-    assert facts["failing"] == [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]]
-    assert facts["sent"] == [[["a", 2], ["b", 1]], 0, [], False]
-    assert facts["strings"] == ["1 and 2 {c}", ""]
-    assert facts["dark"] == [True, False, False, True]
+    assert page.evaluate(MODELS) == {
+        "held": [None, None, None],
+        "early": None,
+        "modified": None,
+        "right": choice,
+        "second": None,
+        "pointer": {"input": "touch", "onset_client_ms": 1000, "rt_ms": 300, "side": "left"},
+        "pressedTooEarly": None,
+        "assistive": {"input": "key", "onset_client_ms": 2000, "rt_ms": 500, "side": "right"},
+        "oneAhead": [2, ["t1", "t2"]],
+        "answer": [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]],
+        "again": ["t2", 2, False],
+        "complete": [True, None],
+        "removed": [False, "t3"],
+        "storedFirst": ["a", "b"],
+        "failing": [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]],
+        "sent": [[["a", 2], ["b", 1]], 0, [], False],
+        "strings": ["1 and 2 {c}", ""],
+        "dark": [True, False, False, True],
+    }

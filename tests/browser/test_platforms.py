@@ -1,7 +1,5 @@
 """Recruitment platforms in a browser (links, redirects, Mechanical Turk), and pages written for Salmon 1."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -48,8 +46,9 @@ def test_mechanical_turk_receives_its_form_from_a_page_in_its_frame(laboratory: 
 
     def serve_study(route: Route) -> None:
         """Serve the program under a public name: browsers do not let a public site frame a local server."""
-        here = route.request.url.replace("https://study.test", laboratory.program.address)
-        route.fulfill(response=route.fetch(url=here))
+        route.fulfill(
+            response=route.fetch(url=route.request.url.replace("https://study.test", laboratory.program.address))
+        )
 
     def serve_turk(route: Route) -> None:
         if route.request.method == "POST":
@@ -86,8 +85,7 @@ def test_the_redirect_with_the_participants_ids_is_sent_only_at_the_end(
     told: list[str] = []
     page.on("response", lambda response: told.append(response.text()) if response.request.method == "POST" else None)
     page.route("https://example.org/**", lambda route: route.fulfill(body="back"))
-    participant.open(f"{address}?PROLIFIC_PID=5f00&STUDY_ID=s1&SESSION_ID=x")
-    participant.ready()
+    participant.open(f"{address}?PROLIFIC_PID=5f00&STUDY_ID=s1&SESSION_ID=x").ready()
     assert "C0DE-7" not in page.content() + "".join(told)
     assert "example.org" not in page.content() + "".join(told)
     participant.answer()
@@ -110,8 +108,7 @@ def test_the_redirect_with_the_participants_ids_is_sent_only_at_the_end(
 def test_an_invalid_link_gets_an_explanation_and_stores_nothing(
     laboratory: Laboratory, query: str, sentence: str
 ) -> None:
-    spec = plain(1).replace("recruitment: {", "recruitment: {platform: prolific, ")
-    address = laboratory.launch("", spec)
+    address = laboratory.launch("", plain(1).replace("recruitment: {", "recruitment: {platform: prolific, "))
     reply = httpx.get(f"{address}?{query}", headers={"Accept": "text/html"})
     assert reply.status_code == 400
     assert reply.headers["content-type"].startswith("text/html")
@@ -161,8 +158,7 @@ def test_scripts_and_styles_written_for_salmon_1_work(
     assert page.locator("#trial").inner_text() != before
     for name in ("instructions", "target-text", "comparison-text", "q-head", "q-left", "q-right", "choices", "puid"):
         assert page.locator(f"#{name}").count() == 1
-    assert page.locator(".cell").count() == 3
-    assert page.locator(".answer").count() == 2
+    assert (page.locator(".cell").count(), page.locator(".answer").count()) == (3, 2)
     participant.answer(3)
     expect(page.locator("#debriefModal #debrief")).to_be_visible()
     assert page.locator("body.no-more-queries").count() == 1

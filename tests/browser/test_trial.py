@@ -1,7 +1,5 @@
 """One trial: what it shows, what counts as an answer, and what it never reveals."""
 
-from __future__ import annotations
-
 import base64
 import math
 import struct
@@ -96,8 +94,7 @@ def test_answers_count_only_after_every_sound_was_played_with_its_button(
 ) -> None:
     files = [(f"{k}.wav", tone(220 * (k + 1))) for k in range(3)]
     address = laboratory.launch("sounds", MEDIA.replace("COUNT", "1"), write_zip(tmp_path / "t.zip", files))
-    participant.open(f"{address}?puid=ears")
-    participant.ready()
+    participant.open(f"{address}?puid=ears").ready()
     assert page.evaluate("[...document.querySelectorAll('#trial audio')].every((sound) => sound.paused)")
     expect(page.get_by_text("Please listen to all sounds first.")).to_be_visible()
     assert_accessible(page)
@@ -119,15 +116,15 @@ PLACES = {"Target": "head", "Left": "left", "Right": "right"}
 def videos(laboratory: Laboratory, page: Page, tmp_path: Path) -> Path:
     """A ZIP of three short videos, recorded by the browser."""
     page.goto(laboratory.program.address + "/healthz")
-    files = [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
-    return write_zip(tmp_path / "t.zip", files)
+    return write_zip(
+        tmp_path / "t.zip", [(f"{k}.webm", base64.b64decode(page.evaluate(RECORD, 80 * k))) for k in range(3)]
+    )
 
 
 def test_videos_play_automatically_without_sound_and_can_be_paused(
     laboratory: Laboratory, participant: Participant, page: Page, videos: Path
 ) -> None:
-    participant.open(laboratory.launch("videos", MEDIA.replace("COUNT", "1"), videos) + "?puid=cinema")
-    participant.ready()
+    participant.open(laboratory.launch("videos", MEDIA.replace("COUNT", "1"), videos) + "?puid=cinema").ready()
     video = page.locator("#q-head video")
     assert video.evaluate("video => [video.muted, video.loop, video.controls, video.paused]") == [
         True,
@@ -146,8 +143,7 @@ def test_videos_do_not_play_with_reduced_motion(
     laboratory: Laboratory, participant: Participant, page: Page, videos: Path
 ) -> None:
     page.emulate_media(reduced_motion="reduce")
-    participant.open(laboratory.launch("stills", MEDIA.replace("COUNT", "1"), videos) + "?puid=calm")
-    participant.ready()
+    participant.open(laboratory.launch("stills", MEDIA.replace("COUNT", "1"), videos) + "?puid=calm").ready()
     assert page.evaluate("[...document.querySelectorAll('#trial video')].every((video) => video.paused)")
 
 
@@ -162,13 +158,10 @@ page: {min_rt_ms: 100, blank_ms: 20}
 def test_scripts_and_handlers_are_removed_from_html_unless_it_is_trusted(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
-    participant.open(laboratory.launch("cleaned", HTML) + "?puid=x")
-    participant.ready()
+    participant.open(laboratory.launch("cleaned", HTML) + "?puid=x").ready()
     assert page.locator("#trial b, #trial i, #trial u").count() == 3
     assert page.locator("#trial script, #trial [onclick], #trial [onerror]").count() == 0
-    page.goto(laboratory.launch("raw", HTML.replace("page: {", "page: {trusted: true, ")) + "?puid=x")
-    participant.button("Begin").click()
-    participant.ready()
+    participant.open(laboratory.launch("raw", HTML.replace("page: {", "page: {trusted: true, ")) + "?puid=x").ready()
     assert page.locator("#trial [onclick]").count() == 1
     assert page.evaluate("window.broken") == 1
 
@@ -198,8 +191,7 @@ def test_a_fast_answer_counts_and_is_followed_by_a_warning(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("warned", plain(2).replace("min_rt_ms: 100", "min_rt_ms: 100, warn_rt_ms: 60000"))
-    participant.open(f"{address}?puid=hasty")
-    participant.ready()
+    participant.open(f"{address}?puid=hasty").ready()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_text("That was very fast.")).to_be_visible()
     assert_accessible(page)
@@ -211,10 +203,8 @@ def test_a_fast_answer_counts_and_is_followed_by_a_warning(
 def test_a_skipped_query_is_replaced_and_not_counted(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
-    spec = plain(2).replace("max_queries: 2", "max_queries: 2, skip_button: true")
-    address = laboratory.launch("skipped", spec)
-    participant.open(f"{address}?puid=unsure")
-    participant.ready()
+    address = laboratory.launch("skipped", plain(2).replace("max_queries: 2", "max_queries: 2, skip_button: true"))
+    participant.open(f"{address}?puid=unsure").ready()
     before = page.locator("#trial").inner_text()
     participant.button("Skip").click()
     participant.ready()
@@ -251,8 +241,7 @@ def test_a_fixation_cross_is_shown_alone_before_the_targets(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("blank_ms: 20", "blank_ms: 20, fixation_ms: 1500")
-    participant.open(laboratory.launch("cross", spec) + "?puid=still")
-    participant.ready()
+    participant.open(laboratory.launch("cross", spec) + "?puid=still").ready()
     page.keyboard.press("ArrowLeft")
     page.locator("#trial.fixation").wait_for()
     assert page.locator("#q-head > *").is_hidden()
@@ -280,8 +269,7 @@ def test_without_a_limit_the_participant_decides_when_to_finish(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("endless", plain(0))
-    participant.open(f"{address}?puid=enough")
-    participant.answer(3)
+    participant.open(f"{address}?puid=enough").answer(3)
     participant.button("Finish here").click()
     assert participant.code() == "C0DE-7"
     assert len(laboratory.rows(address)) == 3

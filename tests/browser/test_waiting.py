@@ -1,7 +1,5 @@
 """Waiting: idle participants, unsent answers, late queries and paused studies."""
 
-from __future__ import annotations
-
 import json
 import re
 from threading import Event
@@ -21,8 +19,7 @@ def test_the_page_asks_after_one_idle_minute_and_pauses_after_ten(
 ) -> None:
     address = laboratory.launch("away", plain(2))
     page.clock.install()
-    participant.open(f"{address}?puid=tea")
-    participant.ready()
+    participant.open(f"{address}?puid=tea").ready()
     shown = page.locator("#trial").inner_text()
     page.clock.fast_forward(61_000)
     expect(page.locator("#status")).to_have_text("Are you still there? Take all the time you need.")
@@ -98,8 +95,7 @@ def test_if_most_answers_are_unsent_they_can_be_copied_while_the_page_keeps_tryi
     assert page.locator("#code").count() == 0
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
     participant.button("Copy a backup of your answers").click()
-    area = page.get_by_role("textbox", name="Copy a backup of your answers")
-    assert len(json.loads(area.input_value())) == 3
+    assert len(json.loads(page.get_by_role("textbox", name="Copy a backup of your answers").input_value())) == 3
     assert_accessible(page)
     page.unroute("**/answers")
     page.clock.fast_forward(31_000)
@@ -133,8 +129,7 @@ def test_a_late_query_is_replaced_by_a_spare_one_and_shown_a_trial_later(
     assert participant.code() == "C0DE-7"
     rows = laboratory.rows(address)
     assert chosen(rows) == participant.given
-    kinds = [row["trial_type"] for row in rows]
-    assert kinds.count("fallback") == 1
+    assert [row["trial_type"] for row in rows].count("fallback") == 1
     waited = next(row for row in rows if row["trial_type"] == "fallback")
     assert float(waited["query_wait_ms"]) >= 299
     assert all(float(row["network_latency"]) >= 0 for row in rows)

@@ -1,7 +1,5 @@
 """Window sizes, loading of files, and participants who return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,8 +42,7 @@ def test_a_window_that_is_too_small_has_to_be_enlarged_first(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     spec = plain(2).replace("page: {", "page: {min_viewport: [800, 600], ")
-    consent = 'consent: {text: Hello., decline_url: "https://example.org/out"}\n'
-    address = laboratory.launch("small", spec + consent)
+    address = laboratory.launch("small", spec + 'consent: {text: Hello., decline_url: "https://example.org/out"}\n')
     page.set_viewport_size({"width": 700, "height": 650})
     page.goto(f"{address}?puid=netbook")
     expect(page.get_by_text("at least 800 × 600 pixels")).to_be_visible()
@@ -93,8 +90,7 @@ def test_instructions_show_their_picture_and_status_messages_do_not_move_the_tri
     archive = write_zip(tmp_path / "t.zip", [(f"{k}.png", picture(60 * k, size=(300, 200))) for k in range(4)])
     spec = PICTURES + "instructions: [{text: It looks like this., image: 2.png}, {text: No picture here.}]\n"
     page.set_viewport_size({"width": 360, "height": 640})
-    page.goto(laboratory.launch("illustrated", spec, archive) + "?puid=eyes")
-    participant.button("Begin").click()
+    participant.open(laboratory.launch("illustrated", spec, archive) + "?puid=eyes")
     image = page.locator("img.illustration")
     expect(image).to_be_visible()
     page.wait_for_function("document.querySelector('img.illustration').naturalWidth === 300")
@@ -126,8 +122,7 @@ def test_with_many_files_only_those_of_the_next_three_trials_are_loaded(
     participant.open(f"{address}?puid=hall")
     for trial in range(1, 6):
         participant.ready()
-        shown = page.locator("#trial img").evaluate_all("images => images.map((image) => image.src)")
-        assert set(shown) <= set(loaded)
+        assert set(page.locator("#trial img").evaluate_all("images => images.map((image) => image.src)")) <= set(loaded)
         # the trials so far, three ahead, and a spare one: three files each
         assert len(loaded) == len(set(loaded)) <= 3 * (trial + 3 + 1)
         participant.answer()

@@ -92,8 +92,9 @@ class Ways:
         if config is not None:
             described = self.folder / "init.yaml"
             described.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
-        files = ImportFiles(path, path.name, described, targets)
-        return await import_file(self.context, files, slug=slug, otherwise="x", owner="ada")
+        return await import_file(
+            self.context, ImportFiles(path, path.name, described, targets), slug=slug, otherwise="x", owner="ada"
+        )
 
     async def rows(self, slug: str) -> list[dict[str, str]]:
         return rows_of(await write_export(self.settings, self.store, slug, "responses", "csv"))
@@ -223,8 +224,9 @@ async def test_scripts_restore_an_old_backup(server: OldScript, settings: Settin
     backup = old_backup(CONFIG, old_answers(25)).bytes()
     made = await server.post("/init_exp", files={"rdb": ("exp-2023-11-14T22:13-salmon-1.0.0.rdb", backup)})
     assert "25 answers of 3 participants" in made.json()["message"]
-    rows = (await server.get("/responses")).json()
-    assert [row["head"] for row in rows] == [answer["head"] for answer in old_answers(25)]
+    assert [row["head"] for row in (await server.get("/responses")).json()] == [
+        answer["head"] for answer in old_answers(25)
+    ]
     assert (await server.client.get("/query")).status_code == 409  # paused, until somebody opens it
     files = {
         "bundle": ("responses.csv", as_csv(old_rows(old_answers(5)))),

@@ -107,8 +107,7 @@ def test_join_puts_targets_beside_their_coordinates() -> None:
     for d, names in ((1, ["x"]), (2, ["x", "y"]), (3, ["x", "y", "z"]), (5, ["x", "y", "z", "dim4", "dim5"])):
         table = offline.join(np.arange(4 * d).reshape(4, d), ["a", "b", "c", "d"])
         assert isinstance(table, pd.DataFrame)
-        assert list(table.columns) == [*names, "target"]
-        assert table["target"].tolist() == ["a", "b", "c", "d"]
+        assert (list(table.columns), table["target"].tolist()) == ([*names, "target"], ["a", "b", "c", "d"])
 
 
 def test_without_pandas_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ With `user default off` alone, Redis 7.0 replays its append-only file as a user 
 transaction is dropped without a word. Our list keeps that user's permissions for this reason.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -28,8 +26,7 @@ def test_scripts_and_transactions_are_there_after_kill_9(which: str, tmp_path: P
         pytest.skip(f"there is no {which} on this machine's PATH, so only the embedded server was tried")
     directory = DataDirectory(tmp_path / "data")
     directory.prepare()
-    credentials = directory.credentials()
-    url = directory.redis_url("frontend", credentials.frontend)
+    url = directory.redis_url("frontend", directory.credentials().frontend)
 
     client = redis.Redis.from_url(url, decode_responses=True)
     with redis_on(directory, str(found)) as process, client:

@@ -1,7 +1,5 @@
 """Requests to the running program: carried out on its Dask workers behind the live work, and begun again after a crash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,7 @@ def test_live_work_passes_a_long_request_which_survives_its_backend(tmp_path: Pa
             return lambda: condition(send("GET", f"/{identifier}"))
 
         # Far longer than the people of this test answer: 2,000 measurements of a rehearsal.
-        body = {"kind": "rehearsal", "arguments": {"answers": 6000, "runs": 20}}
-        endless = send("POST", json=body)["request"]
+        endless = send("POST", json={"kind": "rehearsal", "arguments": {"answers": 6000, "runs": 20}})["request"]
         short = send("POST", json={"kind": "embedding", "arguments": {"answers": 60}})["request"]
         poll(is_now(endless, lambda item: item["progress"] > 0), "the request to be on its way")
         with answering(people, 4, 20):

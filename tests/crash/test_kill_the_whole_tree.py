@@ -1,7 +1,5 @@
 """kill -9 of everything, at every step of a participant's way: what was acknowledged is there, once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,8 +40,7 @@ def query(program: Program, slug: str, session: dict[str, str]) -> dict[str, Any
 
 def answer(program: Program, slug: str, served: dict[str, Any]) -> dict[str, Any]:
     body = {"token": served["token"], "winner": served["left"], "rt_ms": 700, "input": "script"}
-    reply = httpx.post(f"{program.address}/e/{slug}/answers", json=body).raise_for_status()
-    return reply.json()["results"][0]
+    return httpx.post(f"{program.address}/e/{slug}/answers", json=body).raise_for_status().json()["results"][0]
 
 
 def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(crashing: Program, examples: Path) -> None:
@@ -78,10 +75,9 @@ def test_a_crash_between_any_two_steps_loses_and_doubles_nothing(crashing: Progr
     assert [(int(row["head"]), int(row["winner"])) for row in written] == [
         (served["head"], served["left"]) for served in (first, second)
     ]
-    media = httpx.get(f"{crashing.address}/e/shapes/arrive", headers=session)
-    assert media.status_code == 405  # the page is there, and takes what it always took
-    session_again = arrive(crashing, "shapes", "survivor")
-    assert query(crashing, "shapes", session_again)["trial"] == 3
+    # The page is there, and takes what it always took.
+    assert httpx.get(f"{crashing.address}/e/shapes/arrive", headers=session).status_code == 405
+    assert query(crashing, "shapes", arrive(crashing, "shapes", "survivor"))["trial"] == 3
 
 
 def test_of_answers_in_flight_during_a_crash_every_acknowledged_one_is_there_once(
@@ -147,8 +143,7 @@ def test_a_killed_supervisor_takes_its_children_along_and_the_next_one_takes_ove
 def test_a_program_that_dies_is_started_again(crashing: Program, examples: Path, name: str) -> None:
     crashing.launch(examples / "colors" / "experiment.yaml")
     crashing.wait_until_ready()
-    session = arrive(crashing, "colors", "patient")
-    served = query(crashing, "colors", session)
+    served = query(crashing, "colors", arrive(crashing, "colors", "patient"))
     killed = crashing.child(name)
     killed.kill()
     poll(lambda: crashing.child(name).pid != killed.pid, f"{name} to be started again")

@@ -1,7 +1,5 @@
 """The living loop of the running program: backends killed, workers lost, a cluster of separate processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -79,8 +77,7 @@ def test_backends_killed_again_and_again_lose_no_answer(tmp_path: Path) -> None:
         model_has_seen_all(program, "killed", 200)
         record = read_store(program.data, "killed", "Adaptive")
         check_history(record)
-        keys = [(record.names[a.served.participant], a.served.trial) for _, a in record.answers]
-        assert len(set(keys)) == 200
+        assert len({(record.names[a.served.participant], a.served.trial) for _, a in record.answers}) == 200
 
 
 @contextmanager
@@ -126,8 +123,7 @@ def test_the_same_loop_runs_on_a_cluster_of_separate_processes_and_survives_a_lo
         ):
             program.wait_until_ready()
             assert len(program.child("backend").children(recursive=True)) == 0  # it started no workers of its own
-            people = crowd(program, "cluster")
-            with answering(people, 4, 30) as thread:
+            with answering(crowd(program, "cluster"), 4, 30) as thread:
                 thread.join(2.0)
                 first.kill()
             model_has_seen_all(program, "cluster", 120)

@@ -1,7 +1,5 @@
 """Fixtures of the tests that hold the learning loop in their hands."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path

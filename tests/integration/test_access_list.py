@@ -1,7 +1,5 @@
 """What each process may write: tried on the running server, and proved where no list can say it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -82,8 +80,9 @@ def test_what_each_may_do_works(users: dict[str, redis.Redis]) -> None:
 def test_nothing_of_ours_can_shorten_the_answers() -> None:
     """No list can forbid XADD with MAXLEN on a stream that may be appended to: so nothing of ours may say it."""
     assert not re.search(r"MAXLEN|MINID|XTRIM|XDEL", lua.RECORD_ANSWER, re.IGNORECASE)
-    source = (REPOSITORY / "frontend" / "store" / "answers.py").read_text()
-    assert not re.search(r"maxlen|minid|xtrim|xdel|xadd", source, re.IGNORECASE)
+    assert not re.search(
+        r"maxlen|minid|xtrim|xdel|xadd", (REPOSITORY / "frontend" / "store" / "answers.py").read_text(), re.IGNORECASE
+    )
 
 
 async def test_a_revision_is_never_rewritten(store: Any) -> None:
@@ -98,5 +97,4 @@ async def test_a_revision_is_never_rewritten(store: Any) -> None:
     with pytest.raises(Exception, match="already"):
         await store.experiments.create("revised", replace(first, source="b"), owner="o", state="draft", now_ms=2)
     assert await store.experiments.read_revision(made.experiment, 1) == first
-    sources = (REPOSITORY / "frontend" / "store" / "experiments.py").read_text()
-    assert not re.search(r"\.hset\(\s*keys\.spec", sources)
+    assert not re.search(r"\.hset\(\s*keys\.spec", (REPOSITORY / "frontend" / "store" / "experiments.py").read_text())

@@ -1,7 +1,5 @@
 """A bundle is the experiment: it comes back elsewhere, bit for bit, and nothing else than a bundle comes in."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -49,8 +47,7 @@ async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
     bundle: bytes, elsewhere: Context, tmp_path: Path
 ) -> None:
     experiment = await import_into(elsewhere, bundle, tmp_path / "b.zip")
-    again = await bundle_of(elsewhere.settings, elsewhere.store, "shapes")
-    before, after = members_of(bundle), members_of(again)
+    before, after = members_of(bundle), members_of(await bundle_of(elsewhere.settings, elsewhere.store, "shapes"))
     assert set(before) == set(after)
     # The import is a change, the state is paused, and files that tell when they were made tell it.
     moved = {"manifest.json", "provenance.json", "README.md", "machine/state.json", "machine/changes.jsonl"}
@@ -66,16 +63,18 @@ async def test_an_experiment_comes_back_on_another_machine_bit_for_bit(
 
 async def test_counters_are_counted_again(bundle: bytes, elsewhere: Context, tmp_path: Path) -> None:
     def lie(members: Members) -> None:
-        state = json.loads(members["machine/state.json"])
-        members["machine/state.json"] = json.dumps({**state, "answers": "7", "answers:Random": "0"}).encode()
+        members["machine/state.json"] = json.dumps(
+            {**json.loads(members["machine/state.json"]), "answers": "7", "answers:Random": "0"}
+        ).encode()
 
     experiment = await import_into(elsewhere, change_bundle(bundle, lie), tmp_path / "b.zip", "counted")
     state = await elsewhere.store.experiments.read(experiment)
     assert state.counters["answers"] == 90
     assert sum(count for name, count in state.counters.items() if name.startswith("answers:")) == 90
     answers = await read_answers(elsewhere.store, experiment)
-    counts = await elsewhere.store.experiments.read_counts(experiment)
-    assert {name: int(value) for name, value in counts.items()} == recount(answers)
+    assert {
+        name: int(value) for name, value in (await elsewhere.store.experiments.read_counts(experiment)).items()
+    } == recount(answers)
 
 
 async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
@@ -89,8 +88,7 @@ async def test_bundles_of_earlier_versions_hold_their_description_as_yaml(
 
     now = await import_into(elsewhere, bundle, tmp_path / "now.zip", "as-json")
     before = await import_into(elsewhere, change_bundle(bundle, write_as_before), tmp_path / "before.zip", "as-yaml")
-    stored = await elsewhere.store.experiments.read_revision(before, 1)
-    assert not stored.spec.startswith("{")
+    assert not (await elsewhere.store.experiments.read_revision(before, 1)).spec.startswith("{")
     assert (await elsewhere.catalogue.revision(before, 1)) == (await elsewhere.catalogue.revision(now, 1))
 
 
@@ -123,8 +121,7 @@ async def test_models_come_back_and_the_learning_goes_on_after_them(
     service.stop()
     names = ("responses", "embeddings", "embedding_history", "models", "quality")
     before = [await write_export(settings, store, "learned", name, "csv") for name in names]
-    bundle = await bundle_of(settings, store, "learned")
-    made = await import_into(elsewhere, bundle, tmp_path / "b.zip")
+    made = await import_into(elsewhere, await bundle_of(settings, store, "learned"), tmp_path / "b.zip")
     after = [await write_export(elsewhere.settings, elsewhere.store, "learned", name, "csv") for name in names]
     assert before == after
     rows = rows_of(after[1])
@@ -164,8 +161,9 @@ async def test_the_notebook_runs_from_top_to_bottom_in_plain_python(bundle: byte
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
         archive.extractall(tmp_path)
     cells = json.loads((tmp_path / "analysis.ipynb").read_text())["cells"]
-    code = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    (tmp_path / "run.py").write_text(code)
+    (tmp_path / "run.py").write_text(
+        "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    )
     done = subprocess.run(
         (sys.executable, "-W", "error", "-S", "run.py"), cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -189,8 +187,7 @@ async def test_an_import_that_is_killed_leaves_nothing_to_be_seen_and_can_be_rep
         "setattr(Importer, step, die)\n"
         "main(['import', *sys.argv[1:]], sys.stdout.buffer)\n"
     )
-    values = elsewhere.settings.model_dump()
-    environment = {f"SALMON_{name.upper()}": str(value) for name, value in values.items()}
+    environment = {f"SALMON_{name.upper()}": str(value) for name, value in elsewhere.settings.model_dump().items()}
     order = {"answers": str(path), "name": path.name, "slug": "killed", "otherwise": "", "owner": "bo"}
     for step in ("check", "write_people", "reveal"):
         killed = subprocess.run(

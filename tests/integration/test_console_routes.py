@@ -1,7 +1,5 @@
 """Routes of the console on the real store: what it shows, what it changes, who may."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -166,8 +164,7 @@ async def test_a_second_zip_adds_pictures_and_refuses_other_content_under_an_old
     )
     assert changed.status_code == 422
     assert "a.png" in changed.text
-    rows = (await owned("GET", f"{base}/targets")).json()
-    assert "same as target 0" in " ".join(rows[1]["odd"])
+    assert "same as target 0" in " ".join((await owned("GET", f"{base}/targets")).json()[1]["odd"])
 
 
 async def test_others_see_an_experiment_only_when_it_is_shared_and_only_its_owner_deletes_it(
@@ -206,10 +203,8 @@ async def test_a_copy_is_a_draft_of_the_same_and_a_free_name_is_found_for_it(own
     base = await make_experiment(owned, "copied")
     copy = (await owned("POST", f"{base}/copy", json={"name": ""})).json()
     assert (copy["slug"], copy["state"], copy["answers"]) == ("copied-copy", "draft", 0)
-    again = (await owned("POST", f"{base}/copy", json={"name": ""})).json()
-    assert again["slug"] == "copied-copy-2"
-    taken = await owned("POST", f"{base}/copy", json={"name": "copied"})
-    assert taken.status_code == 409
+    assert (await owned("POST", f"{base}/copy", json={"name": ""})).json()["slug"] == "copied-copy-2"
+    assert (await owned("POST", f"{base}/copy", json={"name": "copied"})).status_code == 409
 
 
 async def test_a_file_is_checked_as_it_is_typed(owned: Send) -> None:
@@ -217,11 +212,8 @@ async def test_a_file_is_checked_as_it_is_typed(owned: Send) -> None:
     (problem,) = (await owned("POST", "/api/check", json=wrong)).json()["problems"]
     assert (problem["line"], problem["column"]) == (2, 12)
     assert "Random" in problem["hint"]
-    right = {"spec": "targets: [a, b, c]\nhtml: {max_queries: 45}\n"}
-    checked = (await owned("POST", "/api/check", json=right)).json()
-    assert checked["problems"] == []
-    assert checked["summary"]["targets"] == 3
-    assert checked["summary"]["minutes"] == 3
+    checked = (await owned("POST", "/api/check", json={"spec": "targets: [a, b, c]\nhtml: {max_queries: 45}\n"})).json()
+    assert (checked["problems"], checked["summary"]["targets"], checked["summary"]["minutes"]) == ([], 3, 3)
     assert (await owned("POST", "/api/check", json={"spec": "", "zip": True})).json()["summary"]["targets"] is None
 
 

@@ -1,7 +1,5 @@
 """The containers without an engine: the files are valid, and each service starts by the command the files give it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -135,8 +133,7 @@ def test_the_web_process_starts_by_its_command(socket: Path, tmp_path: Path) -> 
 
 
 def test_the_learning_process_the_scheduler_and_a_worker_start_by_their_commands(socket: Path) -> None:
-    scheduler = command_of("scheduler", **{"8786": "0"})
-    with started([*scheduler, "--host", "127.0.0.1"], "Scheduler at:") as lines:
+    with started([*command_of("scheduler", **{"8786": "0"}), "--host", "127.0.0.1"], "Scheduler at:") as lines:
         address = next(line for line in lines if "Scheduler at:" in line).split()[-1]
         worker = command_of("worker", **{"tcp://scheduler:8786": address})
         environment = {"SALMON_REDIS_URL": f"unix://backend:back-secret@{socket}", "SALMON_SCHEDULER": address}

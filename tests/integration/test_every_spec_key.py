@@ -1,7 +1,5 @@
 """Every key of an experiment's file has an effect: changing it changes what a participant, the backend or the console gets."""
 
-from __future__ import annotations
-
 import random
 import re
 import secrets
@@ -237,8 +235,7 @@ async def walk(
     """Everything that a participant gets from beginning to end, with the name of the experiment taken out."""
     one = await study(client, context, yaml.safe_dump(content), name)
     # The same participant's id each time: queries and sides follow from it and from the seed.
-    drawn = random.Random(5)
-    monkeypatch.setattr(secrets, "choice", drawn.choice)
+    monkeypatch.setattr(secrets, "choice", random.Random(5).choice)
     at, headers = f"/e/{one.slug}/", {"accept": "text/html"}
     parameters = MTURK if "mturk" in str(content.get("recruitment")) else {"puid": "somebody"}
     seen: list[Any] = []
@@ -302,8 +299,7 @@ async def come_back(client: httpx.AsyncClient, one: Study) -> Any:
     reply = await client.post(f"/e/{one.slug}/arrive", json={"parameters": parameters})
     if reply.status_code != 200 or reply.json()["step"] != "welcome":
         return reply.status_code
-    arrival = reply.json()
-    query = await client.get(f"/e/{one.slug}/query", headers={"X-Salmon-Session": arrival["session"]})
+    query = await client.get(f"/e/{one.slug}/query", headers={"X-Salmon-Session": reply.json()["session"]})
     if query.status_code != 200:
         return query.status_code
     await one.answer({"token": query.json()["token"], "winner": query.json()["left"]})
@@ -368,8 +364,9 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
 def test_every_argument_of_a_sampler_changes_the_sampler(name: str) -> None:
     for argument in argument_names(name):  # type: ignore[arg-type]
         if name in ACTIVE and not has_effect(name, argument):  # type: ignore[arg-type]
-            file = BASE | {"samplers": {name: {argument: _plain_value(argument)}}, "sampling": {}}
-            (warning,) = check(yaml.safe_dump(file))
+            (warning,) = check(
+                yaml.safe_dump(BASE | {"samplers": {name: {argument: _plain_value(argument)}}, "sampling": {}})
+            )
             assert (warning.path, warning.warning) == (f"samplers.{name}.{argument}", True)
             continue
         made = []

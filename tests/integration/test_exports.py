@@ -1,7 +1,5 @@
 """What leaves the system through the application, from the real store."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -64,12 +62,10 @@ async def slug(
 
 async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClient, slug: str) -> None:
     reply = await client.get(FILES.format(slug, "responses.csv"), auth=OWNER)
-    assert reply.status_code == 200
-    assert reply.headers["content-type"] == "text/csv; charset=utf-8"
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/csv; charset=utf-8")
     assert reply.headers["content-disposition"] == 'attachment; filename="files-responses.csv"'
     rows = rows_of(reply.content)
-    assert len(rows) == 60
-    assert list(rows[0])[:26] == list(FIRST_COLUMNS)
+    assert (len(rows), list(rows[0])[:26]) == (60, list(FIRST_COLUMNS))
     assert [row["num_responses"] for row in rows] == [str(place) for place in range(1, 61)]
     assert {row["puid"] for row in rows} == {"5f00p0", "5f00p1", "5f00p2"}
     assert {row["config_hash"] for row in rows} != {""}
@@ -117,8 +113,9 @@ async def test_files_of_one_sampler_and_without_whom_is_excluded(
     one = rows_of(await write_export(settings, store, slug, "responses", "csv", sampler="Validation"))
     assert {row["sampler"] for row in one} == {"Validation"}
     out = one[0]["participant"]
-    address = f"/api/experiments/{slug}/participants/{out}"
-    done = await client.put(address, json={"keep": "exclude", "note": "Slept."}, auth=OWNER)
+    done = await client.put(
+        f"/api/experiments/{slug}/participants/{out}", json={"keep": "exclude", "note": "Slept."}, auth=OWNER
+    )
     assert (done.status_code, done.json()["keep"], done.json()["decided_by"]) == (200, False, "owner")
     marked = rows_of(await write_export(settings, store, slug, "responses", "csv"))
     reasons = {row["participant"]: (row["excluded"], row["exclusion_reason"]) for row in marked}
@@ -151,8 +148,7 @@ async def test_what_cannot_be_written_is_a_sentence(
 ) -> None:
 
     async def ordered() -> None:
-        source = await ExportSource.open(Context(settings, store), check_order(order))
-        await write(source, io.BytesIO())
+        await write(await ExportSource.open(Context(settings, store), check_order(order)), io.BytesIO())
 
     with pytest.raises(SalmonError) as refused:
         await ordered()
@@ -177,8 +173,7 @@ async def test_figures_of_quality_are_there_at_once_and_new_when_they_are_ready(
     first = found["participants"][0]["participant"]
     await client.put(f"{address}/{first}", json={"keep": "exclude"}, auth=OWNER)
     told = (await client.get(address, auth=OWNER)).json()
-    assert (told["fresh"], told["as_of"]) == (False, found["as_of"])
-    assert told["participants"][0]["keep_manual"] == "exclude"
+    assert (told["fresh"], told["as_of"], told["participants"][0]["keep_manual"]) == (False, found["as_of"], "exclude")
     fresh = (await client.get(address, params={"wait": "yes", "offset": 1, "limit": 1}, auth=OWNER)).json()
     assert (fresh["fresh"], len(fresh["participants"])) == (True, 1)
     unknown = await client.put(f"{address}/nobody", json={"keep": "keep"}, auth=OWNER)

@@ -1,7 +1,5 @@
 """Data directories of earlier versions open unchanged: accounts, answers, models, and studies that are under way."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from collections.abc import Iterator
@@ -105,8 +103,9 @@ def test_who_had_finished_gets_the_same_way_out_again(opened: Opened) -> None:
 
 
 def test_who_was_among_the_steps_goes_on_with_the_next(opened: Opened) -> None:
-    session = {"X-Salmon-Session": opened.expected["full"]["session"]}
-    reply = opened.client.post("/e/full/steps/instructions", headers=session, json={})
+    reply = opened.client.post(
+        "/e/full/steps/instructions", headers={"X-Salmon-Session": opened.expected["full"]["session"]}, json={}
+    )
     assert reply.raise_for_status().json()["next"] == "practice"
 
 
@@ -115,5 +114,6 @@ def test_a_spec_with_keys_that_are_refused_today_is_served_with_a_warning(opened
     said = " ".join(sentence["what"] for sentence in overview["sentences"])
     assert "checks.catch does not work yet" in said
     assert "recruitment.repeats does not work yet" in said
-    listed = opened.client.get("/api/experiments", auth=opened.login).raise_for_status().json()
-    assert {item["slug"] for item in listed} == {"full", "shapes", "words", "draft"}
+    assert {
+        item["slug"] for item in opened.client.get("/api/experiments", auth=opened.login).raise_for_status().json()
+    } == {"full", "shapes", "words", "draft"}

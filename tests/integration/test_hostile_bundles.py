@@ -1,7 +1,5 @@
 """Bundles that somebody has damaged, or has made to do harm: each is refused with a sentence, and nothing of it is kept."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

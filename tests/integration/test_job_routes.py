@@ -1,7 +1,5 @@
 """The routes of requests on a real store: who may ask, what is checked, what is said."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -49,15 +47,18 @@ async def test_only_experimenters_ask_and_each_experiment_has_its_own_requests(
     assert (await owned("DELETE", f"/api/experiments/other/requests/{identifier}")).status_code == 404
     assert (await owned("GET", "/api/experiments/other/requests")).json() == []
     for method, path in (("GET", ""), ("POST", ""), ("GET", f"/{identifier}"), ("DELETE", f"/{identifier}")):
-        reply = await client.request(method, f"/api/experiments/mine/requests{path}", json={"kind": "rehearsal"})
-        assert reply.status_code == 401
+        assert (
+            await client.request(method, f"/api/experiments/mine/requests{path}", json={"kind": "rehearsal"})
+        ).status_code == 401
     stranger = ("stranger", "another password")
     await make_account(Context(settings, store), *stranger, owner=False)
-    foreign = await client.get(f"/api/experiments/mine/requests/{identifier}", auth=stranger)
-    assert foreign.status_code == 404, "what belongs to others is not there"
+    assert (await client.get(f"/api/experiments/mine/requests/{identifier}", auth=stranger)).status_code == 404, (
+        "what belongs to others is not there"
+    )
     await client.post("/console/login", data={"name": OWNER[0], "password": OWNER[1]})
-    by_cookie = await client.post("/api/experiments/mine/requests", json={"kind": "rehearsal"})
-    assert by_cookie.status_code == 403, "a change by cookie needs the session's token"
+    assert (await client.post("/api/experiments/mine/requests", json={"kind": "rehearsal"})).status_code == 403, (
+        "a change by cookie needs the session's token"
+    )
 
 
 async def test_while_no_learning_process_lives_a_request_says_so_and_waits_for_a_week(

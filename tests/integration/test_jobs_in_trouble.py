@@ -1,7 +1,5 @@
 """Requests when backends end, workers are lost and the store is away: a result or a sentence comes all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

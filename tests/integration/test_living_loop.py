@@ -1,7 +1,5 @@
 """The loop of learning on a real store: answers in, better queries out, each with its provenance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -28,8 +26,9 @@ async def test_answers_become_a_model_and_better_queries(learning: Callable[...,
     queries = Keys(experiment).queries("Adaptive")
     run_until(service, lambda: any("|active|" in item for item in probe._client.lrange(queries, 0, -1)))
     await crowd.answer(20)
-    active = [query for queries in crowd.asked.values() for query in queries if query["score"] > 0]
-    assert active, "nothing was chosen by its score"
+    assert [query for queries in crowd.asked.values() for query in queries if query["score"] > 0], (
+        "nothing was chosen by its score"
+    )
     assert all(query["score"] != -9999 for queries in crowd.asked.values() for query in queries)
 
 
@@ -92,8 +91,9 @@ async def test_the_held_out_accuracy_of_the_random_share_is_honest(
         await answer_and_absorb(crowd, service, experiment, 20)
     run_until(service, lambda: int(probe.read_model(experiment, "Adaptive").numbers["absorbed"]) == 300)  # type: ignore[union-attr]
     numbers = probe.read_model(experiment, "Adaptive").numbers  # type: ignore[union-attr]
-    answers = await read_answers(store, experiment)
-    assert int(numbers["held_total"]) == sum(answer.served.trial_type == "random" for answer in answers)
+    assert int(numbers["held_total"]) == sum(
+        answer.served.trial_type == "random" for answer in await read_answers(store, experiment)
+    )
     recent = numbers["held_recent"][-50:]  # the first ones were predicted by a model of hardly any answers
     assert 0.6 < recent.count("r") / len(recent) < 0.98
     line = probe._binary.xrevrange(Keys(experiment).history("Adaptive"), count=1)[0][1]

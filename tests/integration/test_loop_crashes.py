@@ -1,7 +1,5 @@
 """Crashes of the learning process at every verb, and two of them at once: nothing lost, nothing done twice or stale."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -70,8 +68,7 @@ async def test_a_crash_at_any_verb_of_the_loop_loses_and_doubles_nothing(
     crowd, experiment = await started(client, settings, store, f"crash-{after}")
     generations = [0]
     for at in range(1, 40, 2):
-        crashing = CrashingStore(backend_url, at, after=after)
-        service = open_service(crashing, begin=False)
+        service = open_service(CrashingStore(backend_url, at, after=after), begin=False)
         service_reader_off(service)
         await crowd.answer(4)
         try:
@@ -109,6 +106,5 @@ async def test_of_two_backends_the_newer_publishes_and_the_older_lets_go(
     run_until(older, lambda: older.experiments[experiment].learners["Adaptive"].stale)
     run_until(newer, lambda: absorbed(newer, experiment) == 35)
     run_until(newer, lambda: int((probe.read_model(experiment, "Adaptive") or _NO_MODEL).numbers["absorbed"]) == 35)
-    fence = newer.experiments[experiment].fence
-    assert probe.publish(experiment, "Adaptive", fence - 1, model={"absorbed": 1}) is None
+    assert probe.publish(experiment, "Adaptive", newer.experiments[experiment].fence - 1, model={"absorbed": 1}) is None
     assert int((probe.read_model(experiment, "Adaptive") or _NO_MODEL).numbers["absorbed"]) == 35

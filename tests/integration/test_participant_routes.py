@@ -1,7 +1,5 @@
 """The routes of participants on a real store: what is asked, what is recorded, what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -19,11 +17,9 @@ async def test_an_answer_comes_home_with_the_26_columns_of_the_first_salmon(
     client: httpx.AsyncClient, context: Context
 ) -> None:
     colors = await study(client, context, RANDOM, "columns")
-    arrival = await colors.arrive(puid="first")
-    query = await colors.query(arrival)
+    query = await colors.query(await colors.arrive(puid="first"))
     body = {"token": query["token"], "winner": query["right"], "rt_ms": 1234.5, "network_latency_ms": 12.0}
-    reply = (await colors.answer(body)).json()
-    assert reply["results"][0]["recorded"] is True
+    assert (await colors.answer(body)).json()["results"][0]["recorded"] is True
     (row,) = await colors.rows()
     assert tuple(row)[:26] == FIRST_COLUMNS
     names = ["red", "green", "blue", "cyan", "pink"]
@@ -99,8 +95,7 @@ async def test_a_participant_sees_every_query_before_one_comes_twice(
 async def test_the_same_seed_and_participant_are_asked_the_same_queries(
     client: httpx.AsyncClient, context: Context
 ) -> None:
-    spec = RANDOM + "seed: 7\n"
-    colors = await study(client, context, spec, "replay")
+    colors = await study(client, context, RANDOM + "seed: 7\n", "replay")
     arrival = await colors.arrive(puid="again")
     session = context.signer.read_session(arrival["session"])
     served = [await colors.query(arrival) for _ in range(5)]
@@ -119,8 +114,9 @@ async def test_the_same_seed_and_participant_are_asked_the_same_queries(
 
 
 async def test_fixed_queries_stand_where_the_experimenter_put_them(client: httpx.AsyncClient, context: Context) -> None:
-    spec = RANDOM + "sampling: {details: {2: {sampler: Random, query: [4, 0, 1]}}}\n"
-    colors = await study(client, context, spec, "details")
+    colors = await study(
+        client, context, RANDOM + "sampling: {details: {2: {sampler: Random, query: [4, 0, 1]}}}\n", "details"
+    )
     arrival = await colors.arrive(puid="fixed")
     _, second = await colors.query(arrival), await colors.query(arrival)
     assert (second["head"], {second["left"], second["right"]}, second["score"]) == (4, {0, 1}, -9999.0)
@@ -130,8 +126,7 @@ async def test_fixed_queries_stand_where_the_experimenter_put_them(client: httpx
 
 async def test_an_experiment_that_is_not_open_says_so(client: httpx.AsyncClient, context: Context) -> None:
     colors = await study(client, context, RANDOM, "paused")
-    arrival = await colors.arrive(puid="early")
-    query = await colors.query(arrival)
+    query = await colors.query(await colors.arrive(puid="early"))
     await client.put("/api/experiments/paused/state", json={"state": "paused"}, auth=OWNER)
     late = await client.post("/e/paused/arrive", json={"parameters": {"puid": "late"}})
     assert late.status_code == 409
@@ -146,8 +141,7 @@ async def test_without_a_published_query_an_active_sampler_falls_back_and_counts
     colors = await study(client, context, "targets: [red, green, blue, cyan]\n", "fallback")
     query = await colors.query(await colors.arrive(puid="alone"))
     assert (query["sampler"], query["score"]) == ("Adaptive", -9999.0)
-    state = (await context.catalogue.find("fallback")).state
-    assert state.counters == {"fallbacks:Adaptive": 1}
+    assert (await context.catalogue.find("fallback")).state.counters == {"fallbacks:Adaptive": 1}
 
 
 @pytest.mark.parametrize(
@@ -189,8 +183,7 @@ async def test_the_end_is_confirmed_only_when_every_answer_is_stored(
 async def test_errors_are_sentences_for_people_and_for_programs(client: httpx.AsyncClient) -> None:
     page = await client.get("/e/nowhere/", headers={"Accept": "text/html"})
     assert (page.status_code, "There is no experiment called" in page.text) == (404, True)
-    reply = await client.get("/e/nowhere/")
-    assert set(reply.json()["error"]) == {"code", "message", "where", "hint"}
+    assert set((await client.get("/e/nowhere/")).json()["error"]) == {"code", "message", "where", "hint"}
     wrong = await client.post("/e/nowhere/answers", content=b"not json")
     assert (wrong.status_code, "cannot be read" in wrong.json()["error"]["message"]) == (400, True)
 

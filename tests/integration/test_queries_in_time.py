@@ -1,7 +1,5 @@
 """Nobody waits for a slow store or network: what is asked instead, and that nothing of the experiment's order is lost."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any
@@ -44,8 +42,7 @@ async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
 
     monkeypatch.setattr(store.participants, "take_query", take)
     monkeypatch.setattr(store.participants, "remember_query", remember)
-    unnoted = await colors.query(arrival)
-    assert unnoted["token"] != late["token"]
+    assert (await colors.query(arrival))["token"] != late["token"]
 
 
 async def test_a_spare_query_is_random_and_moves_nothing_of_the_order(
@@ -63,8 +60,9 @@ async def test_a_spare_query_is_random_and_moves_nothing_of_the_order(
     assert [query["trial"] for query in (first, spare, second, third)] == [1, 2, 3, 4]
     assert none == {"none": True}
     assert (third["head"], {third["left"], third["right"]}) == (4, {0, 1})
-    drawn = candidates(Random(), 8, participant=session.participant, turn=1, seed=3)
-    assert second["head"] in {query.head for query in drawn}
+    assert second["head"] in {
+        query.head for query in candidates(Random(), 8, participant=session.participant, turn=1, seed=3)
+    }
     await colors.answer(*({"token": query["token"], "winner": query["left"]} for query in (spare, second)))
     assert [row["trial_type"] for row in await colors.rows()] == ["fallback", "random"]
 

@@ -1,7 +1,5 @@
 """An experimenter who tries an experiment out leaves nothing behind that anybody could take for a participant's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
@@ -35,8 +33,7 @@ async def test_a_try_out_moves_no_counter_appends_no_answer_and_leaves_no_arriva
     client: httpx.AsyncClient, context: Context
 ) -> None:
     colors = await study(client, context, SPEC, "tried-out")
-    arrival = await colors.arrive(puid="real")
-    query = await colors.query(arrival)
+    query = await colors.query(await colors.arrive(puid="real"))
     await colors.answer({"token": query["token"], "winner": query["left"]})
     experiment = (await context.catalogue.find("tried-out")).id
     before = await everything(colors, context, experiment)

@@ -56,8 +56,7 @@ def test_times_and_sides_are_those_of_all_trials_but_practice(given_answers: lis
         own = [answer for answer in everything if answer.served.trial_type != "practice"]
         times = [answer.timing.rt_ms for answer in own if answer.timing.rt_ms >= 0]
         sides = [answer.winner_side for answer in own]
-        assert figures.answers == len(own)
-        assert figures.longest_run == max(len(list(run)) for _, run in groupby(sides))
+        assert (figures.answers, figures.longest_run) == (len(own), max(len(list(run)) for _, run in groupby(sides)))
         assert figures.left_share == sides.count("left") / len(sides)
         turns = [one != other for one, other in pairwise(sides)]
         assert figures.alternation == (sum(turns) / len(turns) if turns else None)
@@ -65,8 +64,9 @@ def test_times_and_sides_are_those_of_all_trials_but_practice(given_answers: lis
         assert figures.fast_share == (sum(time < 300 for time in times) / len(times) if times else None)
         if times:
             product = math.prod(Fraction(max(time, 1.0)) for time in times)
-            expected = math.exp((math.log(product.numerator) - math.log(product.denominator)) / len(times))
-            assert figures.geometric_mean_rt_ms == pytest.approx(expected, rel=1e-9)
+            assert figures.geometric_mean_rt_ms == pytest.approx(
+                math.exp((math.log(product.numerator) - math.log(product.denominator)) / len(times)), rel=1e-9
+            )
 
 
 @given(st.lists(answers(), max_size=80))

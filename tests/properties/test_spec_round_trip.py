@@ -56,8 +56,9 @@ def test_any_text_is_either_a_spec_or_a_list_of_problems(source: str | bytes):
 def test_ten_thousand_broken_files_get_sentences_and_never_a_traceback(seed: int):
     sources = [path.read_bytes() for path in EXAMPLES]
     chance = random.Random(seed)
-    broken_files = sum(_assert_honest(broken(chance.choice(sources), chance)) for _ in range(1000))
-    assert broken_files > 500, "most of these files are broken"
+    assert sum(_assert_honest(broken(chance.choice(sources), chance)) for _ in range(1000)) > 500, (
+        "most of these files are broken"
+    )
 
 
 def _assert_honest(source: str | bytes) -> bool:

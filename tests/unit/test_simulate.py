@@ -117,8 +117,9 @@ def test_lapses_pull_every_answer_towards_the_side_a_person_prefers():
 
 
 def test_response_times_are_log_normal_and_longer_for_hard_queries():
-    line = given_world([[0.0], [1.0], [1.0], [9.0]], RatioSigmoid(error=0.0))
-    person = SimulatedParticipant(line, median_ms=1000, hard_factor=2.0, spread=0.4)
+    person = SimulatedParticipant(
+        given_world([[0.0], [1.0], [1.0], [9.0]], RatioSigmoid(error=0.0)), median_ms=1000, hard_factor=2.0, spread=0.4
+    )
     rng = stream(4, "answers")
     easy, hard = (person.react_all([(0, 1, other)] * 4000, rng)[1] for other in (3, 2))
     assert np.log(hard).std() == pytest.approx(0.4, abs=0.03)

@@ -74,8 +74,7 @@ def test_tables_of_labels_are_numbered_in_alphabetical_order():
 
 def test_an_answer_may_lack_the_extension_that_its_foot_has():
     table = read_answers("Center,Left,Right,Answer\nx/b.png,x/a.png,x/c.png,c\n")
-    assert table.html[table.triplets[0, 1]] == "x/c.png"
-    assert table.labels == ("a", "b", "c")
+    assert (table.html[table.triplets[0, 1]], table.labels) == ("x/c.png", ("a", "b", "c"))
 
 
 def test_indices_beside_labels_win_and_checks_are_left_out():
@@ -99,16 +98,14 @@ def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
         f"{0 if kind != 'catch' else 1},1,2,Adaptive,{kind},false\n" for kind in kinds
     )
     table = read_answers(text + "0,1,2,Adaptive,active,true\n")
-    assert len(table.triplets) == 6
-    assert table.random.tolist() == [False, True, True, False, False, False]
+    assert (len(table.triplets), table.random.tolist()) == (6, [False, True, True, False, False, False])
     assert table.repeatable.tolist() == [False, True, True, True, True, False]
     assert "Left out: answers marked as excluded (1)." in table.notes
 
 
 def test_targets_without_answers_leave_no_gap_and_the_others_keep_their_index():
     table = read_answers("head,winner,loser,head_html\n9,4,100,nine\n4,9,100,four\n")
-    assert (table.ids, table.n) == ((4, 9, 100), 3)
-    assert table.triplets.tolist() == [[1, 0, 2], [0, 1, 2]]
+    assert (table.ids, table.n, table.triplets.tolist()) == ((4, 9, 100), 3, [[1, 0, 2], [0, 1, 2]])
     assert table.labels == ("four", "nine", "100")
     assert "Left out: targets without any answer (98 of 101)." in table.notes
 

@@ -23,8 +23,7 @@ def test_what_is_stored_comes_back() -> None:
 
 def test_only_the_last_predictions_are_recent() -> None:
     judged = LiveAccuracy().judge(LINE, [(0, 2, 1)] * 10 + [(0, 1, 2)] * RECENT)
-    assert judged.total == RECENT + 10
-    assert judged.recent_interval()[0] == 1.0
+    assert (judged.total, judged.recent_interval()[0]) == (RECENT + 10, 1.0)
 
 
 def test_before_the_first_prediction_there_is_no_number() -> None:

@@ -32,8 +32,7 @@ def test_each_mistake_is_a_line_that_editors_understand(tmp_path: Path):
     spec = tmp_path / "eggs.yaml"
     spec.write_text("targets: [a, b, c]\nhtml: {max_queries: many, other: [bold]}\n")
     code, lines = _run(spec)
-    assert code == 1
-    assert lines[0] == "eggs.yaml:2:21: html.max_queries must be a whole number, not 'many'."
+    assert (code, lines[0]) == (1, "eggs.yaml:2:21: html.max_queries must be a whole number, not 'many'.")
     assert lines[1].startswith("eggs.yaml:2:27: warning: html has no key 'other'.")
     assert lines[2:] == ["1 mistake."]
 
@@ -42,8 +41,7 @@ def test_mistakes_of_both_files_are_said_together(tmp_path: Path):
     spec = tmp_path / "eggs.yaml"
     spec.write_text("seed: -1\n")
     code, lines = _run(spec, write_zip(tmp_path / "eggs.zip", [("a.png", picture()), ("b.txt", b"x")]))
-    assert code == 1
-    assert [line.split(" ")[0] for line in lines] == ["eggs.zip:", "eggs.yaml:1:7:", "2"]
+    assert (code, [line.split(" ")[0] for line in lines]) == (1, ["eggs.zip:", "eggs.yaml:1:7:", "2"])
 
 
 def test_a_spec_that_trusts_its_targets_lets_active_drawings_pass(tmp_path: Path):

@@ -58,8 +58,7 @@ def test_memorised_repeats_are_not_counted_as_foresight():
     queries = random_world(12, 2, 0).random_queries(60, rng)
     coin = np.where(rng.random(60)[:, None] < 0.5, queries, queries[:, [0, 2, 1]])
     rows = np.repeat(coin, 10, axis=0).astype(np.int32)
-    found = cross_validate(rows, np.ones(len(rows), dtype=bool), 12, 2, TSTE(lapse=0.05), ridge=0.3)
-    assert found.accuracy.low < 0.55
+    assert cross_validate(rows, np.ones(len(rows), dtype=bool), 12, 2, TSTE(lapse=0.05), ridge=0.3).accuracy.low < 0.55
     assert np.mean([h in {tuple(row) for row in rows.tolist()} for h in map(tuple, coin.tolist())]) == 1
 
 
@@ -124,8 +123,7 @@ def test_the_noise_ceiling_is_above_what_the_truth_reaches_and_close_to_it(eggs)
 
 def test_two_feet_swapped_are_the_same_query_and_another_head_is_not():
     found = noise_ceiling(np.array([[0, 1, 2], [0, 2, 1], [3, 1, 2], [3, 1, 2], [1, 0, 2]]))
-    assert (found.queries, found.answers) == (2, 4)
-    assert found.agreement.value == 0.5
+    assert (found.queries, found.answers, found.agreement.value) == (2, 4, 0.5)
 
 
 def test_without_repeats_there_is_no_ceiling():
@@ -139,8 +137,7 @@ def results(world, dimensions):
 
 
 def test_the_dimension_of_the_truth_is_chosen():
-    world = random_world(15, 2, 2, DistanceLogistic(slope=4.0))
-    choice = choose_dimension(results(world, (1, 2, 3)))
+    choice = choose_dimension(results(random_world(15, 2, 2, DistanceLogistic(slope=4.0)), (1, 2, 3)))
     assert choice.chosen == 2
     assert choice.accuracy[1].value < choice.accuracy[2].value
 

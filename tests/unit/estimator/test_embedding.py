@@ -194,8 +194,9 @@ def test_posterior_ellipses_hold_the_truth_as_often_as_they_say():
     inside = []
     for seed in range(8):
         world = random_world(12, 2, seed, ScaledNoiseModel(STE(lapse=0.02)))
-        rows = world.answer(world.random_queries(1500, stream(seed, "queries")), stream(seed, "answers"))
-        model = OrdinalEmbedding(noise=STE(lapse=0.02), ridge=1.0, random_state=seed).fit(rows)
+        model = OrdinalEmbedding(noise=STE(lapse=0.02), ridge=1.0, random_state=seed).fit(
+            world.answer(world.random_queries(1500, stream(seed, "queries")), stream(seed, "answers"))
+        )
         gap = model.embedding_ - align(world.coordinates, model.embedding_).coordinates
         inside += list(np.einsum("ni,nij,nj->n", gap, np.linalg.inv(model.uncertainty_), gap) < 5.99)
     # Ellipses of 95 %; 96 targets, of which those of one world move together.
@@ -220,8 +221,9 @@ def test_early_stopping_returns_to_the_best_held_out_iteration(answers):
 def test_lapses_are_chosen_where_people_lapse_and_not_where_they_do_not():
     for lapse in (0.0, 0.15):
         world = random_world(15, 2, 4, ScaledNoiseModel(PowerTSTE(k=2.0, lapse=lapse), scale=2.0))
-        rows = world.answer(world.random_queries(3000, stream(4, "queries")), stream(4, "answers"))
-        model = OrdinalEmbedding(noise="TSTE", lapse="held-out", random_state=0).fit(rows)
+        model = OrdinalEmbedding(noise="TSTE", lapse="held-out", random_state=0).fit(
+            world.answer(world.random_queries(3000, stream(4, "queries")), stream(4, "answers"))
+        )
         assert abs(model.noise_.lapse - lapse) <= 0.051
         assert model.noise_losses_[model.noise_] <= model.noise_losses_[TSTE(lapse=0.0)]
 

@@ -220,12 +220,12 @@ def test_names_are_plain_and_every_column_is_explained() -> None:
 def test_the_data_dictionary_has_every_column_of_every_table_and_nothing_else() -> None:
     every = [(table, ("csv", "parquet")) for table, _ in tables()]
     text = readme(title="A\ntitle", slug="s", exported="now", tables=every, whole=True)
-    written = dict.fromkeys(re.findall(r"^## (\w+)$", text, re.MULTILINE))
-    assert list(written) == [table.name for table, _ in every]
+    assert list(dict.fromkeys(re.findall(r"^## (\w+)$", text, re.MULTILINE))) == [table.name for table, _ in every]
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         table = next(table for table, _ in every if section.startswith(f"{table.name}\n"))
-        lines = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
-        assert lines == [(column.name, KINDS[column.kind], column.meaning) for column in table.columns]
+        assert re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE) == [
+            (column.name, KINDS[column.kind], column.meaning) for column in table.columns
+        ]
         assert f"`{table.name}.parquet`" in text
 
 

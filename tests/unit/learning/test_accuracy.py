@@ -14,8 +14,9 @@ def test_accuracy_is_the_share_of_winners_that_lie_nearer_and_a_tie_counts_half(
 
 
 def test_log_loss_is_the_mean_of_minus_log_chance():
-    expected = -np.log([1 / (1 + np.exp(1 - 4)), 0.5]).mean()
-    assert log_loss(LINE, [[0, 1, 2], [0, 1, 3]], noise="STE") == pytest.approx(expected)
+    assert log_loss(LINE, [[0, 1, 2], [0, 1, 3]], noise="STE") == pytest.approx(
+        -np.log([1 / (1 + np.exp(1 - 4)), 0.5]).mean()
+    )
 
 
 def test_an_impossible_answer_costs_much_and_not_everything():

@@ -47,8 +47,7 @@ def test_a_warm_start_reaches_the_same_loss_in_fewer_evaluations():
 def test_few_answers_are_fitted_from_several_starts_and_the_best_is_kept():
     _, rows = world(20, 2, 100, seed=4)
     found = fit(rows, 20, 2, start=np.random.default_rng(0).normal(size=(20, 2)))
-    assert found.start_names == ("warm", "spectral", "random 1")
-    assert found.objective == min(found.start_losses)
+    assert (found.start_names, found.objective) == (("warm", "spectral", "random 1"), min(found.start_losses))
 
 
 def test_the_same_seed_gives_the_same_coordinates():

@@ -31,6 +31,11 @@ def learned(sampler, m=200):
     return sampler.refit(sampler.start(N, 0), rows), rows
 
 
+def taught(sampler, m=200):
+    """A sampler, a state of it that has absorbed answers, and these answers."""
+    return sampler, *learned(sampler, m)
+
+
 def keys(asked):
     """The queries of a round as tuples."""
     return [tuple(query) for query in asked.queries.tolist()]
@@ -56,8 +61,7 @@ def test_the_same_answers_and_seed_give_the_same_queries(name):
 
 @pytest.mark.parametrize("m", [5, 200])
 def test_a_second_round_from_the_same_state_draws_other_random_queries(m):
-    sampler = Adaptive(random_share=0.5)
-    state, rows = learned(sampler, m=m)
+    sampler, state, rows = taught(Adaptive(random_share=0.5), m=m)
     first = sampler.search(state, rows, NOTHING, 40)
     second = sampler.search(state, rows, first.queries, 40)
     drawn = [
@@ -70,8 +74,7 @@ def test_a_second_round_from_the_same_state_draws_other_random_queries(m):
 
 @every_sampler
 def test_every_query_can_be_asked_and_carries_its_generation(name):
-    sampler = active_sampler(name)
-    state, rows = learned(sampler)
+    sampler, state, rows = taught(active_sampler(name))
     state = sampler.refit(state, rows)
     asked = sampler.search(state, rows, NOTHING, 30)
     assert set(keys(asked)) <= set(all_queries(N))
@@ -106,8 +109,7 @@ def test_what_is_pending_is_not_asked_again_nor_twice_in_a_round(sampler):
 
 
 def test_arr_asks_each_head_its_best_query():
-    sampler = ARR(ridge=1, fresh_posterior=True)
-    state, rows = learned(sampler)
+    sampler, state, rows = taught(ARR(ridge=1, fresh_posterior=True))
     assert set(keys(sampler.search(state, rows, NOTHING, N))) == set(keys(sampler.rank(state, rows, 1, None, None)))
 
 
@@ -141,10 +143,10 @@ def test_arr_can_rank_by_uncertainty():
 
 
 def test_greedy_asks_the_best_of_all_whatever_the_heads():
-    sampler = Greedy()
-    state, rows = learned(sampler)
-    asked = sampler.search(state, rows, NOTHING, 10)
-    np.testing.assert_array_equal(asked.queries, sampler.rank(state, rows, 10, None, None).queries[:10])
+    sampler, state, rows = taught(Greedy())
+    np.testing.assert_array_equal(
+        sampler.search(state, rows, NOTHING, 10).queries, sampler.rank(state, rows, 10, None, None).queries[:10]
+    )
 
 
 def test_srr_takes_the_best_of_the_feet_that_it_looked_at():
@@ -167,8 +169,7 @@ def test_adaptive_gives_its_random_share_to_random_queries_and_says_how_likely_e
 
 
 def test_adaptive_turns_elsewhere_when_a_query_is_pending():
-    sampler = Adaptive(random_share=0)
-    state, rows = learned(sampler)
+    sampler, state, rows = taught(Adaptive(random_share=0))
     free = sampler.search(state, rows, NOTHING, N)
     crowded = sampler.search(state, rows, np.repeat(free.queries, 8, axis=0), N)
     assert len(set(keys(free)) & set(keys(crowded))) < N / 2
@@ -176,8 +177,7 @@ def test_adaptive_turns_elsewhere_when_a_query_is_pending():
 
 
 def test_adaptive_can_be_cut_short_and_spread_over_workers(monkeypatch):
-    sampler = Adaptive(random_share=0)
-    state, rows = learned(sampler)
+    sampler, state, rows = taught(Adaptive(random_share=0))
     looks = itertools.count(1)
     short = sampler.search(state, rows, NOTHING, N, stop=lambda: next(looks) > 3)
     assert not short.complete
@@ -198,8 +198,7 @@ def test_adaptive_above_two_thousand_coordinates_says_that_it_did_not_see_everyt
 
 
 def test_adaptive_reports_another_embedding_than_it_searches_with():
-    sampler = Adaptive()
-    state, rows = learned(sampler)
+    sampler, state, rows = taught(Adaptive())
     shown = sampler.report(state, rows)
     assert shown.shape == state.coordinates.shape
     assert (shown**2).sum() > (state.coordinates**2).sum()
@@ -207,8 +206,7 @@ def test_adaptive_reports_another_embedding_than_it_searches_with():
 
 
 def test_a_state_read_back_without_its_places_judges_all_answers_again():
-    sampler = ARR()
-    state, rows = learned(sampler)
+    sampler, state, rows = taught(ARR())
     again = sampler.refit(replace(state, log_posterior=None), rows)
     np.testing.assert_allclose(again.log_posterior.sum(), state.log_posterior.sum(), rtol=0.5)
     assert (again.log_posterior < 0).any(axis=1).sum() == len(set(rows[:, 0].tolist()))

@@ -37,8 +37,7 @@ def test_the_size_is_what_the_picture_was_saved_with(
     extension: str, kind: str, options: dict[str, object], size: tuple[int, int]
 ):
     content = _saved(kind, size, **options)
-    assert detect_extension(content) == extension
-    assert picture_size(extension, content) == size
+    assert (detect_extension(content), picture_size(extension, content)) == (extension, size)
 
 
 def test_a_bitmap_can_run_from_top_to_bottom_or_be_of_the_old_kind():

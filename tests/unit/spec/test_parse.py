@@ -270,8 +270,7 @@ def test_a_zip_is_not_trusted_by_a_file_that_says_so_unreadably():
     unpack = Unpacking()
     with pytest.raises(SpecError) as caught:
         parse_spec("page: {trusted: perhaps}", unpack=unpack)
-    assert [problem.path for problem in caught.value.problems] == ["page.trusted"]
-    assert unpack.asked == [False]
+    assert ([problem.path for problem in caught.value.problems], unpack.asked) == (["page.trusted"], [False])
 
 
 class Unpacking:

@@ -65,8 +65,9 @@ def test_a_cluster_fits_in_batches_and_to_all_answers(cluster):
     assert clone(estimator).executor is cluster.client
     assert estimator.fit(rows).embedding_ == pytest.approx(alone.embedding_, abs=0.05)
     assert estimator.history_[-1]["workers"] == 2
-    whole = OrdinalEmbedding(random_state=0, executor=cluster.client).fit(rows)
-    assert whole.embedding_ == pytest.approx(OrdinalEmbedding(random_state=0).fit(rows).embedding_)
+    assert OrdinalEmbedding(random_state=0, executor=cluster.client).fit(rows).embedding_ == pytest.approx(
+        OrdinalEmbedding(random_state=0).fit(rows).embedding_
+    )
 
 
 def test_partial_fit_continues_in_batches():

@@ -63,8 +63,7 @@ def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_
     gain = held_out["without"]["accuracy"] - held_out["with"]["accuracy"]
     assert held_out["change"]["accuracy"] == pytest.approx(gain)
     assert held_out["change"]["low"] < gain < held_out["change"]["high"]
-    assert np.array(result["coordinates"]).shape == (N, 2)
-    assert result["notes"] == []
+    assert (np.array(result["coordinates"]).shape, result["notes"]) == ((N, 2), [])
 
 
 def test_with_nobody_left_out_there_is_nothing_to_compare(answered: AnswerSet) -> None:
@@ -72,8 +71,7 @@ def test_with_nobody_left_out_there_is_nothing_to_compare(answered: AnswerSet) -
     result = carried_out(course)
     assert len(course.steps) == 1 + 5
     assert "with" not in result["held_out"]
-    assert result["excluded"]["accuracy"] is None
-    assert result["noise"] == {"name": "CKL", "lapse": 0.05, "mu": 0.05}
+    assert (result["excluded"]["accuracy"], result["noise"]) == (None, {"name": "CKL", "lapse": 0.05, "mu": 0.05})
     assert result["notes"] == ["Participant nobody gave no answer that can be fitted."]
 
 
@@ -95,8 +93,9 @@ def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone
     def plan(count: int) -> JobPlan:
         """The embedding as of 300 answers, where there are so many."""
         cut = {name: getattr(answered, name)[:count] for name in ("triplets", "participants", "random", "repeatable")}
-        first = AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
-        return plan_embedding_as_of(EmbeddingAsOf("Adaptive", None, 300), SPEC, N, first)
+        return plan_embedding_as_of(
+            EmbeddingAsOf("Adaptive", None, 300), SPEC, N, AnswerSet(**cut, names=answered.names, cursor=f"{count}-0")
+        )
 
     then, again, later = (carried_out(plan(count)) for count in (300, 300, 301))
     assert then == again
@@ -219,8 +218,9 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
 
 
 def test_what_goes_wrong_on_a_worker_comes_back_as_a_sentence() -> None:
-    refuse = Mock(side_effect=SalmonError("There are no targets.", hint="Add some."))
-    assert run_step(refuse) == StepFailure("There are no targets. Add some.")
+    assert run_step(Mock(side_effect=SalmonError("There are no targets.", hint="Add some."))) == StepFailure(
+        "There are no targets. Add some."
+    )
     assert run_step(divmod, 1, 0) == StepFailure(
         "The computation failed (ZeroDivisionError: integer division or modulo by zero)."
     )

@@ -62,5 +62,4 @@ def test_the_parameters_of_each_platform_are_those_that_are_read(platform: str) 
     if "turkSubmitTo" in parameters:
         parameters["turkSubmitTo"] = "https://www.mturk.com"
     arrival = read_arrival(parameters, fresh="new", platform=platform)
-    assert (arrival.source, arrival.puid) == (platform, "4711")
-    assert set(arrival.companions) == set(parameters) - {name}
+    assert (arrival.source, arrival.puid, set(arrival.companions)) == (platform, "4711", set(parameters) - {name})

@@ -111,8 +111,9 @@ def test_each_trial_has_one_source_that_follows_from_its_sampler(mixed: ParsedRe
     assert plan_trial(mixed, 2) == Fixed(Query(7, (0, 6), trial_type="fixed", probability=1.0))
     assert plan_trial(mixed, 3) == Published("Adaptive")
     own_turn = turn_of(mixed.plan, participant="p", trial=4, sampler="Validation")
-    drawn = candidates(mixed.passive["Validation"], 9, participant="p", turn=own_turn, seed=5)
-    assert plan_trial(mixed, 4) == Drawn(drawn)
+    assert plan_trial(mixed, 4) == Drawn(
+        candidates(mixed.passive["Validation"], 9, participant="p", turn=own_turn, seed=5)
+    )
 
 
 def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everything_given(

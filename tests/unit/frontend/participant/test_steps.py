@@ -66,8 +66,7 @@ def test_replies_that_do_not_fit_are_named_together():
     with pytest.raises(FormError) as caught:
         take_step(spec, SOMEBODY, "questions", replies={"n": "many"})
     assert caught.value.problems == {"age": "field_missing", "n": "field_number"}
-    body = StepBody(replies={"age": "31", "n": "1,5"})
-    change = steps.carry_out(spec, SOMEBODY, "questions", body, now_ms=1).change
+    change = steps.carry_out(spec, SOMEBODY, "questions", StepBody(replies={"age": "31", "n": "1,5"}), now_ms=1).change
     assert change is not None
     assert (change.encode()["question:age"], change.encode()["question:n"]) == ("31", "1.5")
 
