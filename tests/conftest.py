@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import hypothesis
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -17,6 +18,10 @@ from tests.browser.participant import Laboratory, Participant
 from tests.bundles import server_on
 from tests.living import client_on
 from tests.program import REPOSITORY, Program
+
+# A slow machine is no failure of a law.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 CHROMIUM_FLAGS = (
     "--no-sandbox",

@@ -145,7 +145,10 @@ class Supervisor:
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the rest in order
         )
-        (self.running / f"{program.name}.pid").write_text(f"{process.pid}\n{' '.join(program.command)}")
+        # Replaced at once: a reader never finds half a file.
+        written = self.running / f"{program.name}.new"
+        written.write_text(f"{process.pid}\n{' '.join(program.command)}")
+        written.replace(self.running / f"{program.name}.pid")
         reader = threading.Thread(target=self._read, args=(program.name, process), daemon=True)
         reader.start()
         return _Child(program, process, reader, started=time.monotonic(), deaths=deaths)

@@ -93,10 +93,10 @@ def test_of_answers_in_flight_during_a_crash_every_acknowledged_one_is_there_onc
         while True:
             try:
                 served = query(crashing, "colors", session)
+                if "token" not in served:
+                    return
                 result = answer(crashing, "colors", served)
             except (httpx.TransportError, httpx.HTTPStatusError):
-                return
-            if "token" not in served:
                 return
             assert result["recorded"]
             acknowledged.append(hash((number, served["trial"])))

@@ -87,15 +87,16 @@ async def test_the_held_out_accuracy_of_the_random_share_is_honest(
     learning: Callable[..., Any], store: Store, probe: BackendStore
 ) -> None:
     crowd, experiment, service = await learning("honest")
-    for _ in range(15):
+    for _ in range(25):
         await answer_and_absorb(crowd, service, experiment, 20)
-    run_until(service, lambda: int(probe.read_model(experiment, "Adaptive").numbers["absorbed"]) == 300)  # type: ignore[union-attr]
+    run_until(service, lambda: int(probe.read_model(experiment, "Adaptive").numbers["absorbed"]) == 500)  # type: ignore[union-attr]
     numbers = probe.read_model(experiment, "Adaptive").numbers  # type: ignore[union-attr]
     assert int(numbers["held_total"]) == sum(
         answer.served.trial_type == "random" for answer in await read_answers(store, experiment)
     )
-    recent = numbers["held_recent"][-50:]  # the first ones were predicted by a model of hardly any answers
-    assert 0.6 < recent.count("r") / len(recent) < 0.98
+    recent = numbers["held_recent"][-70:]  # the first ones were predicted by a model of hardly any answers
+    # About .75 of these are right; fewer than .5 or more than .98 are four standard errors away.
+    assert 0.5 < recent.count("r") / len(recent) < 0.98
     line = probe._binary.xrevrange(Keys(experiment).history("Adaptive"), count=1)[0][1]
     assert float(line[b"accuracy_low"]) < float(line[b"accuracy"]) < float(line[b"accuracy_high"])
 

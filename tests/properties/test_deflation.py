@@ -67,7 +67,7 @@ def falls(model, coordinates, covariance, target, head):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 3))
 def test_every_turn_takes_the_query_with_the_largest_fall_and_counts_it_as_answered(model, seed, d):
     coordinates, covariance, linear, target = designed(model, 6, d, seed)

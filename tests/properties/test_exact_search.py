@@ -25,7 +25,7 @@ every_model = pytest.mark.parametrize("model", MODELS, ids=repr)
 
 
 @every_model
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(3, 7), d=st.integers(1, 3), keep=st.integers(1, 30))
 def test_each_head_gets_its_best_queries_of_all(model, seed, n, d, keep):
     coordinates = 1.5 * np.random.default_rng(seed).normal(size=(n, d))
@@ -52,7 +52,7 @@ def test_scoring_some_queries_equals_the_oracle_to_rounding(model):
 
 
 @every_model
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(3, 8), keep=st.integers(1, 25))
 def test_the_most_uncertain_queries_are_those_of_all(model, seed, n, keep):
     coordinates = np.random.default_rng(seed).normal(size=(n, 2))

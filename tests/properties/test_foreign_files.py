@@ -74,7 +74,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 
 
 @given(st.one_of(damaged(TABLE.encode()), damaged(RECORDS.encode()), st.binary(max_size=80)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_damaged_table_ends_in_answers_or_sentences(content: bytes) -> None:
     for packed in (content, gzip.compress(content)[: len(content)], b"PK\x03\x04" + content):
         with suppress(AnswersFileError):
@@ -82,21 +82,19 @@ def test_a_damaged_table_ends_in_answers_or_sentences(content: bytes) -> None:
 
 
 @given(st.one_of(damaged(BACKUP), st.binary(max_size=80).map(b"REDIS0009".__add__)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_damaged_backup_ends_in_answers_or_sentences(content: bytes) -> None:
     with suppress(ContainerError):
         backed_up(content)
 
 
 @given(st.binary(max_size=60), st.integers(0, 200))
-@settings(deadline=None)
 def test_damaged_packed_text_ends_in_text_of_the_right_length_or_a_sentence(packed: bytes, size: int) -> None:
     with suppress(DumpError):
         assert len(unpack_lzf(packed, size)) == size
 
 
 @given(st.text(max_size=60))
-@settings(deadline=None)
 def test_any_description_is_given_back_or_moved(written: str) -> None:
     assert isinstance(modern_config(written)[0], str)
 

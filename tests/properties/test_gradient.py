@@ -21,7 +21,7 @@ def drawn(n, m, seed):
 # 40 answers about 6 targets repeat their distances; 5 answers about 9 targets hardly do: the two forms of a block.
 @pytest.mark.parametrize(("n", "m"), [(6, 40), (9, 5)])
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 4), ridge=st.floats(0, 2))
 def test_the_gradient_equals_finite_differences(n, m, model, seed, d, ridge):
     objective = objective_of(drawn(n, m, seed), n, model, ridge=ridge)
@@ -43,7 +43,7 @@ def test_both_ways_of_counting_give_the_same_loss_and_gradient(model):
 
 @pytest.mark.parametrize("n", [6, 9], ids=["distances recur", "distances hardly recur"])
 @pytest.mark.parametrize("model", MODELS, ids=repr)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 4))
 def test_arrays_and_tensors_give_the_same_loss_and_gradient(n, model, seed, d):
     blocks = tuple(blocks_of(drawn(n, 33, seed), n, size=16))

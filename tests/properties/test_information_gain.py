@@ -11,7 +11,7 @@ from tests import oracles
 from tests.properties.test_gradient import drawn
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     name=st.sampled_from(sorted(NOISE_MODELS)),

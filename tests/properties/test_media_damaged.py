@@ -38,7 +38,7 @@ def test_a_thousand_damaged_archives_are_read_or_refused_in_sentences(tmp_path: 
     assert refused > 500, "most of these archives are damaged where it matters"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.binary(max_size=30)

@@ -25,7 +25,7 @@ def motion(d, seed):
     return np.linalg.qr(generator.normal(size=(d, d)))[0], generator.normal(size=d)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds, d=dimensions, name=st.sampled_from(sorted(NOISE_MODELS)))
 def test_a_rigid_motion_changes_no_loss(seed, d, name):
     rows, coordinates = drawn(7, 30, seed), placed(7, d, seed)
@@ -37,7 +37,7 @@ def test_a_rigid_motion_changes_no_loss(seed, d, name):
     assert log_loss(moved, rows) == pytest.approx(log_loss(coordinates, rows), rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds, d=dimensions, stretch=st.floats(0.1, 10))
 def test_alignment_undoes_a_rigid_motion_and_with_scale_a_stretch(seed, d, stretch):
     reference = placed(8, d, seed)
@@ -49,7 +49,7 @@ def test_alignment_undoes_a_rigid_motion_and_with_scale_a_stretch(seed, d, stret
     np.testing.assert_allclose(align(reference @ rotation + shift, reference).coordinates, reference, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds, d=dimensions)
 def test_principal_axes_keep_every_distance_and_order_the_axes_by_width(seed, d):
     coordinates = placed(9, d, seed)
@@ -59,7 +59,7 @@ def test_principal_axes_keep_every_distance_and_order_the_axes_by_width(seed, d)
     np.testing.assert_allclose(turned.mean(axis=0), 0, atol=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=seeds, d=dimensions)
 def test_the_log_odds_do_not_move_along_rigid_motions(seed, d):
     rows, coordinates = drawn(7, 30, seed), placed(7, d, seed)
@@ -70,7 +70,7 @@ def test_the_log_odds_do_not_move_along_rigid_motions(seed, d):
     np.testing.assert_allclose(basis.T @ gradient, 0, atol=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=seeds, d=st.integers(1, 3))
 def test_the_uncertainty_of_targets_does_not_depend_on_the_prior_of_rigid_motions(seed, d):
     coordinates = centre(placed(7, d, seed))

@@ -28,7 +28,7 @@ _JARGON = (
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_a_spec_that_is_written_and_read_is_the_same(spec: Spec):
     assert parse_spec(dump_spec(spec), stored=True).spec == spec
@@ -39,7 +39,7 @@ def test_a_spec_that_is_written_and_read_is_the_same(spec: Spec):
     assert [target.filename for target in targets_of(spec)] == list(spec.targets)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.one_of(
         st.text(max_size=80),

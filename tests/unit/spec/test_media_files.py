@@ -45,7 +45,7 @@ def test_a_bitmap_can_run_from_top_to_bottom_or_be_of_the_old_kind():
         assert picture_size("bmp", b"BM" + bytes(12) + header) == (20, 30)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(["PNG", "GIF", "BMP", "JPEG", "WEBP"]), st.data())
 def test_a_broken_header_means_that_the_size_is_unknown_or_some_number(kind: str, data: st.DataObject):
     content = bytearray(_saved(kind, (5, 6)))

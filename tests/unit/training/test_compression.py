@@ -73,7 +73,7 @@ def test_probabilities_spend_the_budget(sizes, share):
     assert probabilities.sum() == pytest.approx(min(budget, np.count_nonzero(sizes)), rel=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), share=st.floats(0.1, 0.9))
 def test_no_other_probabilities_of_the_same_budget_have_less_variance(seed, share):
     sizes = np.random.default_rng(seed).exponential(size=7)
