@@ -104,7 +104,7 @@ class ExportSource:
         """Return the id that is written for each participant: none where ids of platforms are left out."""
         if not self.order.personal:
             return {}
-        return {name: person.puid for name, person in (await self.people()).items() if person.puid}
+        return {name: person.puid for name, person in (await self.people()).items() if person.stored}
 
     async def decisions(self) -> dict[str, Decision]:
         """Return the decision about each participant."""

@@ -7,8 +7,6 @@ ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries
 and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared norm is Σ λᵢ²/pᵢ.
 """
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -51,11 +49,11 @@ class Compression(ABC):
         return np.concatenate([self.decode(reader, shape).ravel() for shape in shapes])
 
     @abstractmethod
-    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
         """Write one layer."""
 
     @abstractmethod
-    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Read one layer of this shape."""
 
 
@@ -77,14 +75,14 @@ class QSGD(Compression):
         """Return the number of levels besides 0."""
         return max(1, _count_levels(self.bits))
 
-    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
         """Write the norm, then sign and level of each entry."""
         flat = layer.ravel()
         norm = float(np.linalg.norm(flat.astype(np.float64)))
         writer.number(norm)
         writer.signed(_round_at_random(flat, norm, self.levels, rng), self.levels)
 
-    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return levels times norm / s."""
         norm = reader.number()
         return (reader.signed(prod(shape), self.levels) * (norm / self.levels)).astype(np.float32).reshape(shape)
@@ -99,7 +97,7 @@ class NormQuantization(Compression):
 
     q: float = 2.0
 
-    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
         """Write the norm, then −1, 0 or 1 for each entry."""
         flat = layer.ravel()
         norm = float(np.linalg.norm(flat.astype(np.float64), self.q))
@@ -107,7 +105,7 @@ class NormQuantization(Compression):
         sent = rng.random(len(flat), dtype=np.float32) * norm < np.abs(flat)
         writer.signed(np.where(sent, np.sign(flat), 0).astype(np.int64), 1)
 
-    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return signs times the norm."""
         norm = reader.number()
         return (reader.signed(prod(shape), 1) * norm).astype(np.float32).reshape(shape)
@@ -132,7 +130,7 @@ class EntrywiseAtomo(Compression):
     def __post_init__(self) -> None:
         _check_budget(self.budget)
 
-    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
         """Write position and value of entries with probability 1; of the others position and sign, as they share one magnitude."""
         flat = layer.ravel()
         probabilities = atomic_probabilities(flat, self.expected_entries(len(flat)))
@@ -145,7 +143,7 @@ class EntrywiseAtomo(Compression):
         writer.positions(sampled, len(flat))
         writer.bits((flat[sampled] < 0).astype(np.uint8))
 
-    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return the entries that were sent, and zeros elsewhere."""
         size = prod(shape)
         flat = np.zeros(size, dtype=np.float32)
@@ -182,7 +180,7 @@ class SpectralAtomo(Compression):
                 where="bits",
             )
 
-    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
         """Write pairs of singular vectors, scaled by σ/p."""
         matrix = reshape_to_matrix(layer)
         if matrix is None or not self.pays(matrix.shape):
@@ -196,7 +194,7 @@ class SpectralAtomo(Compression):
         self._write((left[:, sent] / probabilities[sent].astype(np.float32)).T, writer, rng)
         self._write(right[:, sent].T, writer, rng)
 
-    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return the sum of the pairs that were sent."""
         matrix = reshape_to_matrix(np.empty(shape, dtype=np.float32))
         if matrix is None or not self.pays(matrix.shape):
@@ -206,7 +204,7 @@ class SpectralAtomo(Compression):
         left = self._read(reader, count, rows)
         return (left.T @ self._read(reader, count, columns)).reshape(shape)
 
-    def _write(self, vectors: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+    def _write(self, vectors: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
         """Write vectors (k, n): the largest entry of each, then all entries in `bits` bits."""
         if self.bits == 32:
             writer.floats(vectors.ravel())
@@ -216,7 +214,7 @@ class SpectralAtomo(Compression):
         writer.floats(largest)
         writer.signed(_round_at_random(vectors, largest[:, None], levels, rng).ravel(), levels)
 
-    def _read(self, reader: PayloadReader, count: int, length: int) -> NDArray[np.float32]:
+    def _read(self, reader: "PayloadReader", count: int, length: int) -> NDArray[np.float32]:
         """Read vectors (count, length) written by `_write`."""
         if self.bits == 32:
             return reader.floats(count * length).reshape(count, length)
