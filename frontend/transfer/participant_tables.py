@@ -120,7 +120,7 @@ _MOMENTS = columns(
     first_time="when the link was first opened",
     consent_time="when the consent was given",
     last_time="when the last answer arrived",
-    completed_time="when everything was stored and the end of the study was shown",
+    completed_time="when everything was stored and the last page was shown",
 )
 _PROGRESS = (
     *columns("text", consent_version="beginning of the SHA-256 of the text that was agreed to"),
