@@ -116,12 +116,10 @@ def test_a_late_query_is_replaced_by_a_spare_one_and_shown_a_trial_later(
         else:
             held.append(route)
 
-    participant.open(f"{address}?puid=slow")
-    with page.expect_response(re.compile("spare")):
-        participant.ready()
-    participant.answer(1)
+    participant.open(f"{address}?puid=slow").ready()
+    page.wait_for_load_state("networkidle")  # the first query, the second one ahead, and a spare one are here
     page.route(re.compile(r"/query"), hold)
-    participant.answer(2)  # the query fetched ahead and the spare one
+    participant.answer(3)  # the third one is the spare
     released.set()
     assert len(held) == 1
     held[0].continue_()

@@ -93,8 +93,15 @@ def test_files_are_loaded_ahead_where_they_are_more_or_larger_than_one_waits_for
 
 @pytest.mark.parametrize("kind", ["Random", "Adaptive"])
 async def test_the_targets_of_the_next_three_trials_are_known_before_they_are_asked(
-    client: httpx.AsyncClient, context: Context, store: Store, probe: BackendStore, kind: str
+    client: httpx.AsyncClient,
+    context: Context,
+    store: Store,
+    probe: BackendStore,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Queries are drawn from the id; one in a hundred participants draws one that was asked before and gets another.
+    monkeypatch.setattr("frontend.store.participants.draw_participant_id", lambda: "abcdefghijkl")
     spec = COLORS + f"samplers: {{{kind}: {{}}}}\nsampling: {{details: {{2: {{sampler: {kind}, query: [7, 0, 6]}}}}}}\n"
     colors = await study(client, context, spec, f"prefetch-{kind.lower()}")
     arrival = await colors.arrive(puid="ahead")
