@@ -11,6 +11,7 @@ from benchmarks.participants.crowd import Diary
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer
 from salmon.wire import EXPERIMENTS, Keys, decode_answer
+from salmon.wire.keys import place_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def read_store(data: Path, slug: str, sampler: str) -> Record:
 
 def seconds_to_be_heard(record: Record, diary: Diary) -> np.ndarray:
     """For every answer: seconds from its being stored to the first display of a query whose model has seen it."""
-    cursors = [_place(cursor) for _, cursor in record.history]
+    cursors = [place_of(cursor) for _, cursor in record.history]
     generations = [generation for generation, _ in record.history]
     displays = sorted(
         (diary.shown[shown], answer.served.generation)
@@ -54,7 +55,7 @@ def seconds_to_be_heard(record: Record, diary: Diary) -> np.ndarray:
     )
     waits: list[float] = []
     for stream_id, answer in record.answers:
-        first = bisect_left(cursors, _place(stream_id))
+        first = bisect_left(cursors, place_of(stream_id))
         if first == len(cursors):
             continue
         received = answer.received_ms / 1000
@@ -63,8 +64,3 @@ def seconds_to_be_heard(record: Record, diary: Diary) -> np.ndarray:
         if heard is not None:
             waits.append(heard - received)
     return np.array(waits)
-
-
-def _place(stream_id: str) -> tuple[int, int]:
-    milliseconds, _, number = stream_id.partition("-")
-    return int(milliseconds), int(number or 0)
