@@ -1,7 +1,7 @@
 """Run all tests, or with `--fast` those that take less than two minutes together; end with one line of totals.
 
-Two processes run independent tests side by side. Tests that start servers, kill processes or drive a browser run alone
-afterwards, because some of them measure memory or wait for a time-out.
+Two runs of pytest are under way at any time. Tests that kill processes or drive a browser run alone afterwards, because
+some of them wait for a time-out.
 """  # noqa: INP001
 
 import os
@@ -9,45 +9,69 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
-#: Folders of independent tests, in two halves that take about the same time.
-HALVES = (("tests/unit",), ("tests/contracts", "tests/properties", "tests/architecture"))
-FAST_HALVES = (("tests/unit",), ("tests/properties", "tests/architecture"))
-ALONE = ("tests/integration", "tests/crash", "tests/browser")
+#: Tests that do not disturb one another, the longest first; folders of which each part is a run of its own.
+TOGETHER = (("tests/unit",), ("tests/simulation",), ("tests/contracts", "tests/properties"), ("tests/architecture",))
+IN_PARTS = {"tests/integration": 4}
+FAST = (("tests/unit",), ("tests/properties", "tests/architecture"))
+ALONE = ("tests/crash", "tests/browser")
+AT_ONCE = 2
+
+
+class Run(NamedTuple):
+    """How a run of pytest ended: its exit status, and how many tests passed, failed and were skipped."""
+
+    status: int
+    passed: int
+    failed: int
+    skipped: int
 
 
 def main(arguments: list[str]) -> int:
     """Return 0 if every run of pytest ended well."""
     fast = arguments == ["--fast"]
-    left_out = ["-m", "not slow"] if fast else []
-    with tempfile.TemporaryDirectory() as folder:
-        reports = [Path(folder, f"{number}.xml") for number in range(3)]
-        statuses = run_side_by_side(FAST_HALVES if fast else HALVES, reports, left_out)
-        if not fast:
-            statuses.append(subprocess.run(command(ALONE, reports[2]), check=False).returncode)  # noqa: S603
-        totals = [outcomes(report) for report, _ in zip(reports, statuses, strict=False)]
-    passed, failed, skipped = (sum(numbers) for numbers in zip(*totals, strict=True))
+    groups = FAST if fast else (*TOGETHER, *parts())
+    options = ("-m", "not slow") if fast else ()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = list(pool.map(lambda group: run(group, options, quietly=True), groups))
+    if not fast:
+        runs.append(run(ALONE, (), quietly=False))
+    passed, failed, skipped = (sum(counts) for counts in zip(*(each[1:] for each in runs), strict=True))
     sys.stdout.write(f"{passed} passed, {failed} failed, {skipped} skipped\n")
-    return 1 if any(statuses) or failed else 0
+    return 1 if failed or any(each.status for each in runs) else 0
 
 
-def run_side_by_side(halves: tuple[tuple[str, ...], ...], reports: list[Path], options: list[str]) -> list[int]:
-    """Return the exit statuses of pytest on these groups of folders; the output of the second follows that of the first."""
+def parts() -> list[tuple[str, ...]]:
+    """Return the files of the folders that run in parts."""
+    found: list[tuple[str, ...]] = []
+    for folder, count in IN_PARTS.items():
+        files = sorted(str(path) for path in Path(folder).glob("test_*.py"))
+        found += [tuple(files[part::count]) for part in range(count)]
+    return found
+
+
+def run(paths: tuple[str, ...], options: tuple[str, ...], *, quietly: bool) -> Run:
+    """Run pytest on files or folders; what is said `quietly` is printed at the end, as several runs would mix."""
     # One thread each: more would compete for the same two cores.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    first, second = (command(folders, report, *options) for folders, report in zip(halves, reports, strict=False))
-    with tempfile.TemporaryFile() as output:
-        running = subprocess.Popen(second, env=environment, stdout=output, stderr=subprocess.STDOUT)  # noqa: S603
-        try:
-            statuses = [subprocess.run(first, env=environment, check=False).returncode, running.wait()]  # noqa: S603
-        finally:
-            running.kill()
-            running.wait()
-        output.seek(0)
-        sys.stdout.write(output.read().decode(errors="replace"))
-        sys.stdout.flush()
-    return statuses
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} if quietly else None
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        done = subprocess.run(  # noqa: S603
+            command(paths, report, *options),
+            env=environment,
+            check=False,
+            stdout=subprocess.PIPE if quietly else None,
+            stderr=subprocess.STDOUT if quietly else None,
+            text=True,
+            errors="replace",
+        )
+        if quietly:
+            sys.stdout.write(f"{' '.join(paths)}\n{done.stdout}")
+            sys.stdout.flush()
+        return Run(done.returncode, *outcomes(report))
 
 
 def command(folders: tuple[str, ...], report: Path, *options: str) -> tuple[str, ...]:

@@ -25,7 +25,18 @@ class Settings(BaseSettings):
     redis_url: str = Field(description="Where Redis is: unix://…, redis:// or rediss:// with user and password.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is logged.")
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
+    log_directory: str = Field(default="", description="Where each process writes a log file; empty: standard error.")
     scheduler: str = Field(default="", description="The address of a Dask cluster to join; empty starts a local one.")
+    scheduler_ca: str = Field(default="", description="PEM file with the certificate of that cluster's authority.")
+    scheduler_cert: str = Field(default="", description="PEM file with this process's certificate for that cluster.")
+    scheduler_key: str = Field(default="", description="PEM file with the key of that certificate.")
+    dashboard: bool = Field(default=False, description="Whether the local cluster shows Dask's pages on this machine.")
+
+    @property
+    def tls(self) -> tuple[str, str, str] | None:
+        """The files for TLS with the scheduler, if any is named."""
+        files = (self.scheduler_ca, self.scheduler_cert, self.scheduler_key)
+        return files if any(files) else None
 
 
 def main() -> int:
@@ -36,11 +47,13 @@ def main() -> int:
         for problem in error.errors():
             print(f"salmon backend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
-    logs.configure("backend", level=settings.log_level, style=settings.log_format)
+    logs.configure("backend", level=settings.log_level, style=settings.log_format, directory=settings.log_directory)
     parent_watch.watch(os.environ)
     os.nice(NICENESS)
-    service = Service(Store(settings.redis_url), executor_opener(settings.scheduler))
-    pulse = HeartbeatThread(Store(settings.redis_url), service.report)
+    service = Service(
+        Store(settings.redis_url), executor_opener(settings.scheduler, tls=settings.tls, dashboard=settings.dashboard)
+    )
+    pulse = HeartbeatThread(Store(settings.redis_url, patient=False), service.report)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda _number, _frame: service.stop())
     pulse.start()

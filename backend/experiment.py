@@ -20,28 +20,37 @@ _PIECE = 5000
 
 @dataclass
 class Experiment:
-    """An open experiment. Each answer is appended to its log once, whatever its learners do."""
+    """An open experiment. Each answer is appended once to each log that takes it, whatever the learners do.
+
+    `logs` holds the answers to the queries of a set of samplers (the empty set: all answers): one log for each such set,
+    where groups of participants are asked by samplers of their own.
+    """
 
     followed: ExperimentRecord
     fence: int
     tests: frozenset[str]
     n: int
-    answers: AnswerLog
+    logs: dict[frozenset[str], AnswerLog]
     learners: dict[str, Learner] = field(default_factory=dict[str, Learner])
 
     @property
     def cursor(self) -> str:
         """The id of the last stream entry that was read."""
-        return self.answers.cursor
+        return next(iter(self.logs.values())).cursor
 
-    def absorb(self, answers: Iterable[tuple[str, Answer]], *, live_at: float | None) -> None:
+    def log_of(self, fitted: frozenset[str]) -> AnswerLog:
+        """Return the log of the answers to the queries of these samplers, which begins empty."""
+        return self.logs.setdefault(fitted, AnswerLog())
+
+    def absorb(self, answers: Iterable[tuple[str, Answer]], *, live_at: float | None, until: str = "") -> None:
         """Add answers in the order of the stream; learners predict those to random queries before the log has them.
 
         Answers that were absorbed before are skipped, so reading an entry twice changes nothing. `live_at` is the time
-        at which live answers arrived, and None for replayed ones.
+        at which live answers arrived, and None for replayed ones. `until` is the place that was read to, where that may be
+        after the last answer.
         """
         entries: list[Entry] = []
-        last = self.answers.cursor
+        last = self.cursor
         for stream_id, answer in answers:
             if not is_later(stream_id, last):
                 continue
@@ -49,12 +58,15 @@ class Experiment:
             entry = to_entry(stream_id, answer, tests=self.tests)
             if entry is not None and max(entry.triplet) < self.n:
                 entries.append(entry)
+        taken = {names: [entry for entry in entries if not names or entry.sampler in names] for names in self.logs}
         for learner in self.learners.values():
-            learner.judge(entries)
+            own = taken[learner.fitted]
+            learner.judge(own)
             if live_at is not None:
-                learner.note_rate(len(entries), live_at)
-        self.answers.append(entries)
-        self.answers.cursor = last
+                learner.note_rate(len(own), live_at)
+        for names, kept in self.logs.items():
+            kept.append(taken[names])
+            kept.cursor = until if until and is_later(until, last) else last
 
 
 def open_experiment(
@@ -75,9 +87,11 @@ def open_experiment(
         fence=fence,
         tests=frozenset(name for name, sampler in spec.samplers.items() if sampler.test),
         n=n,
-        answers=AnswerLog(),
+        logs={},
     )
     waiting = _learners(store, experiment, spec, start_task=start_task, now_ms=now_ms)
+    if not experiment.logs:
+        experiment.log_of(frozenset())
     piece: list[tuple[str, Answer]] = []
     for stream_id, answer in store.read_answers(followed.experiment, after="0"):
         # A learner joins where its published model ends, so that it predicts only answers it has not seen.
@@ -99,7 +113,7 @@ def open_experiment(
             experiment=followed.experiment,
             slug=followed.slug,
             fence=fence,
-            answers=len(experiment.answers),
+            answers=sum(map(len, experiment.logs.values())),
             learners=len(experiment.learners),
         ),
     )
@@ -127,7 +141,8 @@ def _learners(
             n=experiment.n,
             seed=spec.seed,
             fence=experiment.fence,
-            answers=experiment.answers,
+            fitted=(fitted := spec.fitted_by(name)),
+            answers=experiment.log_of(fitted),
             start_task=start_task,
             now_ms=now_ms,
         )

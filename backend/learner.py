@@ -10,6 +10,7 @@ is the share of answers to random queries that the model published before them p
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, sqrt
@@ -22,7 +23,7 @@ from backend.plan import Progress, Rate, Refit, Report, Rest, Search, Step, Time
 from backend.store import Store, StoredModel
 from salmon.learning.objective import compared_distances
 from salmon.logs import fields
-from salmon.records import REPEATABLE, Answer, Query
+from salmon.records import NEVER_FITTED, NO_TRIPLETS, REPEATABLE, Answer, Query
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State, random_round
 from salmon.wire import encode_array
@@ -35,28 +36,34 @@ Rows = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Entry:
-    """An answer that may be fitted, with its stream id.
+    """A triplet among the answers, with its stream id.
 
-    `random` says that its query was drawn uniformly, `repeatable` that it can show how much people agree (see
-    `salmon.records.REPEATABLE`).
+    `predicted` says that its query was drawn uniformly and served by this program, so that a model published before can
+    predict it: answers that an import brings are fitted in one go. `repeatable` says that it can show how much people agree
+    (see `salmon.records.REPEATABLE`). Where it is not `fitted`, that is all that it is used for. `sampler` is whose query
+    it answers.
     """
 
     stream_id: str
+    sampler: str
     triplet: tuple[int, int, int]
-    random: bool
+    predicted: bool
     repeatable: bool
+    fitted: bool = True
 
 
 def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry | None:
     """Return the entry of an answer, or None for catch and practice trials and for samplers marked `test`."""
     served = answer.served
-    if served.trial_type in {"catch", "practice"} or served.sampler in tests:
+    if served.trial_type in NO_TRIPLETS or served.sampler in tests:
         return None
     return Entry(
         stream_id,
+        served.sampler,
         (served.head, answer.winner, answer.loser),
-        served.trial_type == "random",
+        served.trial_type == "random" and answer.signed,
         served.trial_type in REPEATABLE,
+        served.trial_type not in NEVER_FITTED,
     )
 
 
@@ -70,17 +77,18 @@ class AnswerLog:
     cursor: str = "0"
     _blocks: list[Rows] = field(default_factory=list[Rows])
     _tail: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
-    _repeatable: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    _repeatable: array[int] = field(default_factory=lambda: array("i"))
 
     def __len__(self) -> int:
         return BLOCK * len(self._blocks) + len(self._tail)
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Add triplets at the end."""
+        """Add triplets at the end; those that are not fitted count for the noise ceiling only."""
         for entry in entries:
-            self._tail.append(entry.triplet)
+            if entry.fitted:
+                self._tail.append(entry.triplet)
             if entry.repeatable:
-                self._repeatable.append(entry.triplet)
+                self._repeatable.extend(entry.triplet)
         while len(self._tail) >= BLOCK:
             self._blocks.append(np.array(self._tail[:BLOCK], dtype=np.int32))
             del self._tail[:BLOCK]
@@ -91,7 +99,7 @@ class AnswerLog:
 
     def repeatable(self) -> Rows:
         """Return the triplets (m, 3) from which a noise ceiling can be estimated."""
-        return _rows(self._repeatable)
+        return np.array(self._repeatable, dtype=np.int32).reshape(-1, 3)
 
 
 def _rows(triplets: list[tuple[int, int, int]]) -> Rows:
@@ -201,6 +209,7 @@ class Learner:
         n: int,
         seed: int,
         fence: int,
+        fitted: frozenset[str],
         answers: AnswerLog,
         start_task: Callable[[LearningTask], None],
         now_ms: Callable[[], int],
@@ -209,6 +218,7 @@ class Learner:
         self.name = name
         self.sampler = sampler
         self.n = n
+        self.fitted = fitted
         self.answers = answers
         self.stale = False  # another backend has taken over
         self.error = ""
@@ -284,7 +294,7 @@ class Learner:
         state = self._model.state
         fresh = self._reported is not None and self._reported_to >= _FRESH * state.absorbed
         shown = self._reported if self._reported is not None and fresh else state.coordinates
-        self._live_accuracy = self._live_accuracy.judge(shown, [entry.triplet for entry in entries if entry.random])
+        self._live_accuracy = self._live_accuracy.judge(shown, [entry.triplet for entry in entries if entry.predicted])
 
     def note_rate(self, count: int, now: float) -> None:
         """Update the rate at which answers arrive."""

@@ -17,12 +17,13 @@ from typing import Any
 from backend.experiment import Experiment, open_experiment
 from backend.jobs import JobRunner
 from backend.learner import LearningTask
-from backend.store import Entries, ExperimentRecord, Store
+from backend.store import Entries, ExperimentRecord, Store, decode_intact
 from backend.workers import WorkerPool
+from salmon import parent_watch
 from salmon.errors import SalmonError, StoreError
 from salmon.logs import fields
 from salmon.parallel import Executor
-from salmon.wire import REQUESTS, Heartbeat, Keys, Request, decode_answer
+from salmon.wire import REQUESTS, Heartbeat, Keys, Request
 
 log = logging.getLogger("salmon.backend")
 
@@ -180,8 +181,8 @@ class Service:
         for stream, page in entries.items():
             item = by_stream.get(stream)
             if item is not None:
-                answers = ((i, decode_answer(item.followed.experiment, entry)) for i, entry in page)
-                item.absorb(answers, live_at=time.monotonic())
+                answers = decode_intact(item.followed.experiment, page)
+                item.absorb(answers, live_at=time.monotonic(), until=page[-1][0])
         asked = [found for _, entry in announced if (found := Request.decode(entry))]
         if asked:
             self._jobs.take(asked)
@@ -202,13 +203,10 @@ class Service:
         self._events.put(_Done(task, outcome, seconds))
 
     def _follow(self) -> None:
-        """Take over experiments that are new or revised, and drop those that are no longer open."""
+        """Take over experiments that are new, revised or without some of their answers, and drop those not open any more."""
         opened = {item.experiment: item for item in self._store.list_experiments() if item.state == "open"}
         for experiment in list(self._experiments):
-            if (
-                experiment not in opened
-                or opened[experiment].revision != self._experiments[experiment].followed.revision
-            ):
+            if opened.get(experiment) != self._experiments[experiment].followed:
                 del self._experiments[experiment]
                 log.info("experiment left", extra=fields(experiment=experiment))
         for experiment, item in opened.items():
@@ -237,7 +235,10 @@ LIVES_SECONDS = 14
 
 
 class HeartbeatThread:
-    """Publishes the heartbeat from its own thread and connection, so that a long refit does not delay it."""
+    """Publishes the heartbeat from its own thread and connection, so that a long refit does not delay it.
+
+    It shows the supervisor, too, that this process is alive. Nothing ends the thread but `stop`.
+    """
 
     def __init__(self, store: Store, report: Callable[[], Heartbeat]) -> None:
         self._store = store
@@ -257,13 +258,14 @@ class HeartbeatThread:
     def _beat(self) -> None:
         silent = False
         while not self._stop.is_set():
+            parent_watch.show_life()
             try:
                 self._store.beat(
                     replace(self._report(), beat_ms=time.time_ns() // 1_000_000), lives_seconds=LIVES_SECONDS
                 )
                 silent = False
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - the thread's outermost loop: a cluster that is lost raises anything
                 if not silent:
-                    log.error("heartbeat not published", extra=fields(error=str(error)))
+                    log.error("heartbeat not published", extra=fields(error=f"{type(error).__name__}: {error}"))
                 silent = True
             self._stop.wait(BEAT_SECONDS)

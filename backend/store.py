@@ -6,16 +6,21 @@ raises StoreError and the service waits and tries again. Nothing is lost, becaus
 The Lua scripts come first. Each runs atomically, and the comment before it states what it guarantees.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 from salmon.errors import StoreError
+from salmon.logs import fields
 from salmon.records import Answer, Query
 from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
 from salmon.wire import (
@@ -31,6 +36,7 @@ from salmon.wire import (
     decode_json,
     encode_job_status,
     encode_query,
+    is_intact,
     request,
 )
 
@@ -113,6 +119,8 @@ return redis.call('HGET', KEYS[1], 'state')
 """
 
 
+log = logging.getLogger("salmon.backend")
+
 #: Answers read per page, and generations kept in a history.
 PAGE = 5000
 HISTORY_KEPT = 100_000
@@ -122,14 +130,28 @@ PENDING_MS = 10 * 60 * 1000
 Entries = list[tuple[str, dict[str, str]]]
 
 
+def decode_intact(experiment: str, page: Entries) -> Iterator[tuple[str, Answer]]:
+    """Yield (stream id, answer) of entries that are as they were recorded; one that is damaged must not end the learning."""
+    for stream_id, entry in page:
+        answer = None
+        if is_intact([part for pair in entry.items() for part in pair]):
+            with suppress(KeyError, ValueError):
+                answer = decode_answer(experiment, entry)
+        if answer is not None:
+            yield stream_id, answer
+        else:
+            log.error("damaged answer left out", extra=fields(experiment=experiment, answer=stream_id))
+
+
 @dataclass(frozen=True)
 class ExperimentRecord:
-    """An experiment as the store lists it."""
+    """An experiment as the store lists it. `erasures` counts how often answers were removed."""
 
     experiment: str
     slug: str
     state: str
     revision: int
+    erasures: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,10 +166,12 @@ class StoredModel:
 class Store:
     """Verbs on a pool of connections, which threads may share."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, patient: bool = True) -> None:
         # One client for text, one for the bytes of coordinates; redis-py's types are looser than what it returns.
         options: dict[str, Any] = {"socket_connect_timeout": 5, "socket_timeout": 30}
-        self._client: Any = Redis.from_url(url, decode_responses=True, **options)
+        if not patient:  # whoever waits here is waited for
+            options = {"socket_connect_timeout": 3, "socket_timeout": 3, "retry": Retry(NoBackoff(), 0)}
+        self._client: Any = Redis.from_url(url, decode_responses=True, encoding_errors="replace", **options)
         self._binary: Any = Redis.from_url(url, **options)
 
     def close(self) -> None:
@@ -164,9 +188,11 @@ class Store:
         found: list[ExperimentRecord] = []
         for slug, experiment in sorted(self._do(lambda: self._client.hgetall(EXPERIMENTS)).items()):
             key = Keys(experiment).state
-            state, revision = self._do(lambda key=key: self._client.hmget(key, ["state", "revision"]))
+            state, revision, erasures = self._do(
+                lambda key=key: self._client.hmget(key, ["state", "revision", "erasures"])
+            )
             if state:
-                found.append(ExperimentRecord(experiment, slug, state, int(revision)))
+                found.append(ExperimentRecord(experiment, slug, state, int(revision), int(erasures or 0)))
         return tuple(found)
 
     def find_experiment(self, experiment: str) -> ExperimentRecord | None:
@@ -196,9 +222,8 @@ class Store:
         while True:
             start = f"({after}"
             page: Entries = self._do(lambda start=start: self._client.xrange(key, min=start, max=until, count=PAGE))
-            for stream_id, entry in page:
-                yield stream_id, decode_answer(experiment, entry)
-                after = stream_id
+            yield from decode_intact(experiment, page)
+            after = page[-1][0] if page else after
             if len(page) < PAGE:
                 return
 
@@ -267,8 +292,8 @@ class Store:
             keys.pending(sampler),
         )
         arguments: list[Any] = [fence, HISTORY_KEPT]
-        for fields in (model or {}, line or {}):
-            arguments += [len(fields), *(part for pair in fields.items() for part in pair)]
+        for values in (model or {}, line or {}):
+            arguments += [len(values), *(part for pair in values.items() for part in pair)]
         arguments += [encode_query(query) for query in queries]
         return self._do(lambda: self._client.eval(PUBLISH, len(names), *names, *arguments))
 

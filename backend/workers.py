@@ -114,16 +114,13 @@ class WorkerPool:
         self._open_executor = open_executor
         self._done = done
         self._executor: Executor | None = None
+        #: How many workers there were when the cluster was last heard of; 0 before the first task.
+        self.workers = 0
         self._failures = 0
         self._lock = threading.Lock()
         #: Handle of each block that the workers have, by the identity of the block; the block itself keeps it valid.
         self._sent: dict[int, tuple[Rows, Any]] = {}
         self._threads = ThreadPoolExecutor(WAITING, thread_name_prefix="work")
-
-    @property
-    def workers(self) -> int:
-        """How many workers there are now; 0 before the first task."""
-        return self._executor.workers if self._executor is not None else 0
 
     def warm_up(self) -> None:
         """Start the cluster now, so that the first task does not wait for it."""
@@ -141,7 +138,8 @@ class WorkerPool:
                 started = time.monotonic()
                 self._executor = self._open_executor()
                 seconds = round(time.monotonic() - started, 2)
-                log.info("workers ready", extra=fields(workers=self._executor.workers, seconds=seconds))
+                self.workers = self._executor.workers
+                log.info("workers ready", extra=fields(workers=self.workers, seconds=seconds))
             return self._executor
 
     def recover(self) -> None:
@@ -150,7 +148,7 @@ class WorkerPool:
             self._failures += 1
             self._sent.clear()
             if self._failures >= FAILURES_TO_REOPEN and self._executor is not None:
-                lost, self._executor = self._executor, None
+                lost, self._executor, self.workers = self._executor, None, 0
                 threading.Thread(target=lost.close, daemon=True).start()
                 log.warning("workers lost", extra=fields(failures=self._failures))
 
@@ -167,6 +165,7 @@ class WorkerPool:
             began = time.monotonic()  # the start of the cluster is not part of the task
             outcome = self._outcome(task, blocks, tail, executor)
             self._failures = 0
+            self.workers = executor.workers  # here, because a cluster that is lost may take long to say so
         except Exception as error:  # noqa: BLE001 - the outermost loop of a task: an error is an outcome too
             outcome = error
             self.recover()
@@ -206,13 +205,19 @@ def _lead(task: LearningTask, rows: Rows, executor: Executor) -> Any:
             return report(learner.sampler, task.state, (), rows, task.repeatable, executor)
 
 
-def executor_opener(scheduler: str) -> Callable[[], Executor]:
-    """Return the function that opens the executor: it joins a scheduler, or starts workers sized to this machine."""
+def executor_opener(
+    scheduler: str = "", *, tls: tuple[str, str, str] | None = None, dashboard: bool = False
+) -> Callable[[], Executor]:
+    """Return the function that opens the executor: it joins a scheduler, or starts workers sized to this machine.
+
+    `tls` are the paths of the authority's certificate, of this client's, and of its key; they are for a scheduler that
+    was started elsewhere. `dashboard` switches the pages of a cluster on that is started here.
+    """
 
     def open_executor() -> Executor:
         import dask.config
 
-        from salmon.parallel.dask import join_cluster, local_cluster
+        from salmon.parallel.dask import TlsFiles, join_cluster, local_cluster
 
         for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
             logging.getLogger(name).setLevel(logging.WARNING)  # Dask logs every connection at INFO
@@ -220,6 +225,8 @@ def executor_opener(scheduler: str) -> Callable[[], Executor]:
         os.environ.update(
             {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(QUIET[name]) for name in QUIET}
         )
-        return join_cluster(scheduler) if scheduler else local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)))
+        if scheduler:
+            return join_cluster(scheduler, tls=TlsFiles(*tls) if tls else None)
+        return local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)), dashboard=dashboard)
 
     return open_executor

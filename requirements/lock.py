@@ -2,7 +2,8 @@
 
 Run `make lock` after a change of dependencies. torch has a file of its own, torch.txt, because its builds come from two
 indexes with different files. To change its version, replace everything below the comment of torch.txt by the new pin
-(`torch==…`); this program adds the hashes of the package index and keeps hashes that are there already.
+(`torch==…`); this program adds the hashes of the package index and of PyTorch's builds for CPUs,
+and keeps hashes that are there already.
 """
 
 import re
@@ -17,6 +18,7 @@ from pip._internal.models.index import PyPI
 HERE = Path(__file__).parent
 TORCH = HERE / "torch.txt"
 OPTIONS = ("--strip-extras", "--no-emit-index-url", "--no-emit-find-links", "--constraint", str(TORCH))
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\;]+)")
 #: torch, and what only its builds for graphics cards require: install-torch brings these where they are wanted.
 LEFT_OUT = re.compile(r"(torch|triton)==|(nvidia|cuda)-")
@@ -55,13 +57,24 @@ def lock(output: Path, *arguments: str, source: str = "pyproject.toml") -> None:
     output.write_text("\n".join(entries) + "\n")
 
 
+def cpu_hashes_of(pin: str) -> list[str]:
+    """Return the hashes of PyTorch's builds for CPUs, which its own index names; none where that does not answer."""
+    version = PINNED.match(pin)[2]
+    try:
+        page = urllib.request.urlopen(f"{CPU_BUILDS}/torch/", timeout=30).read().decode()
+    except OSError as error:
+        print(f"{CPU_BUILDS} does not answer ({error}): the hashes of its builds stay as they are.", file=sys.stderr)
+        return []
+    return re.findall(rf"torch-{re.escape(version)}(?:%2B|\+)cpu-[^/#]*\.whl#sha256=([0-9a-f]{{64}})", page)
+
+
 def lock_torch() -> None:
-    """Add the hashes of the package index to torch.txt."""
+    """Add the hashes of the package index and of the builds for CPUs to torch.txt."""
     text = TORCH.read_text()
     comment = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     pin = next(match[0] for line in text.splitlines() if (match := PINNED.match(line)))
     known = re.findall(r"--hash=sha256:([0-9a-f]{64})", text)
-    TORCH.write_text(f"{comment}{entry(pin, sorted({*known, *hashes_of(pin)}))}\n")
+    TORCH.write_text(f"{comment}{entry(pin, sorted({*known, *hashes_of(pin), *cpu_hashes_of(pin)}))}\n")
 
 
 def entry(pin: str, hashes: list[str]) -> str:

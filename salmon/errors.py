@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+_SUGGESTS = "Did you mean "
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -22,6 +24,11 @@ class Problem:
     path: str = ""
     hint: str = ""
     warning: bool = False
+
+    @property
+    def suggestion(self) -> str:
+        """The word that `did_you_mean` found; empty where there is none."""
+        return self.hint[len(_SUGGESTS) : -1] if self.hint.startswith(_SUGGESTS) else ""
 
     def sentence(self, name: str = "") -> str:
         """Return `name:line:column: message (hint)`, the form that editors and terminals understand."""
@@ -93,7 +100,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         return ""
     folded = {name.casefold().replace("-", "_"): name for name in known}
     near = get_close_matches(word.casefold().replace("-", "_"), folded, n=1, cutoff=0.7)
-    return f"Did you mean {folded[near[0]]}?" if near else ""
+    return f"{_SUGGESTS}{folded[near[0]]}?" if near else ""
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:

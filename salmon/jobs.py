@@ -8,7 +8,7 @@ comparison of dimensions and noise models (`cross_validation`), and the whole ex
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NotRequired, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.dataclasses import dataclass
+from typing_extensions import TypedDict  # pydantic reads no other below Python 3.12
 
 from salmon.errors import Problem, SpecError, did_you_mean, listed, shown
 from salmon.spec import Spec
@@ -41,6 +42,52 @@ MOST_LISTED = 10_000
 PARTICIPANT = re.compile(r"[a-z0-9]{1,40}")
 
 _FROZEN = ConfigDict(extra="forbid")
+
+
+class Estimate(TypedDict):
+    """An accuracy on held-out answers with its 95 % interval, and the log-loss in nats."""
+
+    accuracy: float
+    low: float
+    high: float
+    log_loss: float
+
+
+#: Accuracy on random answers of the kept participants: fitted `without` and `with` the excluded ones, and the `change`.
+HeldOutAccuracy = TypedDict(
+    "HeldOutAccuracy",
+    {
+        "answers": int,
+        "folds": int,
+        "without": Estimate,
+        "with": NotRequired[Estimate],
+        "change": NotRequired[Estimate],
+    },
+)
+
+
+class ExcludedAnswers(TypedDict):
+    """The participants and answers that a fit leaves out, and the share that its embedding predicts of them."""
+
+    participants: int
+    answers: int
+    accuracy: float
+
+
+class FitResult(TypedDict):
+    """Result of a job `fit`: an embedding on its principal axes, and how well it predicts."""
+
+    coordinates: Any
+    noise: dict[str, Any]
+    answers: int
+    loss: float
+    accuracy: float
+    converged: bool
+    sampler: str
+    excluded: ExcludedAnswers
+    held_out: HeldOutAccuracy | None
+    ceiling: dict[str, Any] | None
+    notes: list[str]
 
 
 class RequestError(SpecError):

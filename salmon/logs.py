@@ -8,7 +8,11 @@ enforces both, whatever the caller passes.
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any, Literal
 
 #: Fields that say who somebody is: shown at DEBUG only.
@@ -16,6 +20,14 @@ PERSONAL = frozenset({"participant", "puid", "session", "arrival", "address"})
 #: Fields that grant access: never shown.
 SECRET = frozenset({"password", "token", "key", "secret", "invitation", "authorization", "cookie"})
 
+
+#: Equal warnings or errors that are logged within so many seconds; the others are counted.
+REPEATS = 5
+REPEATS_SECONDS = 10.0
+_EVENTS_KNOWN = 1000
+#: Size of a log file, and how many older ones are kept.
+FILE_BYTES = 10_000_000
+OLD_FILES = 4
 
 #: How lines are written: for people, or for programs.
 Style = Literal["text", "json"]
@@ -48,15 +60,57 @@ class EventFormatter(logging.Formatter):
         return f"{when} {level} {self._process} {_one_line(record.getMessage())}{pairs}"
 
 
-def configure(process: str, *, level: str = "INFO", style: Style = "text") -> None:
-    """Send the logs of this process to standard error; called once, by the program that starts the process."""
-    handler = logging.StreamHandler(sys.stderr)
+class RepeatFilter(logging.Filter):
+    """Damps warnings and errors that repeat: of equal events, so many are logged in a while, and then their number."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._seen: dict[tuple[Any, ...], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether an event is logged; the first of a new while says how many were not."""
+        if record.levelno < logging.WARNING:
+            return True
+        now = self._now()
+        kind = record.exc_info[0] if record.exc_info else None
+        event = (record.name, record.levelno, str(record.msg)[:200], kind)
+        began, count = self._seen.get(event, (now, 0))
+        if now - began < REPEATS_SECONDS:
+            self._seen[event] = began, count + 1
+            return count < REPEATS
+        if len(self._seen) > _EVENTS_KNOWN:
+            self._seen.clear()
+        self._seen[event] = now, 1
+        if count > REPEATS:
+            record.fields = {**getattr(record, "fields", {}), "not_logged": count - REPEATS}
+        return True
+
+
+def configure(process: str, *, level: str = "INFO", style: Style = "text", directory: str = "") -> None:
+    """Send the logs of this process to standard error, or to a file of limited size in a directory.
+
+    Called once, by the program that starts the process.
+    """
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    unusable = ""
+    if directory:
+        try:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            path = Path(directory) / f"{process}.log"
+            handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
+        except OSError as error:
+            unusable = error.strerror or str(error)
     handler.setFormatter(EventFormatter(process, style))
+    handler.addFilter(RepeatFilter())
+    logging.raiseExceptions = False  # a log that cannot be written, as on a full disk, is no error of its own
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     for name in ("httpx", "httpcore", "asyncio", "distributed", "urllib3", "matplotlib", "uvicorn"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    if unusable:
+        logging.getLogger("salmon").warning("no log file", extra=fields(directory=directory, error=unusable))
 
 
 def _shown(values: dict[str, Any], level: int) -> dict[str, Any]:

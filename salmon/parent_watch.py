@@ -1,4 +1,6 @@
-"""Stop a supervised process when its supervisor has ended, for whatever reason.
+"""What a process of Salmon does at its start: watch its supervisor, say that it is ready, ask for file descriptors.
+
+A supervised process stops when its supervisor has ended, for whatever reason.
 
 The supervisor holds the other end of the process's standard input and never writes to it. When the supervisor dies, even
 by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop. Processes that
@@ -6,6 +8,7 @@ were not started by a supervisor are not watched, and keep their standard input.
 """
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -13,6 +16,10 @@ from collections.abc import Mapping
 
 #: Set by the supervisor for its children.
 SUPERVISED = "SALMON_SUPERVISED"
+#: What a process prints again and again to show that it is alive.
+ALIVE = "alive"
+#: More descriptors than this are not asked for, whatever the system permits.
+MOST_DESCRIPTORS = 65_536
 #: How long an orderly stop may take before the process is ended at once.
 GRACE_SECONDS = 8.0
 
@@ -29,6 +36,22 @@ def announce(message: str) -> None:
     The line goes to standard output, which nothing else uses: what a process logs goes to standard error.
     """
     print(f"ready {message}".rstrip(), flush=True)
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process, and those that it starts, open as many files as the system permits; return how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return min(soft, MOST_DESCRIPTORS) if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
+
+
+def show_life() -> None:
+    """Tell the supervisor that this process is alive; one that shows no life for a while is killed and started again."""
+    if os.environ.get(SUPERVISED) == "1":
+        print(ALIVE, flush=True)
 
 
 def _wait_for_end() -> None:

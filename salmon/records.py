@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 #: How a query came to be asked. Only `catch`, `practice` and skipped trials are never triplets.
-TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
+TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "shared", "fixed", "practice"]
 TRIAL_TYPES: tuple[TrialType, ...] = get_args(TrialType)
 
 #: Queries drawn without looking at any answer: accuracy on them is unbiased.
 DRAWN_BLINDLY: frozenset[TrialType] = frozenset({"random", "fallback"})
 #: Queries that come again by chance or on purpose, but not because people disagreed about them: how often their answers
 #: agree says how well any embedding could predict.
-REPEATABLE: frozenset[TrialType] = frozenset({*DRAWN_BLINDLY, "validation", "repeat", "fixed"})
+REPEATABLE: frozenset[TrialType] = frozenset({*DRAWN_BLINDLY, "validation", "repeat", "shared", "fixed"})
+
+#: Trials whose winner is known before, or that are shown for practice: their answers are no triplets.
+NO_TRIPLETS: frozenset[TrialType] = frozenset({"catch", "practice"})
+
+#: Answers to these trials are never fitted: `shared` queries are held out for comparisons between people, and a `repeat`
+#: would count one person's answer twice.
+NEVER_FITTED: frozenset[TrialType] = frozenset({*NO_TRIPLETS, "shared", "repeat"})
 
 #: The score of a query that nobody ranked.
 NO_SCORE = -9999.0
@@ -25,7 +32,8 @@ class Query:
     """A head and two feet that can be asked; the feet have no order.
 
     `probability` is the chance with which the sampler drew this query from what it could have asked (0 = unknown:
-    the query was the best by score). `generation` is the refit whose model chose it (0 = none).
+    the query was the best by score). `generation` is the refit whose model chose it (0 = none). `left` is the foot that
+    stands on the left where that is decided with the query (-1: a coin decides).
     """
 
     head: int
@@ -35,6 +43,7 @@ class Query:
     probability: float = 0.0
     generation: int = 0
     published_ms: int = 0
+    left: int = -1
 
     @property
     def key(self) -> str:

@@ -1,7 +1,7 @@
 """The answers that a job reads: with who gave each, and whether its query was drawn blindly."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ class AnswerSet:
     `triplets` (m, 3); `participants` (m,) counts into `names`; `random` (m,) where the query was chosen without looking
     at any answer, so that accuracy on it is unbiased; `repeatable` (m,) where it can come again by chance or on
     purpose, but not because people disagreed about it. `cursor` is the place of the last one in the stream.
+
+    `unfitted` (k, 3) are answers of `unfitted_by` (k,) that are held out: they show only how much people agree.
     """
 
     triplets: Rows
@@ -28,14 +30,25 @@ class AnswerSet:
     repeatable: NDArray[np.bool_]
     names: tuple[str, ...]
     cursor: str
+    unfitted: Rows = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int32))
+    unfitted_by: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
     def __len__(self) -> int:
         return len(self.triplets)
 
     def given_by(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """Return (m,) whether one of these participants gave the answer."""
-        places = [place for place, name in enumerate(self.names) if name in set(names)]
-        return np.isin(self.participants, places)
+        return np.isin(self.participants, self._places(names))
+
+    def for_ceiling(self, without: Iterable[str] = ()) -> Rows:
+        """Return the triplets from which a noise ceiling can be estimated, but not those of some participants."""
+        left_out = self._places(without)
+        fitted = self.repeatable & ~np.isin(self.participants, left_out)
+        return np.concatenate([self.triplets[fitted], self.unfitted[~np.isin(self.unfitted_by, left_out)]])
+
+    def _places(self, names: Iterable[str]) -> list[int]:
+        wanted = set(names)
+        return [place for place, name in enumerate(self.names) if name in wanted]
 
 
 def collect_answers(
@@ -51,6 +64,8 @@ def collect_answers(
     people: list[int] = []
     kinds: list[str] = []
     names: dict[str, int] = {}
+    unfitted: list[tuple[int, int, int]] = []
+    unfitted_by: list[int] = []
     cursor = "0"
     for stream_id, answer in answers:
         if at_most is not None and len(rows) >= at_most:
@@ -58,9 +73,14 @@ def collect_answers(
         entry = to_entry(stream_id, answer, tests=tests)
         if entry is None or max(entry.triplet) >= n:
             continue
+        person = names.setdefault(answer.served.participant, len(names))
+        if not entry.fitted:
+            unfitted.append(entry.triplet)
+            unfitted_by.append(person)
+            continue
         cursor = stream_id
         rows.append(entry.triplet)
-        people.append(names.setdefault(answer.served.participant, len(names)))
+        people.append(person)
         kinds.append(answer.served.trial_type)
         if len(rows) % _PIECE == 0:
             on_progress(len(rows))
@@ -71,4 +91,6 @@ def collect_answers(
         repeatable=np.isin(kinds, tuple(REPEATABLE)),
         names=tuple(names),
         cursor=cursor,
+        unfitted=np.array(unfitted, dtype=np.int32).reshape(-1, 3),
+        unfitted_by=np.array(unfitted_by, dtype=np.int32),
     )

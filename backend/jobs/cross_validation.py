@@ -24,7 +24,7 @@ from salmon.estimator.cross_validation import (
     cross_validate,
     noise_ceiling,
 )
-from salmon.jobs import RECOMMENDED, CrossValidation
+from salmon.jobs import RECOMMENDED, CrossValidation, Estimate
 from salmon.noise import NoiseModel, noise_model
 from salmon.spec import Spec
 
@@ -112,9 +112,10 @@ def join_folds(evaluation: Evaluation, outcomes: Sequence[Sequence[HeldOut]]) ->
     return HeldOut(hits, losses, places, groups, float(np.mean(fitted)))
 
 
-def figures(found: HeldOut) -> dict[str, float]:
+def figures(found: HeldOut) -> Estimate:
     """Return the accuracy with its 95 % interval, and the log-loss in nats."""
-    return {**interval(found.accuracy), "log_loss": found.log_loss}
+    accuracy = found.accuracy
+    return {"accuracy": accuracy.value, "low": accuracy.low, "high": accuracy.high, "log_loss": found.log_loss}
 
 
 def interval(found: Interval) -> dict[str, float]:
@@ -177,7 +178,7 @@ def plan_comparison(job: CrossValidation, spec: Spec, n: int, answers: AnswerSet
             ],
             "dimension": {"chosen": dimension.chosen, "reason": dimension.reason, "noise": job.noise[0]},
             "noise": {"chosen": noise.chosen, "reason": noise.reason, "d": dimension.chosen},
-            "ceiling": describe_ceiling(answers.triplets[answers.repeatable]),
+            "ceiling": describe_ceiling(answers.for_ceiling()),
         }
 
     return JobPlan(tuple(steps), conclude, shared=(evaluation,))

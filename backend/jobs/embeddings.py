@@ -23,7 +23,7 @@ from backend.learner import Rows
 from salmon.errors import TripletError
 from salmon.estimator.cross_validation import HeldOut, grouped_interval
 from salmon.geometry import principal_axes
-from salmon.jobs import RECOMMENDED, EmbeddingAsOf, FitWithout
+from salmon.jobs import RECOMMENDED, EmbeddingAsOf, ExcludedAnswers, FitWithout, HeldOutAccuracy
 from salmon.learning import accuracy, fit, log_loss
 from salmon.noise import NoiseModel
 from salmon.samplers.registry import active_sampler
@@ -64,17 +64,18 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
         ]
         if not folds:
             notes.append("Too few queries were asked at random to hold some out, so no accuracy can be given.")
+        excluded: ExcludedAnswers = {
+            "participants": len(job.exclude),
+            "answers": int((~kept).sum()),
+            # How well the map of the others predicts those who were left out.
+            "accuracy": accuracy(np.array(embedding["coordinates"]), answers.triplets[~kept]),
+        }
         return {
             **embedding,
             "sampler": job.sampler,
-            "excluded": {
-                "participants": len(job.exclude),
-                "answers": int((~kept).sum()),
-                # How well the map of the others predicts those who were left out.
-                "accuracy": accuracy(np.array(embedding["coordinates"]), answers.triplets[~kept]),
-            },
+            "excluded": excluded,
             "held_out": _held_out(found, evaluation, folds),
-            "ceiling": describe_ceiling(answers.triplets[answers.repeatable & kept]),
+            "ceiling": describe_ceiling(answers.for_ceiling(without=job.exclude)),
             "notes": notes,
         }
 
@@ -101,7 +102,7 @@ def plan_embedding_as_of(job: EmbeddingAsOf, spec: Spec, n: int, answers: Answer
             "sampler": job.sampler,
             "generation": job.generation,
             "cursor": answers.cursor,
-            "ceiling": describe_ceiling(answers.triplets[answers.repeatable]),
+            "ceiling": describe_ceiling(answers.for_ceiling()),
         }
 
     return JobPlan((step,), conclude, shared=(answers.triplets,))
@@ -137,11 +138,11 @@ def _described(coordinates: NDArray[np.float64], triplets: Rows, noise: NoiseMod
     }
 
 
-def _held_out(found: list[HeldOut], evaluation: Evaluation, folds: int) -> dict[str, Any] | None:
+def _held_out(found: list[HeldOut], evaluation: Evaluation, folds: int) -> HeldOutAccuracy | None:
     """Describe the accuracy on random answers of the kept participants, and how leaving out the others changes it."""
     if not found:
         return None
-    content: dict[str, Any] = {"answers": int(evaluation.judged.sum()), "folds": folds, "without": figures(found[0])}
+    content: HeldOutAccuracy = {"answers": int(evaluation.judged.sum()), "folds": folds, "without": figures(found[0])}
     if len(found) > 1:
         alone, together = found
         content["with"] = figures(together)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from salmon.answer_files.rows import (
     COLUMNS,
-    NO_TRIPLETS,
     AnswersFileError,
     Naming,
     Outcome,
@@ -23,13 +22,12 @@ from salmon.answer_files.rows import (
     read_table,
 )
 from salmon.errors import Problem, TripletError
-from salmon.records import DRAWN_BLINDLY, TrialType
+from salmon.records import DRAWN_BLINDLY, NO_TRIPLETS, REPEATABLE, TrialType
 
 Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 _YES = frozenset({"true", "1", "yes"})
-_REPEATABLE = DRAWN_BLINDLY | {"validation", "repeat"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,9 @@ class AnswerTable:
     without looking at answers, so that accuracy on them is unbiased; `test` (m,) may only be judged, never fitted;
     `repeatable` (m,) from queries that are asked again on purpose or by chance, from which a noise ceiling can be
     estimated; `notes` says in sentences what was left out or assumed.
+
+    `second` (k, 3) holds the second answers to queries that were repeated on purpose: they belong to the noise ceiling
+    and are neither fitted nor judged.
     """
 
     triplets: Ints
@@ -52,12 +53,18 @@ class AnswerTable:
     random: Bools
     test: Bools
     repeatable: Bools
+    second: Ints = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int32))
     notes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
         """The number of targets that have answers."""
         return len(self.ids)
+
+    @property
+    def for_ceiling(self) -> Ints:
+        """The triplets from which a noise ceiling can be estimated."""
+        return np.concatenate([self.triplets[self.repeatable], self.second])
 
     def with_samplers(self, *, random: tuple[str, ...] = (), test: tuple[str, ...] = ()) -> Self:
         """Return the same answers, with those of the named samplers marked as random or held back as a test set."""
@@ -100,6 +107,7 @@ class _Columns:
     """The columns of a table while its rows are read."""
 
     outcomes: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    second: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     trial_types: list[TrialType] = field(default_factory=list[TrialType])
     samplers: list[str] = field(default_factory=list[str])
     participants: list[str] = field(default_factory=list[str])
@@ -123,11 +131,15 @@ class _Columns:
         if not isinstance(outcome, Outcome):
             self.problems += outcome
             return
+        if trial_type == "repeat":
+            self.second.append(outcome.targets)
+            note_texts(self.texts, row, outcome, naming)
+            return
         self.outcomes.append(outcome.targets)
         self.trial_types.append(trial_type)
         self.samplers.append(sampler)
         self.participants.append(first_value(row, COLUMNS["participant"]))
-        self.test.append(row.get("sampleset") == "test" or sampler.lower() == "test")
+        self.test.append(trial_type == "shared" or row.get("sampleset") == "test" or sampler.lower() == "test")
         self.unexplained += not (sampler or row.get("trial_type"))
         note_texts(self.texts, row, outcome, naming)
 
@@ -150,7 +162,8 @@ class _Columns:
             samplers=tuple(self.samplers),
             random=np.isin(self.trial_types, tuple(DRAWN_BLINDLY)),
             test=np.array(self.test, dtype=np.bool_),
-            repeatable=np.isin(self.trial_types, tuple(_REPEATABLE)),
+            repeatable=np.isin(self.trial_types, tuple(REPEATABLE - {"fixed"})),
+            second=np.array([[place[name] for name in row] for row in self.second], dtype=np.int32).reshape(-1, 3),
             notes=tuple(self._notes(1 + int(names[-1]) if not naming.labels else len(names))),
         )
 
@@ -166,6 +179,7 @@ class _Columns:
                 f"No column says how the queries of {self.unexplained:,} answers were chosen; they are taken to be random.",
             ),
             (test, f"Used only for evaluation: answers of a test set ({test:,})."),
+            (len(self.second), f"Used only for the noise ceiling: repeated queries ({len(self.second):,})."),
         )
         return [sentence for count, sentence in notes if count]
 

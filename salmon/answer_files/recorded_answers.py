@@ -13,7 +13,6 @@ from pathlib import Path
 
 from salmon.answer_files.rows import (
     COLUMNS,
-    NO_TRIPLETS,
     SHOWN_PROBLEMS,
     AnswersFileError,
     Naming,
@@ -26,8 +25,8 @@ from salmon.answer_files.rows import (
     read_table,
 )
 from salmon.errors import Problem, shown
-from salmon.records import NO_SCORE, TrialType
-from salmon.spec.schema import MAX_TARGETS
+from salmon.records import NO_SCORE, NO_TRIPLETS, TrialType
+from salmon.spec.kinds import MAX_TARGETS
 
 _RECEIVED_SECONDS = "time_received"
 _RECEIVED_DATE = "datetime_received"

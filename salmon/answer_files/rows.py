@@ -20,7 +20,7 @@ from itertools import chain
 from typing import IO, Any, BinaryIO, cast
 
 from salmon.errors import Problem, TripletError, shown
-from salmon.records import NO_SCORE, TRIAL_TYPES, TrialType
+from salmon.records import NO_SCORE, NO_TRIPLETS, TRIAL_TYPES, TrialType
 
 #: The values of a row by their column, whose name is in lower case.
 Row = dict[str, str]
@@ -53,8 +53,6 @@ _FILE = "{}_filename"
 _TARGETS = ("head", "winner", "loser")
 _UNNAMED = "(unnamed)"
 
-#: Trials that may show one target twice, because they are no triplets.
-NO_TRIPLETS: frozenset[TrialType] = frozenset({"catch", "practice"})
 #: Samplers that choose without looking at answers, by the names that they have had in files.
 _RANDOM_SAMPLER = re.compile(r"random|round.?robin|^test$", re.IGNORECASE)
 #: What tripletTools calls the ways in which a query came to be asked.

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-import yaml
-
 from salmon.answer_files.rows import ContainerError
 from salmon.errors import Problem
-from salmon.spec import Spec
+from salmon.spec import Spec, read_tree, write_tree
 from salmon.spec.schema import Html
 
 #: The largest text that is taken into memory; Redis takes no larger values than twice this by default.
@@ -416,13 +414,8 @@ def modern_config(text: bytes | str) -> tuple[str, tuple[str, ...]]:
     A text that is in today's form already is returned unchanged, so that mistakes are reported at their own lines.
     """
     written = text.decode("utf-8-sig", errors="replace") if isinstance(text, bytes) else text
-    try:
-        tree = yaml.safe_load(written)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return written, ()  # the parser reports what is wrong, with its place
-    if not isinstance(tree, dict):
-        return written, ()
-    return modern_tree(cast("dict[str, Any]", tree), otherwise=written)
+    # Nothing is found in a text that cannot be read: the parser reports what is wrong, with its place.
+    return modern_tree(read_tree(text), otherwise=written)
 
 
 def modern_tree(tree: Mapping[str, Any], *, otherwise: str = "") -> tuple[str, tuple[str, ...]]:
@@ -448,6 +441,6 @@ def modern_tree(tree: Mapping[str, Any], *, otherwise: str = "") -> tuple[str, t
     if forgotten := [key for key in dropped if key not in _ADDED]:
         notes.append(f"Left out because they are unknown: {', '.join(map(str, forgotten))}.")
     try:
-        return yaml.safe_dump(made, sort_keys=False, allow_unicode=True), tuple(notes)
-    except yaml.YAMLError as error:
+        return write_tree(made), tuple(notes)
+    except (ValueError, RecursionError) as error:
         raise ContainerError(Problem(f"The description cannot be written as YAML: {error}.")) from error

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from salmon.errors import Problem, SpecError
+from salmon.errors import Problem, SpecError, listed
 from salmon.spec import check as check_spec
 from salmon.spec import check_archive, parse_spec, targets_of
 from salmon.spec.yaml_tree import MAX_BYTES
@@ -45,9 +45,12 @@ def check(
     if wrong:
         console.print(f"{wrong} {'mistake' if wrong == 1 else 'mistakes'}.", style="bold red")
         raise typer.Exit(1)
-    parsed = parse_spec(text, name=spec.name, manifest=manifest).spec
-    samplers = ", ".join(f"{name} {share}%" for name, share in parsed.probabilities.items())
-    console.print(f"{spec.name} is ready: {len(targets_of(parsed, manifest)):,} targets; {samplers}.", style="green")
+    parsed = parse_spec(text, name=spec.name, manifest=manifest)
+    samplers = ", ".join(f"{name} {share}%" for name, share in parsed.spec.probabilities.items())
+    count = f"{len(targets_of(parsed.spec, parsed.manifest)):,} targets"
+    if parsed.manifest is not None and (pictures := parsed.manifest.pictures):
+        count += f" and, for texts, {listed((picture.name for picture in pictures), 'and')}"
+    console.print(f"{spec.name} is ready: {count}; {samplers}.", style="green")
 
 
 def _read_before_zip(text: bytes) -> tuple[bool, tuple[Problem, ...]]:

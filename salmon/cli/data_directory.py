@@ -9,7 +9,8 @@ import json
 import os
 import secrets
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -21,11 +22,15 @@ _SOCKET_PATH_LIMIT = 100
 
 @dataclass(frozen=True)
 class Credentials:
-    """Passwords of the two users of the embedded server, and the secret that signs tokens and sessions."""
+    """Passwords of the users of the embedded server, and the secret that signs tokens and sessions.
+
+    `eraser` is empty in files that an earlier version wrote; it is added when they are read.
+    """
 
     frontend: str
     backend: str
     secret: str
+    eraser: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,20 +85,19 @@ class DataDirectory:
         """Return the secrets of this directory, which are made on first use."""
         path = self.root / "credentials.json"
         if not path.exists():
-            made = Credentials(*(secrets.token_urlsafe(32) for _ in range(3)))
-            fresh = path.with_suffix(".new")
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump(vars(made), file)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
+            made = Credentials(*(secrets.token_urlsafe(32) for _ in range(4)))
+            write_private(path, json.dumps(vars(made)))
         try:
-            return Credentials(**json.loads(path.read_text()))
+            known = Credentials(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError) as error:
             raise StartError(
                 f"The file {path} cannot be read: {error}.",
                 hint="Restore it from a backup, or remove it: participants then have to open their links again.",
             ) from error
+        if not known.eraser:
+            known = replace(known, eraser=secrets.token_urlsafe(32))
+            write_private(path, json.dumps(vars(known)))
+        return known
 
     def lock(self) -> IO[str]:
         """Lock the directory for this process; the lock ends with the process, however it ends."""
@@ -109,6 +113,30 @@ class DataDirectory:
                 hint="Stop it, or start this one with another --data DIRECTORY and another --port.",
             ) from error
         file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with suppress(OSError):  # on a full disk, the lock holds without the number in it
+            file.write(str(os.getpid()))
+            file.flush()
         return file
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads, on disk when this returns; leave it alone if it holds the text already.
+
+    It is replaced at once, so that a crash or a full disk never leaves half of it.
+    """
+    with suppress(OSError):
+        if path.read_text() == text:
+            return
+    fresh = path.with_suffix(".new")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise StartError(
+            f"The file {path} cannot be written: {error.strerror or error}.",
+            hint="Make room on its disk, or make its directory writable.",
+        ) from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
+import zipfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,8 @@ COMPARED_DIMENSIONS = (1, 2, 3, 4, 5)
 _DEFAULT_DIMENSION = 2
 # One division into folds is enough to judge, but luck can choose by it.
 _REPEATS_TO_CHOOSE = 3
+#: Larger files of a ZIP are no pictures for a map.
+_LARGEST_PICTURE = 50_000_000
 
 EXAMPLE = "Example: salmon fit responses.csv -o embedding.csv --cv"
 
@@ -57,6 +61,15 @@ def fit(
     ] = None,
     ridge: Annotated[float, typer.Option(min=0, help="Penalty on large coordinates.")] = 0.03,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and starts.")] = 0,
+    figure: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file for the map: .svg, .pdf or .png; may be repeated. Without it, PNG and SVG."),
+    ] = None,
+    width_mm: Annotated[
+        float, typer.Option("--width", min=30, max=1000, help="Width of the map in mm: 85 fits one column, 174 two.")
+    ] = 174,
+    targets: Annotated[Path | None, typer.Option(help="The ZIP of the targets: the map shows their pictures.")] = None,
+    uncertainty: Annotated[bool, typer.Option(help="Draw ellipses that hold each position with 68 %.")] = True,
 ) -> None:
     """Fit an embedding to a file of answers; write it with a report (JSON and text) and the map (PNG and SVG).
 
@@ -64,12 +77,15 @@ def fit(
     """
     from salmon.answer_files.answer_table import read_bytes
     from salmon.answer_files.rows import AnswersFileError
-    from salmon.estimator.figure import map_figure
     from salmon.estimator.report import RECOMMENDED, FitOptions, analyse
+    from salmon.export.map_drawing import FigureKind, draw_map, figure_kind
     from salmon.noise import noise_model
 
     if noise is not None:
         noise_model(noise)
+    figures = figure or [_beside(output, "map.png"), _beside(output, "map.svg")]
+    kinds: list[FigureKind] = [figure_kind(path) for path in figures]
+    files = _read_pictures(targets) if targets is not None else {}
     try:
         table = read_bytes(_read(responses), name=str(responses))
     except AnswersFileError as error:
@@ -90,18 +106,24 @@ def fit(
     with _show_progress() as progress:
         report = analyse(table, options, progress)
         progress("drawing the map", 1, 0)
-        pictures = map_figure(report.coordinates, table.labels, report.covariance)
+        drawn = draw_map(
+            report.coordinates,
+            table.labels,
+            pictures=_pictures_of(table, files),
+            covariance=report.covariance if uncertainty else None,
+            width_mm=width_mm,
+        )
+        maps = {path: drawn.content(kind) for path, kind in zip(figures, kinds, strict=True)}
         progress("drawing the map", 1, 1)
-    files = {
+    written = {
         output: embedding_csv(report, table).encode(),
         _beside(output, "report.json"): (json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n").encode(),
         _beside(output, "report.txt"): report.as_text().encode(),
-        _beside(output, "map.png"): pictures["png"],
-        _beside(output, "map.svg"): pictures["svg"],
+        **maps,
     }
-    _write(files)
+    _write(written)
     print(report.as_text(), end="")
-    print("Written: " + ", ".join(str(path) for path in files))
+    print("Written: " + ", ".join(str(path) for path in written))
 
 
 def embedding_csv(report: FitReport, table: AnswerTable) -> str:
@@ -131,6 +153,32 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         reason = "is a folder" if path.is_dir() else "does not exist" if not path.exists() else "cannot be read"
         raise SalmonError(f"{path} {reason}.", hint=f"Give the file with the answers. {EXAMPLE}") from error
+
+
+def _read_pictures(archive: Path) -> dict[str, bytes]:
+    """Return the files of a ZIP of targets (or a bundle) by their names without folders."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(_read(archive))) as opened:
+            members = [item for item in opened.infolist() if not item.is_dir() and item.file_size <= _LARGEST_PICTURE]
+            return {Path(item.filename).name: opened.read(item) for item in members}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise SalmonError(f"{archive} is no ZIP that can be read.", hint="Give the ZIP of the targets.") from error
+
+
+def _pictures_of(table: AnswerTable, files: dict[str, bytes]) -> dict[int, bytes]:
+    """Return the picture of each target whose label, or the address in its HTML, is the name of a file."""
+    found: dict[int, bytes] = {}
+    for target, (label, html) in enumerate(zip(table.labels, table.html, strict=True)):
+        stems = {Path(name).stem: name for name in files}
+        names = [
+            label,
+            stems.get(label, ""),
+            *(Path(part).name for part in re.findall(r"""src=["']?([^"'\s>]+)""", html)),
+        ]
+        name = next((name for name in names if name in files), None)
+        if name is not None:
+            found[target] = files[name]
+    return found
 
 
 def _write(files: dict[Path, bytes]) -> None:

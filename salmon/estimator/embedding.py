@@ -1,5 +1,8 @@
 """Fit an embedding behind scikit-learn's interface: `OrdinalEmbedding().fit(triplets).embedding_`."""
 
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
@@ -10,9 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from salmon.errors import SalmonError, TripletError
-from salmon.estimator.coding import codes_of, named_noise, triplets_from
+from salmon.estimator.coding import codes_of, indices_of, named_noise, names_in, triplets_from
 from salmon.estimator.cross_validation import choose_noise, held_out_split, noise_candidates
-from salmon.geometry import Coordinates, centre
+from salmon.export.map_drawing import MapDrawing
+from salmon.geometry import Coordinates, centre, principal_axes
 from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
 from salmon.learning.objective import objective_of
 from salmon.learning.refit import best_scale, spectral_start
@@ -39,8 +43,10 @@ class OrdinalEmbedding(BaseEstimator):
         `salmon.noise` with parameters of its own. None is power t-STE with k = .85 and a lapse of 7 %.
     random_state : int, RandomState or None
         Draws random starts and held-out answers. It never shares numbers with a truth drawn from the same seed.
-    n_restarts : int or None
-        Starts besides the one that `partial_fit` continues from; None decides by the number of answers.
+    n_init : int or None
+        Starts besides `init` and the one that `partial_fit` continues from; None decides by the number of answers.
+    init : (n, d) array or None
+        Positions to start from, in the order of `labels_` where targets have names.
     max_iter : int
         L-BFGS iterations from each start.
     tolerance : float
@@ -67,10 +73,13 @@ class OrdinalEmbedding(BaseEstimator):
         Of a fit in batches: how workers agree, how gradients travel (values of `salmon.training`), its steps and passes.
     executor : salmon.parallel.Executor, Dask client or None
         Where the work is done; None is this process.
+    n_restarts : int or None
+        The earlier name of `n_init`; it still works, with a warning.
 
     Attributes
     ----------
     embedding_ : (n, d) float64, a new copy at every access
+    labels_ : (n,) the names of the targets, sorted, where answers name them; otherwise their indices
     noise_ : the noise model that was fitted, `noise_losses_` the held-out log-loss of each one tried (empty if none)
     history_ : list of dict, one an iteration: start, iteration, objective, and the held-out log-loss and accuracy where
         answers were held out
@@ -84,7 +93,8 @@ class OrdinalEmbedding(BaseEstimator):
         *,
         noise: str | NoiseModel | None = None,
         random_state: Any = None,
-        n_restarts: int | None = None,
+        n_init: int | None = None,
+        init: ArrayLike | None = None,
         max_iter: int = 500,
         tolerance: float = 1e-6,
         lapse: float | str | None = None,
@@ -99,11 +109,13 @@ class OrdinalEmbedding(BaseEstimator):
         step_size: float = 0.05,
         epochs: float = 10,
         executor: Executor | Any | None = None,
+        n_restarts: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.noise = noise
         self.random_state = random_state
-        self.n_restarts = n_restarts
+        self.n_init = n_init
+        self.init = init
         self.max_iter = max_iter
         self.tolerance = tolerance
         self.lapse = lapse
@@ -118,26 +130,70 @@ class OrdinalEmbedding(BaseEstimator):
         self.step_size = step_size
         self.epochs = epochs
         self.executor = executor
+        self.n_restarts = n_restarts
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier
-        fit.
+        fit. Targets are indices from 0, or names.
         """
         self._see(X, reset=True)
-        rows = triplets_from(X, y, self.n_targets)
+        self._names: NDArray[np.str_] | None = None
+        rows = triplets_from(self._indices(X, learn=True), y, self.n_targets)
         self.classes_ = codes_of(y)
-        return self._fit(rows, self.n_targets or int(rows.max(initial=0)) + 1, start=None)
+        n = self.n_targets or max(int(rows.max(initial=0)) + 1, 0 if self._names is None else len(self._names))
+        return self._fit(rows, n, start=self._start(n))
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Coordinates:
+        """Fit, and return the coordinates (n, d) of the targets."""
+        return self.fit(X, y).embedding_
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Add answers to all that were seen and continue from the embedding so far; new targets start at its centre."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y)
         self._see(X, reset=False)
-        rows = np.concatenate([self._triplets, triplets_from(X, y, self.n_targets)])
+        rows = np.concatenate([self._triplets, triplets_from(self._indices(X, learn=True), y, self.n_targets)])
         known = self._coordinates
         n = self.n_targets or max(len(known), int(rows.max()) + 1)
         added = 1e-3 * np.random.default_rng(self._seed()).standard_normal((n - len(known), known.shape[1]))
         return self._fit(rows, n, start=np.concatenate([known, added]))
+
+    def plot(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        pictures: Mapping[int, bytes | Path] | None = None,
+        groups: Sequence[str] | None = None,
+        width_mm: float = 174.0,
+        uncertainty: bool = False,
+    ) -> MapDrawing:
+        """Return the map, which notebooks show and `.save("map.pdf")` writes (also .svg and .png).
+
+        `names` (n,) label the targets, otherwise `labels_`; `pictures` are files by index; `groups` (n,) give each
+        target a shape and a colour, "" for none; `uncertainty` draws the ellipses that hold each position with 68 %.
+        """
+        from salmon.export.map_drawing import MapGroups, draw_map
+
+        check_is_fitted(self)
+        coordinates = self.embedding_
+        labels = [str(name) for name in (self.labels_ if names is None else names)]
+        of = [str(group) for group in groups] if groups is not None else []
+        for what, given in (("names", labels), ("groups", of)):
+            if (what == "names" or groups is not None) and len(given) != len(coordinates):
+                raise SalmonError(
+                    f"{what} has {len(given):,} entries, but the embedding has {len(coordinates):,} targets.",
+                    hint=f"Give one entry of {what} for each target, in the order of labels_.",
+                )
+        known = tuple(sorted(set(of) - {""}))
+        numbers = tuple(known.index(group) if group else -1 for group in of)
+        return draw_map(
+            principal_axes(coordinates) if not uncertainty else coordinates,
+            labels,
+            pictures=pictures,
+            covariance=self.uncertainty_ if uncertainty else None,
+            groups=MapGroups(numbers, known) if groups is not None else None,
+            width_mm=width_mm,
+        )
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return (m,) which foot of rows [head, left, right] lies nearer, in the words of the y that was fitted.
@@ -153,7 +209,7 @@ class OrdinalEmbedding(BaseEstimator):
         """
         check_is_fitted(self)
         self._see(X, reset=False)
-        rows = self._known(check_triplets(X))
+        rows = self._known(check_triplets(self._indices(X)))
         heads, left, right = self._coordinates[rows.T]
         chance = self.noise_.probability(((heads - left) ** 2).sum(axis=1), ((heads - right) ** 2).sum(axis=1))
         return np.column_stack([1 - chance, chance]).astype(np.float64)
@@ -166,19 +222,32 @@ class OrdinalEmbedding(BaseEstimator):
         """
         check_is_fitted(self)
         self._see(X, reset=False)
-        return accuracy(self._coordinates, self._known(triplets_from(X, y)))
+        return accuracy(self._coordinates, self._known(triplets_from(self._indices(X), y)))
 
     def log_loss(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Return the mean −log probability of the answers, in nats: smaller is better, log 2 is guessing."""
         check_is_fitted(self)
         self._see(X, reset=False)
-        return log_loss(self._coordinates, self._known(triplets_from(X, y)), noise=self.noise_)
+        return log_loss(self._coordinates, self._known(triplets_from(self._indices(X), y)), noise=self.noise_)
 
     @property
     def embedding_(self) -> Coordinates:
         """Return (n, d) coordinates, centred; a copy, so that changing it does not change the estimator."""
         check_is_fitted(self)
         return self._coordinates.copy()
+
+    @property
+    def labels_(self) -> NDArray[Any]:
+        """Return (n,) the names of the targets in the order of `embedding_`, or their indices where they have none."""
+        check_is_fitted(self)
+        return np.arange(len(self._coordinates)) if self._names is None else self._names.copy()
+
+    def to_frame(self) -> Any:
+        """Return the coordinates as a pandas data frame: a row a target, named by its label."""
+        import pandas as pd
+
+        columns = [f"x{axis + 1}" for axis in range(self.embedding_.shape[1])]
+        return pd.DataFrame(self.embedding_, index=pd.Index(self.labels_, name="target"), columns=columns)
 
     @property
     def uncertainty_(self) -> Coordinates:
@@ -234,7 +303,7 @@ class OrdinalEmbedding(BaseEstimator):
             self._coordinates = self._stopped_fit(rows, n, start, seed)
         else:
             history = _History()
-            self._coordinates = self._descend(rows, n, start, self.n_restarts, seed, self.max_iter, history.record)
+            self._coordinates = self._descend(rows, n, start, self._starts, seed, self.max_iter, history.record)
             self.history_ = history.lines
         self._triplets = rows
         self._uncertainty: Coordinates | None = None
@@ -282,11 +351,41 @@ class OrdinalEmbedding(BaseEstimator):
         """Fit every start for a few iterations, then follow the best one while the held-out log-loss falls."""
         held_out = held_out_split(rows, self.validation_share, np.random.default_rng(seed))
         fitted = rows[~held_out]
-        scouted = self._descend(fitted, n, start, self.n_restarts, seed, min(_SCOUTING, self.max_iter), None)
+        scouted = self._descend(fitted, n, start, self._starts, seed, min(_SCOUTING, self.max_iter), None)
         history = _JudgedHistory(scouted, rows[held_out], self.noise_, self.n_iter_no_change)
         self._descend(fitted, n, scouted, 0, seed, self.max_iter, history.record, history.exhausted)
         self.history_ = history.lines
         return centre(history.best)
+
+    def _indices(self, X: ArrayLike, *, learn: bool = False) -> ArrayLike:
+        """Return answers with indices where they name their targets; with `learn`, names that are new get the next ones."""
+        names = names_in(X)
+        if names is None:
+            return X
+        if learn:
+            known = getattr(self, "_names", None)
+            fresh = np.unique(names if known is None else names[~np.isin(names, known)])
+            self._names = fresh if known is None else np.concatenate([known, fresh])
+        return indices_of(names, getattr(self, "_names", None))
+
+    def _start(self, n: int) -> Coordinates | None:
+        """Return the positions to start from, checked; None where none were given."""
+        if self.init is None:
+            return None
+        start = np.array(self.init, dtype=np.float64)
+        if start.shape != (n, self.n_components) or not np.isfinite(start).all():
+            raise SalmonError(
+                f"init has the shape {start.shape}, or values that are not finite.",
+                hint=f"Give a finite array of shape {(n, self.n_components)}: a row a target, in the order of labels_.",
+            )
+        return start
+
+    @property
+    def _starts(self) -> int | None:
+        if self.n_restarts is None:
+            return self.n_init
+        warnings.warn("n_restarts is called n_init now.", FutureWarning, stacklevel=2)
+        return self.n_restarts
 
     def _known(self, rows: Triplets) -> Triplets:
         n = len(self._coordinates)

@@ -53,12 +53,12 @@ for (sampler, trial_type), count in sorted(counts.items()):
         "markdown",
         """## The triplets
 
-Each is (head, winner, loser). Catch trials are left out.""",
+Each is (head, winner, loser). Checks (catch, repeat and shared trials) are left out.""",
     ),
     (
         "code",
         """triplets = [(int(row["head"]), int(row["winner"]), int(row["loser"]))
-            for row in kept if row["phase"] == "main" and row["trial_type"] != "catch"]
+            for row in kept if row["phase"] == "main" and row["trial_type"] not in ("catch", "repeat", "shared")]
 print(triplets[:5])""",
     ),
     (
@@ -170,7 +170,7 @@ print(table(kept$sampler, kept$trial_type))
 cat("median response time:", median(kept$rt_ms, na.rm = TRUE), "ms\\n")
 
 # The triplets: head, winner, loser
-triplets <- kept[kept$phase == "main" & kept$trial_type != "catch", c("head", "winner", "loser")]
+triplets <- kept[kept$phase == "main" & !kept$trial_type %in% c("catch", "repeat", "shared"), c("head", "winner", "loser")]
 print(head(triplets))
 
 # The map of each sampler

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from salmon.export.responses import TargetNames
 from salmon.export.table import Row, Table, columns, dimensions
 from salmon.export.targets_models import Generation
-from salmon.records import Answer
+from salmon.records import NEVER_FITTED, Answer
 
 _EXCLUDED = columns("truth", excluded="whether the participant is left out of analyses; see responses")
 
@@ -18,7 +18,7 @@ TRIPLETTOOLS_TRIPLETS = Table(
         *columns(
             "integer", head="number of the head's label", winner="number of the winner's", loser="number of the loser's"
         ),
-        *columns("text", worker_id="the participant"),
+        *columns("written", worker_id="the participant"),
         *columns("number", rt="response time in milliseconds"),
         *columns(
             "text",
@@ -35,7 +35,7 @@ TRIPLETTOOLS_TRIPLETS = Table(
 
 CBLEARN = Table(
     "cblearn",
-    "an answer that may be fitted (no catch or practice trial); triplets are [head, winner, loser], which cblearn calls list-order",
+    "an answer that may be fitted (no practice trial and no check); triplets are [head, winner, loser], which cblearn calls list-order",
     (
         *columns("integer", head="index of the head", winner="index of the winner", loser="index of the loser"),
         *columns("integer", left="index of the left target", right="index of the right target"),
@@ -75,6 +75,7 @@ STACKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _ALGORITHMS = {
     "catch": "check",
     "validation": "validation",
+    "shared": "validation",
     "fixed": "validation",
     "random": "random",
     "fallback": "random",
@@ -122,7 +123,9 @@ class Translator:
     tests: frozenset[str] = frozenset()
 
     def triplettools(self, answer: Answer) -> Row | None:
-        """Return a row of tripletTools' triplets."""
+        """Return a row of tripletTools' triplets; None for a query's second showing, which that program does not know."""
+        if answer.served.trial_type == "repeat":
+            return None
         served, number, label = answer.served, self.labels.numbers, self.labels.names
         algorithm = _ALGORITHMS.get(served.trial_type, "adaptive")
         held_out = algorithm == "validation" or served.sampler in self.tests
@@ -144,7 +147,7 @@ class Translator:
     def cblearn(self, answer: Answer) -> Row | None:
         """Return a row for cblearn; None if the answer is no triplet."""
         served = answer.served
-        if served.trial_type in {"catch", "practice"}:
+        if served.trial_type in NEVER_FITTED:
             return None
         return [
             served.head,
@@ -161,7 +164,7 @@ class Translator:
     def psiz(self, answer: Answer) -> Row | None:
         """Return a row for PsiZ; None if the answer is no triplet."""
         served = answer.served
-        if served.trial_type in {"catch", "practice"}:
+        if served.trial_type in NEVER_FITTED:
             return None
         return [
             served.head + 1,

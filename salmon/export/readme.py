@@ -27,8 +27,19 @@ _MACHINE = (
 )
 
 
-def readme(*, title: str, slug: str, exported: str, tables: Sequence[tuple[Table, Sequence[str]]], whole: bool) -> str:
-    """Return Markdown with every file and every column; each table comes with its extensions."""
+def readme(
+    *,
+    title: str,
+    slug: str,
+    exported: str,
+    tables: Sequence[tuple[Table, Sequence[str]]],
+    whole: bool,
+    problems: Sequence[str] = (),
+) -> str:
+    """Return Markdown with every file and every column; each table comes with its extensions.
+
+    `problems` are sentences about files of targets that are not in the bundle.
+    """
     lines = [
         f"# {' '.join(title.split())}",
         "",
@@ -48,6 +59,11 @@ def readme(*, title: str, slug: str, exported: str, tables: Sequence[tuple[Table
                 "Platform ids are left out, and so are the parts that `salmon import` needs.",
                 "",
             ]
+        ),
+        *(
+            ["**Some files of targets are not in `media/`:**", "", *(f"- {each}" for each in problems), ""]
+            if problems
+            else ()
         ),
         "| file | what |",
         "|---|---|",

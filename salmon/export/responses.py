@@ -26,7 +26,7 @@ _FIRST = (
     ),
     *columns("text", sampler="name of the sampler that chose the query"),
     *columns("number", score="the value by which the sampler ranked the query; -9999 if it was not ranked"),
-    *columns("text", puid="the participant's id: the platform's, or the participant column where ids were left out"),
+    *columns("written", puid="the participant's id: the platform's, or the participant column where ids were left out"),
     *columns(
         "number",
         response_time="seconds from showing the query to the answer, by the clock of the page; -1 unknown",
@@ -68,7 +68,7 @@ _FURTHER = (
     *columns("integer", trial_index="which query of this participant, from 1"),
     *columns(
         "text",
-        trial_type="active, random, fallback (random because nothing was ready), validation, catch, repeat or fixed",
+        trial_type="active, random, fallback (random because nothing was ready), validation, catch, repeat, shared or fixed",
         winner_side="left or right",
         input="mouse, touch, key or script; empty where the page did not say",
     ),

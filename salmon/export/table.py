@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Kind = Literal["integer", "number", "text", "truth", "moment"]
+Kind = Literal["integer", "number", "text", "written", "truth", "moment"]
 Cell = str | int | float | bool | None
 Row = list[Cell]
 
@@ -27,6 +27,7 @@ KINDS: dict[Kind, str] = {
     "integer": "whole number",
     "number": "number",
     "text": "text",
+    "written": "text that participants or their links bring",
     "truth": "true or false",
     "moment": "moment, ISO 8601 in UTC",
 }
@@ -65,6 +66,8 @@ def dimensions(names: Sequence[str], what: str) -> tuple[Column, ...]:
     return tuple(Column(name, "number", f"{what} {place}") for place, name in enumerate(names))
 
 
+#: How a cell begins that a spreadsheet would compute.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _TRUTH = {True: "true", False: "false", None: ""}
 
 
@@ -85,11 +88,15 @@ class TableFile(Protocol):
 
 
 class CsvFile(TableFile):
-    """RFC 4180: commas, CRLF, quotes where they are needed."""
+    """RFC 4180: commas, CRLF, quotes where they are needed.
+
+    What participants wrote is never the formula of a spreadsheet: an apostrophe comes before a text that would begin one.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._truths = [place for place, column in enumerate(table.columns) if column.kind == "truth"]
+        self._written = [place for place, column in enumerate(table.columns) if column.kind == "written"]
 
     def begin(self) -> bytes:
         """Return the header."""
@@ -97,11 +104,15 @@ class CsvFile(TableFile):
 
     def rows(self, rows: Sequence[Row]) -> bytes:
         """Return lines of text."""
-        if self._truths:
+        if self._truths or self._written:
             rows = [list(row) for row in rows]
             for row in rows:
                 for place in self._truths:
                     row[place] = _TRUTH[row[place]]  # type: ignore[index]
+                for place in self._written:
+                    cell = row[place]
+                    if isinstance(cell, str) and cell.startswith(_FORMULA):
+                        row[place] = "'" + cell
         return _csv(rows)
 
 
@@ -154,6 +165,7 @@ class ParquetFile(TableFile):
             "integer": pa.int64(),
             "number": pa.float64(),
             "text": pa.string(),
+            "written": pa.string(),
             "truth": pa.bool_(),
             "moment": pa.string(),
         }
@@ -245,7 +257,9 @@ def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-_TYPES = {"integer": "q", "number": "d", "truth": "b", "text": "l", "moment": "l"}
+#: Kinds whose cells are texts.
+_WORDS = frozenset({"text", "written", "moment"})
+_TYPES = {"integer": "q", "number": "d", "truth": "b", "text": "l", "written": "l", "moment": "l"}
 
 
 class NpzFile(TableFile):
@@ -265,7 +279,7 @@ class NpzFile(TableFile):
         """Keep the rows and return nothing."""
         for place, column in enumerate(self._table.columns):
             cells = [row[place] for row in rows]
-            if column.kind in {"text", "moment"}:
+            if column.kind in _WORDS:
                 words = self._words[place]
                 self._arrays[place].extend(words.setdefault(cell, len(words)) for cell in cells)
             else:
@@ -280,7 +294,7 @@ class NpzFile(TableFile):
         for column, values, words in zip(self._table.columns, self._arrays, self._words, strict=True):
             found = np.frombuffer(values, dtype=values.typecode) if len(values) else np.zeros(0, values.typecode)
             arrays[column.name] = found.astype(bool) if column.kind == "truth" else found
-            if column.kind in {"text", "moment"}:
+            if column.kind in _WORDS:
                 arrays[f"{column.name}_names"] = np.array([str(word) for word in words], dtype=np.str_)
         for name, parts in self._stacks.items():
             arrays[name] = np.stack([arrays[part] for part in parts], axis=1).astype(np.int32)

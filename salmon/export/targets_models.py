@@ -41,10 +41,10 @@ EVENTS = Table(
             participant="the participant's id inside this experiment",
         ),
         *columns("integer", trial_index="the trial that was on the screen; 0 before the first"),
-        *columns("text", event="what happened: blur, focus, resize, opened, skip, load_failed, ..."),
+        *columns("written", event="what happened: blur, focus, resize, opened, skip, load_failed, ..."),
         *columns("number", client_ms="when, in milliseconds of the page's clock; -1 for events the server saw"),
         *columns("moment", received_time="when the server received it"),
-        *columns("text", detail="more about it"),
+        *columns("written", detail="more about it"),
     ),
 )
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import ssl
+import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, cast
 from uuid import uuid4
 
@@ -13,6 +19,7 @@ from distributed.client import FutureCancelledError, FuturesCancelledError
 from distributed.comm.addressing import get_address_host
 from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
+from distributed.security import Security
 from distributed.utils import get_ip
 
 from salmon.errors import SalmonError, StartError
@@ -25,32 +32,89 @@ _ADAPT_EVERY = "200ms"
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 
 
-def local_cluster(workers: int = 2, *, processes: bool = True) -> DaskExecutor:
+def local_cluster(workers: int = 2, *, processes: bool = True, dashboard: bool = False) -> DaskExecutor:
     """Start a Dask cluster on this machine with one thread a worker; return an executor that closes it.
 
-    Dask gives every worker process one BLAS thread: more would only compete for the same cores. Its pages use a free
-    port of this machine.
+    Scheduler and workers run any code that reaches them, and every user of a machine can connect to its loopback ports.
+    So all connections use TLS with a certificate that is made here, exists in the memory of these processes only, and
+    is required of both ends. What workers write to disk is in a directory that only this user can enter. Dask's pages
+    (`dashboard`) show the tasks to everybody on this machine; without them its HTTP servers have no routes.
+
+    Dask gives every worker process one BLAS thread: more would only compete for the same cores.
     """
-    with dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in _MALLOC.items()}):
+    pages = {} if dashboard else {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    environment = {f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in _MALLOC.items()}
+    with dask.config.set({**pages, **environment}):
         cluster = LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=processes,
             dashboard_address="127.0.0.1:0",
-            protocol="tcp://",
+            scheduler_kwargs={"dashboard": dashboard},
+            protocol="tls://",
+            security=Security.temporary(),
             host="127.0.0.1",
+            local_directory=_private_directory(),
         )
     return DaskExecutor(Client(cluster), owned=cluster)
 
 
-def join_cluster(address: str, *, timeout_s: float = 10) -> DaskExecutor:
-    """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`)."""
+def _private_directory() -> str:
+    """Return a directory for temporary files of workers that no other user can enter.
+
+    Workers load pickles from it. Dask's own choice is a fixed name below the temporary directory, which somebody else may
+    have made before; it removes from this one what workers left that were killed.
+    """
+    path = Path(tempfile.gettempdir()) / f"salmon-workers-{os.getuid()}"
+    path.mkdir(0o700, exist_ok=True)
+    found = path.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == stat.S_IRWXU:
+        return str(path)
+    return tempfile.mkdtemp(prefix="salmon-workers-")
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Files with which a cluster is joined: its authority's certificate, and a certificate and key made by that authority."""
+
+    authority: str
+    certificate: str
+    key: str
+
+
+def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = None) -> DaskExecutor:
+    """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`, or `tls://`)."""
+    if tls is None and address.startswith("tls://"):
+        raise StartError(
+            f"The scheduler {address} requires TLS.",
+            hint="Set SALMON_SCHEDULER_CA, SALMON_SCHEDULER_CERT and SALMON_SCHEDULER_KEY.",
+            where=address,
+        )
     try:
-        return DaskExecutor(Client(address, timeout=timeout_s))
+        return DaskExecutor(Client(address, timeout=timeout_s, security=_security(tls)))
+    except ssl.SSLError as error:
+        raise StartError(
+            f"The files for TLS with the scheduler {address} cannot be used: {error.reason or error}.",
+            hint="SALMON_SCHEDULER_CA, _CERT and _KEY must be PEM files of the cluster's authority.",
+            where=address,
+        ) from error
     except OSError as error:
         raise StartError(
-            f"No Dask scheduler answers at {address}.", hint="Start one there, or correct the address.", where=address
+            f"No Dask scheduler answers at {address}.",
+            hint="Start one there, or correct the address; a scheduler with TLS has an address tls://… and needs files.",
+            where=address,
         ) from error
+
+
+def _security(tls: TlsFiles | None) -> Security | None:
+    if tls is None:
+        return None
+    missing = [path for path in (tls.authority, tls.certificate, tls.key) if not Path(path).is_file()]
+    if missing:
+        raise StartError(f"There is no file {missing[0]!r}.", hint="It is needed for TLS with the Dask scheduler.")
+    return Security(
+        require_encryption=True, tls_ca_file=tls.authority, tls_client_cert=tls.certificate, tls_client_key=tls.key
+    )
 
 
 def executor_on(client: Any) -> DaskExecutor:

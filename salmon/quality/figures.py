@@ -2,8 +2,7 @@
 
 `Evidence` remembers a bounded number of answers of each participant, each packed into one whole number, so that a
 million answers take 8 MB; n must be below a million. `figures_of` computes what can be said about one participant
-without comparing people, and how far they agree with others. The first functions give what guessing explains, and what
-is far from the rest of a group.
+without comparing people, and how far they agree with others. The first functions give what guessing explains.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from math import exp, fsum, lgamma, log
+from math import exp, fsum, lgamma, log, log1p
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from salmon.quality.thresholds import CHANCE_QUANTILE, CYCLES_BY_CHANCE, DEVIATIONS, FAST_MS, GROUP_LEAST, MAD_SCALE
+from salmon.quality.thresholds import CHANCE_QUANTILE, CYCLES_BY_CHANCE, FAST_MS
 from salmon.records import Answer
 
 if TYPE_CHECKING:
@@ -42,13 +41,13 @@ def chance_bound(trials: int, quantile: float) -> float:
     return successes / trials if trials else 1.0
 
 
-def outlier_bound(values: Sequence[float]) -> float | None:
-    """Return median − 3 · 1.4826 · MAD (Leys et al. 2013); None for too small a group, or one without any spread."""
-    if len(values) < GROUP_LEAST:
-        return None
-    centre = median(values)
-    deviation = MAD_SCALE * median(abs(value - centre) for value in values)
-    return centre - DEVIATIONS * deviation if deviation > 0 else None
+def below(successes: int, trials: int, share: float) -> float:
+    """Return P(X ≤ k) for X ~ Binomial(n, share), 0 < share < 1."""
+    terms = (
+        exp(lgamma(trials + 1) - lgamma(k + 1) - lgamma(trials - k + 1) + k * log(share) + (trials - k) * log1p(-share))
+        for k in range(successes + 1)
+    )
+    return min(1.0, fsum(terms))
 
 
 def _tail(successes: int, trials: int) -> float:
@@ -73,8 +72,7 @@ def _tail(successes: int, trials: int) -> float:
 MOST_ANSWERS = 20_000
 
 #: Kinds of trials that every participant is asked, so that they can be compared.
-SHARED_TYPES = frozenset({"validation", "fixed"})
-_NEVER_TRIPLETS = frozenset({"catch", "practice"})
+SHARED_TYPES = frozenset({"validation", "shared", "fixed"})
 
 
 @dataclass(slots=True)
@@ -103,10 +101,14 @@ class Trace:
 
 
 class Evidence:
-    """Collects answers in the order of the stream; `traces` holds what is remembered, by participant."""
+    """Collects answers in the order of the stream; `traces` holds what is remembered, by participant.
 
-    def __init__(self, n: int) -> None:
+    `obvious` are the queries [head, nearer, farther] that the experimenter names for catch trials.
+    """
+
+    def __init__(self, n: int, obvious: Sequence[tuple[int, int, int]] = ()) -> None:
         self.n = n
+        self._obvious = obvious
         self.traces: dict[str, Trace] = defaultdict(Trace)
 
     def add(self, answer: Answer) -> None:
@@ -164,13 +166,25 @@ class Evidence:
             trace.last_left = left
         trace.longest_run = max(trace.longest_run, trace.run)
 
-    @staticmethod
-    def _note_catch(trace: Trace, answer: Answer) -> None:
-        """Count a catch trial, which shows its head as one of the feet; nothing is nearer to the head than itself."""
-        served = answer.served
-        if served.head in {served.left, served.right}:
+    def _note_catch(self, trace: Trace, answer: Answer) -> None:
+        caught = is_caught(answer, self._obvious)
+        if caught is not None:
             trace.catch_trials += 1
-            trace.catch_right += answer.winner == served.head
+            trace.catch_right += not caught
+
+
+def is_caught(answer: Answer, obvious: Sequence[tuple[int, int, int]]) -> bool | None:
+    """Return whether a catch trial was answered wrongly; None where nothing says what is right.
+
+    Nothing is nearer to the head than itself; otherwise one of the `obvious` queries [head, nearer, farther] was shown.
+    """
+    served = answer.served
+    if served.head in {served.left, served.right}:
+        return answer.winner != served.head
+    for head, nearer, farther in obvious:
+        if head == served.head and {nearer, farther} == {served.left, served.right}:
+            return answer.winner != nearer
+    return None
 
 
 #: Triads looked at for circles, of one participant.
@@ -179,7 +193,12 @@ _MOST_TRIADS = 100_000
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of one participant; None where there are no such trials, no times or no model."""
+    """The figures of one participant; None where there are no such trials, no times or no model.
+
+    `fit_expected` is the share that the map predicts of careful people's answers to the same queries. `guess_p` is the
+    probability that a guesser does as well, and `careless_p` that a careful person looks as careless: all that is
+    known, combined.
+    """
 
     answers: int
     asked: int | None = None
@@ -190,12 +209,14 @@ class Figures:
     geometric_mean_rt_ms: float | None = None
     median_rt_ms: float | None = None
     fast_share: float | None = None
+    timed: int = 0
     shared_answers: int = 0
     agreement: float | None = None
     agreement_by_chance: float | None = None
     repeats: int = 0
     repeats_swapped: int = 0
     repeat_consistency: float | None = None
+    sided: int = 0
     left_share: float | None = None
     side_p: float | None = None
     longest_run: int = 0
@@ -205,6 +226,9 @@ class Figures:
     cycles_by_chance: float | None = None
     fit_answers: int = 0
     fit_accuracy: float | None = None
+    fit_expected: float | None = None
+    guess_p: float | None = None
+    careless_p: float | None = None
 
 
 def figures_of(
@@ -214,12 +238,10 @@ def figures_of(
     asked: int | None,
     others: Mapping[int, tuple[int, int]],
     counted: bool,
-    coordinates: NDArray[Any] | None,
 ) -> Figures:
-    """Return all figures of one trace.
+    """Return the figures of one trace, without those that compare it with a map or a group.
 
-    `others` holds how shared queries were answered, this participant included where `counted`. `coordinates` (n, d) is
-    the newest embedding of the group.
+    `others` holds how shared queries were answered, this participant included where `counted`.
     """
     return Figures(
         answers=trace.answers,
@@ -231,7 +253,6 @@ def figures_of(
         **_repeats(trace),
         **_sides(trace),
         **_circles(evidence, trace),
-        **_fit(evidence, trace, coordinates),
     )
 
 
@@ -251,6 +272,7 @@ def _times(trace: Trace) -> dict[str, Any]:
         "geometric_mean_rt_ms": exp(fsum(log(max(time, 1.0)) for time in times) / len(times)),
         "median_rt_ms": median(times),
         "fast_share": sum(time < FAST_MS for time in times) / len(times),
+        "timed": len(times),
     }
 
 
@@ -301,6 +323,7 @@ def _sides(trace: Trace) -> dict[str, Any]:
     if not trace.sided:
         return {}
     return {
+        "sided": trace.sided,
         "left_share": trace.left / trace.sided,
         "side_p": two_sided(trace.left, trace.sided),
         "longest_run": trace.longest_run,
@@ -333,18 +356,3 @@ def _circles(evidence: Evidence, trace: Trace) -> dict[str, Any]:
                         # low before mid before high before low, or the other way round
                         cycles += pairs[low, mid] == pairs[mid, high] != pairs[low, high]
     return {"triads": triads, "cycles": cycles, "cycles_by_chance": CYCLES_BY_CHANCE * triads} if triads else {}
-
-
-def _fit(evidence: Evidence, trace: Trace, coordinates: NDArray[Any] | None) -> dict[str, Any]:
-    """Return the share of this person's triplets whose winner lies nearer than the loser in the group's embedding."""
-    packed = trace.packed()
-    if coordinates is None or not packed:
-        return {}
-    heads, winners, losers = evidence.unpack(packed).T
-    known = (heads < len(coordinates)) & (winners < len(coordinates)) & (losers < len(coordinates))
-    heads, winners, losers = heads[known], winners[known], losers[known]
-    if not len(heads):
-        return {}
-    d2_winner = ((coordinates[heads] - coordinates[winners]) ** 2).sum(axis=1)
-    d2_loser = ((coordinates[heads] - coordinates[losers]) ** 2).sum(axis=1)
-    return {"fit_answers": len(heads), "fit_accuracy": float((d2_winner < d2_loser).mean())}

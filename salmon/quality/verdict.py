@@ -1,19 +1,21 @@
-"""Flag participants by comparing their figures with thresholds and with the group, and propose whom to keep.
+"""Flag participants by all that is known of them together, and propose whom to keep.
 
 A `Verdict` is the proposal, a `Decision` what holds: the experimenter may overrule the proposal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from salmon.quality import thresholds as limit
-from salmon.quality.figures import Evidence, Figures, figures_of, outlier_bound
+from salmon.quality.figures import Evidence, Figures, Trace, figures_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from salmon.quality.combined import Sign
 
 
 @dataclass(frozen=True)
@@ -79,107 +81,83 @@ def judge(
     asked: Mapping[str, int],
     excluded: frozenset[str] = frozenset(),
     coordinates: NDArray[Any] | None = None,
+    tolerate: int | None = None,
 ) -> dict[str, Verdict]:
-    """Return the verdict on every participant who has answered.
+    """Return the verdict on every participant who has answered; `coordinates` (n, d) is the newest map of the group.
+
+    Whoever has failed more catch trials than the experimenter wants to `tolerate` is flagged.
 
     Those the experimenter has `excluded` are judged like the others, but do not count towards a majority or the group.
     """
+    # numpy is loaded where somebody is judged: pages that only show verdicts do without.
+    from salmon.quality.combined import CarefulGroup, better_than_guessing, combine, fits
+
     others = evidence.shared_counts(without=excluded)
     figures = {
         participant: figures_of(
-            evidence,
-            trace,
-            asked=asked.get(participant),
-            others=others,
-            counted=participant not in excluded,
-            coordinates=coordinates,
+            evidence, trace, asked=asked.get(participant), others=others, counted=participant not in excluded
         )
         for participant, trace in evidence.traces.items()
     }
-    group = [own for participant, own in figures.items() if participant not in excluded]
-    enough = [own for own in group if own.shared_answers >= limit.AGREEMENT_LEAST]
-    agreement = outlier_bound([own.agreement for own in enough if own.agreement is not None])
-    fit = outlier_bound([own.fit_accuracy for own in group if own.fit_accuracy is not None])
-    return {
-        participant: Verdict(
+    group = CarefulGroup([own for participant, own in figures.items() if participant not in excluded])
+    found = fits(evidence, coordinates, without=excluded) if coordinates is not None else {}
+    verdicts: dict[str, Verdict] = {}
+    for participant, own in figures.items():
+        fit = found.get(participant)
+        told = fit if fit is not None and fit.answers >= limit.FIT_LEAST else None
+        signs = group.signs(own, told)
+        full = replace(
             own,
-            (
-                *_careless_flags(own),
-                *_disagreement_flags(own, agreement),
-                *_side_flags(own),
-                *_informing_flags(own, fit),
-            ),
+            fit_answers=fit.answers if fit else 0,
+            fit_accuracy=fit.accuracy if fit else None,
+            fit_expected=fit.expected if fit else None,
+            guess_p=better_than_guessing(own, told),
+            careless_p=combine(signs) if signs else None,
         )
-        for participant, own in figures.items()
-    }
+        flags = flags_of(full, signs, against_p=told.against_p if told else 1.0)
+        verdicts[participant] = Verdict(full, (*_failed_checks(evidence.traces[participant], tolerate), *flags))
+    return verdicts
 
 
-def _careless_flags(own: Figures) -> Iterator[Flag]:
-    """Yield flags of catch trials that were missed and of answers that came too fast."""
-    accuracy, time_ms, fast = own.catch_accuracy, own.geometric_mean_rt_ms, own.fast_share
-    if accuracy is not None and own.catch_trials >= limit.CATCH_LEAST and accuracy < limit.CATCH_ACCURACY:
-        yield Flag(
-            "catch",
-            f"Right in {_percent(accuracy)} of {own.catch_trials} catch trials, below"
-            f" {_percent(limit.CATCH_ACCURACY)}; a guesser does as well with p = {own.catch_p:.2g}.",
-        )
-    if time_ms is not None and time_ms < limit.GEOMETRIC_MEAN_MS:
-        yield Flag("fast", f"Answers in {time_ms:.0f} ms (geometric mean), below {limit.GEOMETRIC_MEAN_MS:.0f} ms.")
-    if fast is not None and fast > limit.FAST_SHARE:
-        yield Flag(
-            "fast_share",
-            f"{_percent(fast)} of the answers came within {limit.FAST_MS:.0f} ms, more than {_percent(limit.FAST_SHARE)}.",
-        )
-
-
-def _disagreement_flags(own: Figures, bound: float | None) -> Iterator[Flag]:
-    """Yield flags of answers that differ from those of the others, and from the participant's own."""
-    agreement, chance = own.agreement, own.agreement_by_chance
-    if agreement is not None and chance is not None and own.shared_answers >= limit.AGREEMENT_LEAST:
-        said = f"Agrees with the others in {_percent(agreement)} of {own.shared_answers} shared queries"
-        if agreement < chance:
-            yield Flag("agreement", f"{said}; guessing reaches up to {_percent(chance)}.")
-        elif bound is not None and agreement < bound:
-            yield Flag("agreement", f"{said}, far below the group (3 MAD below its median is {_percent(bound)}).")
-    share = own.repeat_consistency
-    if share is not None and own.repeats >= limit.REPEATS_LEAST and share < limit.REPEAT_CONSISTENCY:
-        yield Flag(
-            "repeats",
-            f"Answered {_percent(share)} of {own.repeats} repeated queries as before, below {_percent(limit.REPEAT_CONSISTENCY)}.",
-        )
-
-
-def _side_flags(own: Figures) -> Iterator[Flag]:
-    """Yield flags of one side that was chosen too often."""
-    if own.side_p is not None and own.left_share is not None and own.side_p < limit.SIDE_P:
-        yield Flag(
-            "side",
-            f"Chose the left side in {_percent(own.left_share)} of the answers (p = {own.side_p:.2g} for a fair coin).",
-        )
-    if own.longest_run > limit.LONGEST_RUN:
-        yield Flag("run", f"Chose the same side {own.longest_run} times in a row, more than {limit.LONGEST_RUN}.")
-
-
-def _informing_flags(own: Figures, bound: float | None) -> Iterator[Flag]:
-    """Yield flags that exclude nobody.
+def flags_of(own: Figures, signs: Sequence[Sign], *, against_p: float) -> tuple[Flag, ...]:
+    """Return the flags of one participant: each sign that speaks for carelessness where all together do.
 
     Somebody may not have finished yet, and the answers given are as good as any; and a person who sees things in
-    another way is a finding, not a fault.
+    another way is a finding, not a fault: neither excludes anybody.
     """
+    flags: list[Flag] = []
+    if own.careless_p is not None and own.careless_p < limit.FLAG_P:
+        excludes = _excludes(own) and against_p >= limit.AGAINST_P
+        flags += [Flag(sign.name, sign.reason, excludes) for sign in signs if sign.p < limit.SIGN_P]
+        if against_p < limit.AGAINST_P:
+            flags.append(
+                Flag(
+                    "against",
+                    "Answers against the map more often than a guesser would: perhaps the question was understood the other"
+                    " way round.",
+                    excludes=False,
+                )
+            )
     if own.completeness is not None and own.completeness < limit.COMPLETENESS:
-        yield Flag(
-            "incomplete",
-            f"Has answered {own.answers} of {own.asked} queries, less than {_percent(limit.COMPLETENESS)}.",
-            excludes=False,
+        flags.append(
+            Flag("incomplete", f"Has answered {own.answers} of {own.asked} queries.", excludes=False),
         )
-    if own.fit_accuracy is not None and bound is not None and own.fit_accuracy < bound:
-        yield Flag(
-            "fit",
-            f"The group's map predicts {_percent(own.fit_accuracy)} of the answers, far fewer than of others"
-            f" (3 MAD below the median is {_percent(bound)}).",
-            excludes=False,
-        )
+    return tuple(flags)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _failed_checks(trace: Trace, tolerate: int | None) -> tuple[Flag, ...]:
+    """Return the flag of somebody who has failed too many catch trials; by itself it excludes nobody."""
+    failed = trace.catch_trials - trace.catch_right
+    if tolerate is None or failed <= tolerate:
+        return ()
+    reason = f"Failed {failed} of {trace.catch_trials} catch trials, of which {tolerate} may fail."
+    return (Flag("checks", reason, excludes=False),)
+
+
+def _excludes(own: Figures) -> bool:
+    """Return whether exclusion is proposed: what is seen is rare among careful people, and guessing explains it."""
+    if own.careless_p is None:
+        return False
+    if own.guess_p is None:
+        return own.careless_p < limit.EXCLUDE_BLIND_P
+    return own.careless_p < limit.EXCLUDE_P and own.guess_p >= limit.BETTER_P

@@ -67,12 +67,16 @@ class Validation:
     def query(self, n: int, *, participant: str, turn: int, seed: int, attempt: int = 0) -> Query:
         """Return a query whose score is its place within this lap."""
         del attempt  # a check is asked again on purpose, so there is no second candidate
-        chosen = self.queries or validation_queries(n, self.n_queries, seed)
+        chosen = self.all_queries(n, seed)
         lap, place = divmod(turn, len(chosen))
         order = list(range(len(chosen)))
         _stream("validation", seed, participant, lap).shuffle(order)
         head, low, high = chosen[order[place]]
         return Query(head, (low, high), score=float(place), trial_type="validation", probability=1.0 / len(chosen))
+
+    def all_queries(self, n: int, seed: int) -> tuple[tuple[int, int, int], ...]:
+        """Return every query [head, foot, foot] of the set."""
+        return self.queries or validation_queries(n, self.n_queries, seed)
 
 
 PassiveSampler = Random | RoundRobin | Validation

@@ -7,11 +7,12 @@ every language, belong to the page.
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from salmon.errors import Problem, did_you_mean, listed, shown
-from salmon.spec.manifest import Manifest
+from salmon.spec.manifest import Manifest, names_shown_in
 from salmon.spec.problems import problem_at
 from salmon.spec.schema import Spec
 from salmon.spec.values import Misfit, flag, share, whole
@@ -20,10 +21,6 @@ from salmon.spec.yaml_tree import Node, Scalar, node_of
 #: Keys that the schema knows and nothing acts on yet -> what an experimenter who writes them would miss.
 UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("checks", "catch"): "no catch trial would be shown",
-        ("checks", "repeat"): "no query would be repeated",
-        ("checks", "shared"): "no query would be shown to everybody",
-        ("checks", "on_failure"): "nothing would happen to participants who fail checks",
         ("stopping", "answers"): "the experiment would not close by itself",
         ("stopping", "participants"): "the experiment would not close by itself",
         ("stopping", "at"): "the experiment would not close by itself",
@@ -35,18 +32,32 @@ UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
 _FIELD = re.compile(r"\{(\w+)\}")
+#: Classes of samplers that draw from whatever targets a participant is shown.
+RANDOM_NAMES = frozenset({"Random", "RandomSampling"})
+#: A query is repeated so many trials after it was asked, or more.
+REPEATED_AFTER = 10
 _PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
 
 
 def disagreements(
-    root: Node, tree: dict[str, Any], sampler_names: tuple[str, ...], manifest: Manifest | None
+    root: Node,
+    tree: dict[str, Any],
+    sampler_names: tuple[str, ...],
+    manifest: Manifest | None,
+    n_targets: int | None,
+    *,
+    stored: bool,
 ) -> Iterator[Problem]:
-    """Yield every disagreement between parts of the file; `tree` is its dicts and lists, with Scalars as leaves."""
+    """Yield every disagreement between parts of the file; `tree` is its dicts and lists, with Scalars as leaves.
+
+    Checks had no effect once: what is wrong with those of a `stored` file, which was accepted then, is a warning.
+    """
     yield from _probabilities(root, tree, sampler_names)
     yield from _samplers_per_user(root, tree, sampler_names)
     yield from _fixed_queries(root, tree, sampler_names)
     yield from _targets(root, tree, manifest)
-    yield from _checks(root, tree)
+    yield from _groups(root, tree, sampler_names, manifest)
+    yield from (replace(problem, warning=problem.warning or stored) for problem in _checks(root, tree, n_targets))
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
     yield from _comments(root, tree)
@@ -145,6 +156,55 @@ def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
             )
 
 
+def _groups(root: Node, tree: dict[str, Any], names: tuple[str, ...], manifest: Manifest | None) -> Iterator[Problem]:
+    """Yield samplers and targets of groups that do not exist, and groups that could not be asked anything."""
+    groups = [(name, group) for name, group in _items(tree.get("groups")) if isinstance(group, dict)]
+    if len(groups) == 1:
+        yield problem_at(
+            root, ("groups",), "There is only one group.", hint="Name at least two, or remove groups.", at_key=True
+        )
+    shown_targets = _target_names(tree, manifest)
+    for name, group in groups:
+        for key, known, kind in (("samplers", names, "sampler"), ("targets", shown_targets, "target")):
+            written: Any = group.get(key)
+            for place, value in enumerate(written if isinstance(written, list) else []):
+                if isinstance(value, Scalar) and known and value.text not in known:
+                    hint = did_you_mean(value.text, known) or f"Write {kind}s by the names that they have in the file."
+                    path = ("groups", name, key, place)
+                    yield problem_at(root, path, f"There is no {kind} {shown(value.text)}.", hint=hint)
+        if isinstance(group.get("targets"), list):
+            yield from _group_of_targets(root, tree, name, group)
+
+
+def _group_of_targets(root: Node, tree: dict[str, Any], name: str, group: dict[str, Any]) -> Iterator[Problem]:
+    """Yield samplers that would ask a group about targets which it is not shown: those that choose their queries."""
+    written: Any = group.get("samplers")
+    of_group = {value.text for value in written if isinstance(value, Scalar)} if isinstance(written, list) else set()
+    samplers = _items(tree.get("samplers"))
+    classes = {
+        key: (value["class"].text if isinstance(value, dict) and isinstance(value.get("class"), Scalar) else key)
+        for key, value in samplers
+    }
+    choosing = [key for key, kind in classes.items() if (not of_group or key in of_group) and kind not in RANDOM_NAMES]
+    if choosing or not classes:
+        who = listed(choosing, "and") or "Adaptive"
+        yield problem_at(
+            root,
+            ("groups", name, "targets"),
+            f"{who} would ask this group about targets that it is not shown.",
+            hint="Give the group samplers: of the class Random.",
+            at_key=True,
+        )
+
+
+def _target_names(tree: dict[str, Any], manifest: Manifest | None) -> tuple[str, ...]:
+    """Return the names of all targets: of files, or their texts; none where there is only their number."""
+    if manifest is not None:
+        return tuple(entry.name for entry in manifest.entries)
+    written: Any = tree.get("targets")
+    return tuple(value.text for value in written if isinstance(value, Scalar)) if isinstance(written, list) else ()
+
+
 def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Iterator[Problem]:
     """Yield what is odd about targets that are text: those of the file, or the rows of the CSV in the ZIP."""
     if manifest is not None:
@@ -174,18 +234,60 @@ def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Ite
             )
 
 
-def _checks(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    parts = [_part(tree, "checks", name) for name in ("catch", "repeat")]
+def _checks(root: Node, tree: dict[str, Any], n_targets: int | None) -> Iterator[Problem]:
+    checks = tree.get("checks")
+    if not isinstance(checks, dict):
+        return
     try:
-        total = sum(share(part) for part in parts if part is not None)
+        catch, repeat = (share(part) if (part := _part(checks, name)) else 0.0 for name in ("catch", "repeat"))
+        shared, trials = (
+            whole(low)(part) if (part := _part(tree, *path)) else default
+            for path, low, default in ((("checks", "shared"), 0, 0), (("html", "max_queries"), None, 50))
+        )
     except Misfit:
         return  # reported where it is written
-    if total > 1:
+    yield from _too_many_checks(root, catch + repeat, shared, trials, n_targets)
+    if not catch:
+        for name in ("on_failure", "obvious"):  # their defaults ask for nothing
+            written: Any = _part(checks, name)
+            if written and not (isinstance(written, Scalar) and written.text.casefold() == "nothing"):
+                yield problem_at(
+                    root,
+                    ("checks", name),
+                    f"checks.{name} is about catch trials, and checks.catch asks for none.",
+                    hint="Write catch: 5%, or remove it.",
+                    at_key=True,
+                )
+    if repeat and 0 < trials <= REPEATED_AFTER:
+        yield problem_at(
+            root,
+            ("checks", "repeat"),
+            f"A query is repeated {REPEATED_AFTER} trials later or more, and html.max_queries is {trials}.",
+            hint="Ask for more answers, or remove checks.repeat.",
+            at_key=True,
+        )
+
+
+def _too_many_checks(root: Node, shares: float, shared: int, trials: int, n_targets: int | None) -> Iterator[Problem]:
+    """Yield a problem where checks would stand side by side, or leave too few queries to ask."""
+    asked = shares * trials + shared if trials > 0 else shares * 100
+    if (asked > max(trials, 0) / 2 and trials > 0) or shares > 0.5:
         yield problem_at(
             root,
             ("checks",),
-            f"checks.catch and checks.repeat are {total:.0%} of the trials together.",
-            hint="Together they can be at most 100%.",
+            f"The checks are {asked:.0f} of {trials} trials."
+            if trials > 0
+            else f"The checks are {shares:.0%} of the trials.",
+            hint="Two checks never follow each other: they can be at most half of the trials.",
+        )
+    if n_targets is not None and shared > 0.1 * n_targets * (n_targets - 1) * (n_targets - 2) / 2:
+        yield problem_at(
+            root,
+            ("checks", "shared"),
+            f"{n_targets} targets have {n_targets * (n_targets - 1) * (n_targets - 2) // 2} queries, and checks.shared keeps"
+            f" {shared} of them out of every fit.",
+            hint="Keep at most a tenth of the queries.",
+            at_key=True,
         )
 
 
@@ -235,6 +337,16 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             hint="Add the completion_code that Prolific shows for the study.",
             warning=True,
         )
+    on_failure = _part(tree, "checks", "on_failure")
+    if "screen_out_code" in written and not (isinstance(on_failure, Scalar) and on_failure.text == "screen_out"):
+        yield problem_at(
+            root,
+            (*path, "screen_out_code"),
+            "Nobody is screened out, so nobody gets recruitment.screen_out_code.",
+            hint="Write checks: {catch: 5%, on_failure: screen_out}, or remove it.",
+            warning=True,
+            at_key=True,
+        )
     for key in _PLATFORMS_WITH_SETTINGS:
         if key in written and key != platform:
             yield problem_at(
@@ -256,8 +368,25 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         )
 
 
+def shown_files(tree: dict[str, Any]) -> frozenset[str]:
+    """Return the names of files that texts show: pictures of instructions, and what HTML of the steps names."""
+    instructions = _list(tree, "instructions")
+    named = {image.text for page in instructions if isinstance(image := _part(page, "image"), Scalar)}
+    texts = [_part(tree, "consent", "text")]
+    texts += [
+        _part(item, "text")
+        for item in (*instructions, *_list(tree, "comprehension", "questions"), *_list(tree, "questions"))
+    ]
+    return frozenset(named.union(*(names_shown_in(text.text) for text in texts if isinstance(text, Scalar))))
+
+
+def _list(tree: dict[str, Any], *path: str) -> list[Any]:
+    part = _part(tree, *path)
+    return part if isinstance(part, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
 def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:
-    names = dict.fromkeys(entry.name for entry in manifest.entries)
+    names = dict.fromkeys(entry.name for entry in (*manifest.entries, *manifest.pictures))
     if not _is_nothing(tree.get("targets")):
         yield problem_at(
             root,
@@ -276,8 +405,8 @@ def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Pro
                 hint=did_you_mean(name, names) or "Write names as they are in the ZIP.",
                 at_key=True,
             )
-    for place, instruction in enumerate(tree["instructions"] if isinstance(tree.get("instructions"), list) else []):
-        image = instruction.get("image") if isinstance(instruction, dict) else None
+    for place, instruction in enumerate(_list(tree, "instructions")):
+        image = _part(instruction, "image")
         if isinstance(image, Scalar) and not image.empty and image.text not in names:
             yield problem_at(
                 root,
@@ -350,12 +479,13 @@ def _is_true(value: Any) -> bool:
 _PLAIN = """
 title question thanks loading load_failed try_again begin continue back copy copied welcome welcome_open_end
 welcome_pointer fullscreen resumed review consent agree disagree declined leave instructions practice
-practice_start practice_right practice_wrong practice_done check screened_out ended questions required send
-field_missing field_number head_name left_name right_name play pause listen_first skip finish_here too_fast
+practice_start practice_right practice_wrong practice_done check screened_out check_failed failed_checks return_submission
+ended questions required send
+field_missing field_number head_name left_name right_name play pause listen_first skip finish_here enlarge too_fast time_up
 still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
 save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
 server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
-error_conflict error_store error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
+error_conflict error_store error_busy error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
 """
 
 _WITH_FIELDS = {

@@ -1,5 +1,7 @@
 """Number the targets of an experiment: the manifest made of a ZIP, and how a later ZIP is merged into it.
 
+Pictures that texts of the experiment show are in the ZIP too; they are kept apart from the targets.
+
 Answers name targets by their index, so an index may never come to mean something else. When a ZIP is uploaded again,
 `merge_manifests` keeps the index of everything that it recognises, adds what is new at the end, and keeps the place of
 what is missing; it reports which is which, so that the caller can refuse.
@@ -7,20 +9,26 @@ what is missing; it reports which is which, so that the caller can refuse.
 
 import html
 import json
+import re
 from collections import defaultdict, deque
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from typing import Literal, Self, get_args
+from urllib.parse import unquote
 
 from salmon.errors import MediaError, Problem
 from salmon.spec.media_files import MEDIA_TYPES
+
+#: A file that some HTML shows; names of the ZIP have no folder and no scheme.
+_SHOWN = re.compile(r"""(\bsrc\s*=\s*["']?)([^"'>\s/:?#]+)(?=["'>\s]|$)""", re.IGNORECASE)
 
 TargetKind = Literal["text", "html", "image", "video", "audio"]
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """One target as a page shows it.
+    """One target as a page shows it, or a picture of a text, whose `index` is -1.
 
     `filename` is the name in the ZIP, or the text where there is no file; exports contain it and pages must not,
     because names tell the condition. `media` is the name under which the file is stored, and `size_bytes` its length
@@ -63,13 +71,14 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All targets of an experiment in the order of their index.
+    """All targets of an experiment in the order of their index, and the `pictures` of its texts, which are no targets.
 
     `warnings` says what was unusual about a ZIP that could still be used; warnings are not stored.
     """
 
     entries: tuple[ManifestEntry, ...]
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    pictures: tuple[ManifestEntry, ...] = ()
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -80,18 +89,57 @@ class Manifest:
 
     def dump(self) -> str:
         """Return the manifest as JSON, which `Manifest.load` reads back."""
-        return json.dumps({"entries": [asdict(entry) for entry in self.entries]}, ensure_ascii=False)
+        content = {"entries": [asdict(entry) for entry in self.entries]}
+        if self.pictures:
+            content["pictures"] = [asdict(picture) for picture in self.pictures]
+        return json.dumps(content, ensure_ascii=False)
+
+    def with_pictures(self, named: Collection[str], *, fixed: int = 0) -> Self:
+        """Return the manifest with the pictures of texts apart from the targets; `named` are the files that texts show.
+
+        The first `fixed` targets have answers: they stay where they are. A picture that no text shows is a target again,
+        the last.
+        """
+        known = {picture.name for picture in self.pictures}
+        moved = [
+            entry for entry in self.entries[fixed:] if entry.name in named and entry.media and entry.name not in known
+        ]
+        if not moved and known <= set(named):
+            return self
+        gone = {entry.index for entry in moved}
+        targets = [entry for entry in self.entries if entry.index not in gone]
+        targets += [picture for picture in self.pictures if picture.name not in named]
+        pictures = [picture for picture in self.pictures if picture.name in named] + moved
+        return replace(self, entries=_numbered(targets), pictures=_numbered(pictures))
+
+    def picture_files(self) -> tuple[TargetSpec, ...]:
+        """Return the pictures of texts."""
+        return tuple(replace(_target(picture), index=-1) for picture in self.pictures)
+
+    def files(self) -> dict[str, str]:
+        """Return name in the ZIP → name under which the file is stored, of targets and pictures."""
+        return {entry.name: entry.media for entry in (*self.entries, *self.pictures) if entry.media}
+
+    def address_files(self, text: str) -> str:
+        """Return some HTML with the addresses of the files that it shows by their names in the ZIP."""
+        files = self.files()
+
+        def address(found: re.Match[str]) -> str:
+            medium = files.get(unquote(html.unescape(found[2])))
+            return f"{found[1]}/media/{medium}" if medium else found[0]
+
+        return _SHOWN.sub(address, text)
 
     @classmethod
     def load(cls, text: str | bytes) -> Self:
         """Return the manifest of some JSON; raise MediaError if it is not one."""
         try:
-            return cls(
-                tuple(
-                    _check_entry(ManifestEntry(**entry), place)
-                    for place, entry in enumerate(json.loads(text)["entries"])
-                )
+            content = json.loads(text)
+            entries, pictures = (
+                tuple(_check_entry(ManifestEntry(**entry), place) for place, entry in enumerate(written))
+                for written in (content["entries"], content.get("pictures", ()))
             )
+            return cls(entries, pictures=pictures)
         except (ValueError, TypeError, KeyError) as error:
             raise MediaError(
                 (Problem(f"This is not a manifest of targets: {error}.", hint="Upload the ZIP again."),),
@@ -127,9 +175,15 @@ def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
     """Merge a new manifest into the old one without changing any index of the old one.
 
     A file is recognised by name and content, else by name, else by content. Each is recognised once: if two rows have
-    the same text, they are matched in their order.
+    the same text, they are matched in their order. A picture of a text is recognised by its name alone, and its content
+    may change.
     """
-    waiting = dict(enumerate(new.entries))
+    targets = {entry.name for entry in old.entries}
+    pictures = {picture.name: picture for picture in old.pictures}
+    pictures |= {entry.name: entry for entry in new.entries if entry.name in pictures and entry.name not in targets}
+    pictures |= {picture.name: picture for picture in new.pictures if picture.name not in targets}
+    written = (*new.entries, *(picture for picture in new.pictures if picture.name in targets))
+    waiting = dict(enumerate(entry for entry in written if entry.name not in pictures or entry.name in targets))
     found: dict[int, ManifestEntry] = {}
     for same in (_NAME_AND_CONTENT, attrgetter("name"), attrgetter("sha256")):
         places: defaultdict[object, deque[int]] = defaultdict(deque)
@@ -142,7 +196,7 @@ def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
     merged = [replace(found.get(entry.index, entry), index=entry.index) for entry in old.entries]
     merged += [replace(entry, index=len(merged) + place) for place, entry in enumerate(waiting.values())]
     return ManifestMerge(
-        Manifest(tuple(merged)),
+        Manifest(tuple(merged), pictures=_numbered(pictures.values())),
         kept=tuple(was.name for was, now in pairs if _NAME_AND_CONTENT(was) == _NAME_AND_CONTENT(now)),
         added=tuple(entry.name for entry in waiting.values()),
         changed=tuple(was.name for was, now in pairs if was.sha256 != now.sha256),
@@ -151,11 +205,20 @@ def merge_manifests(old: Manifest, new: Manifest) -> ManifestMerge:
     )
 
 
+def _numbered(entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+    return tuple(replace(entry, index=place) for place, entry in enumerate(entries))
+
+
 def text_target(index: int, row: str) -> TargetSpec:
     """Return a target written as text."""
     if text_kind(row) == "html":
         return TargetSpec(index, "html", row, row)
     return TargetSpec(index, "text", row, row, alt=row)
+
+
+def names_shown_in(text: str) -> set[str]:
+    """Return the names of files that some HTML shows, as far as they can be names in a ZIP."""
+    return {unquote(html.unescape(found[2])) for found in _SHOWN.finditer(text)}
 
 
 def text_kind(row: str) -> TargetKind:

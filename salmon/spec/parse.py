@@ -11,14 +11,15 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import ValidationError
 
-from salmon.errors import Problem, SpecError
-from salmon.spec.consistency import UNBUILT, disagreements, unbuilt_keys
+from salmon.errors import MediaError, Problem, SpecError, listed
+from salmon.spec.consistency import UNBUILT, disagreements, shown_files, unbuilt_keys
+from salmon.spec.kinds import MAX_TARGETS, MIN_TARGETS
 from salmon.spec.manifest import Manifest, TargetSpec, text_target
 from salmon.spec.problems import misfit_problems, problem_at, schema_problems, unknown_key
 from salmon.spec.sampler_arguments import Argument
 from salmon.spec.samplers import read_common, read_samplers, sampler_nodes, shared_arguments
-from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, Html, SamplerSpec, Spec
-from salmon.spec.values import FrozenMap, Misfit, flag, percent, whole
+from salmon.spec.schema import Html, SamplerSpec, Spec
+from salmon.spec.values import FrozenMap, Misfit, flag, loose, percent, whole
 from salmon.spec.yaml_tree import MappingNode, Scalar, SequenceNode, UnreadableError, node_of, plain, read_source
 
 DefaultSampler = Literal["Adaptive", "Random"]
@@ -50,6 +51,15 @@ class ParsedSpec:
     manifest: Manifest | None = None
 
 
+@dataclass(frozen=True)
+class ExaminedSpec:
+    """A file that is being written: its spec where nothing is wrong with it, its problems, and the files of its ZIP."""
+
+    spec: Spec | None
+    problems: tuple[Problem, ...]
+    manifest: Manifest | None
+
+
 def parse_spec(
     text: bytes | str,
     *,
@@ -59,19 +69,26 @@ def parse_spec(
     default_sampler: DefaultSampler = "Adaptive",
     zip_follows: bool = False,
     stored: bool = False,
+    fixed_targets: int = 0,
 ) -> ParsedSpec:
     """Return the Spec of a YAML text; SpecError lists everything that is wrong with it.
 
     `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets. `unpack`
-    makes that list of a ZIP which has not been read yet: it is called once, with whether the file says `page.trusted`,
-    and what it raises is passed on.
+    makes that list of a ZIP which has not been read yet: it is called once, with whether the file says `page.trusted`.
+    What is wrong with the ZIP is reported with what is wrong with the file; MediaError where the file is right.
+    Files that texts show (`instructions: [{image: …}]`, `<img src="…">`) are pictures, not targets; the first
+    `fixed_targets` have answers and stay targets.
     `default_sampler` is what a file gets that names no samplers. `zip_follows` says that the ZIP has not been read yet: the
     file need not have targets. `stored` says that the text was accepted before: keys that are refused in new files since
     then are warnings, so that existing experiments can still be opened.
     """
-    spec, problems, manifest = _examine(text, _Setting(manifest, default_sampler, zip_follows, unpack, stored))
-    if spec is None or any(not problem.warning for problem in problems):
-        raise SpecError(problems, name=name)
+    setting = _Setting(manifest, default_sampler, zip_follows, unpack, stored, fixed_targets)
+    spec, problems, manifest, in_zip = _examine(text, setting)
+    is_wrong = spec is None or any(not problem.warning for problem in problems)
+    if in_zip is not None and not is_wrong:
+        raise in_zip
+    if spec is None or is_wrong:
+        raise SpecError((*_without_lines(in_zip.problems if in_zip else ()), *problems), name=name)
     return ParsedSpec(spec, problems, manifest)
 
 
@@ -93,6 +110,15 @@ def read_stored_spec(content: str, manifest: Manifest | None = None) -> Spec:
         raise SpecError(problems, name="the stored description") from error
 
 
+def examine_spec(
+    text: bytes | str, *, manifest: Manifest | None = None, zip_follows: bool = False, fixed_targets: int = 0
+) -> ExaminedSpec:
+    """Return everything about a file that is still being written; never raises, whatever the file holds."""
+    setting = _Setting(manifest, zip_follows=zip_follows, fixed_targets=fixed_targets)
+    spec, problems, manifest, _ = _examine(text, setting)
+    return ExaminedSpec(None if any(not problem.warning for problem in problems) else spec, problems, manifest)
+
+
 def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest | None = None) -> tuple[Problem, ...]:
     """Return everything wrong or worth knowing about a file, in its order; never raises, whatever the file holds."""
     del name  # the caller writes it in front of each sentence: Problem.sentence(name)
@@ -101,42 +127,52 @@ def check(text: bytes | str, name: str = "experiment.yaml", manifest: Manifest |
 
 @dataclass(frozen=True)
 class _Setting:
-    """The circumstances in which a file is read."""
+    """The circumstances in which a file is read; `in_zip` is what was wrong with its ZIP."""
 
     manifest: Manifest | None
     default_sampler: DefaultSampler = "Adaptive"
     zip_follows: bool = False
     unpack: Unpack | None = None
     stored: bool = False
+    fixed_targets: int = 0
+    in_zip: MediaError | None = None
 
     def read_zip(self, root: MappingNode) -> Self:
-        """Return the setting with the ZIP that came with a file, now that the file says whether it is trusted."""
-        if self.unpack is None:
-            return self
-        try:
-            trusted = flag(node_of(root, "page", "trusted") or False)
-        except Misfit:
-            trusted = False  # reported with the other problems of the file
-        return replace(self, manifest=self.unpack(trusted))
+        """Return the setting with the ZIP that came with a file, now that the file says what it is for."""
+        manifest = self.manifest
+        if self.unpack is not None:
+            try:
+                trusted = flag(node_of(root, "page", "trusted") or False)
+            except Misfit:
+                trusted = False  # reported with the other problems of the file
+            try:
+                manifest = self.unpack(trusted)
+            except MediaError as error:
+                return replace(self, manifest=None, in_zip=error)
+        if manifest is not None and not self.stored:
+            manifest = manifest.with_pictures(shown_files(plain(root)), fixed=self.fixed_targets)
+        return replace(self, manifest=manifest)
 
     @property
     def has_zip(self) -> bool:
         return self.zip_follows or self.unpack is not None or self.manifest is not None
 
 
-def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[Problem, ...], Manifest | None]:
-    """Return (the spec if it can be read, its problems, the list of targets of its ZIP)."""
+def _examine(
+    text: bytes | str, setting: _Setting
+) -> tuple[Spec | None, tuple[Problem, ...], Manifest | None, MediaError | None]:
+    """Return (the spec if it can be read, its problems, the list of targets of its ZIP, what is wrong with the ZIP)."""
     problems: list[Problem] = []
     try:
         root = read_source(text, problems)
     except UnreadableError as error:
-        return None, _in_order([*problems, error.problem]), setting.manifest
+        return None, _in_order([*problems, error.problem]), setting.manifest, None
     if root is None or (isinstance(root, Scalar) and root.empty):
         if not setting.has_zip:
             problem = Problem(
                 "The file is empty.", 1, 1, hint="Write at least targets: with a list, or upload a ZIP of targets."
             )
-            return None, _in_order([*problems, problem]), setting.manifest
+            return None, _in_order([*problems, problem]), setting.manifest, None
         root = MappingNode(1, 1)
     if not isinstance(root, MappingNode):
         kind = "a list" if isinstance(root, SequenceNode) else "a text"
@@ -146,10 +182,15 @@ def _examine(text: bytes | str, setting: _Setting) -> tuple[Spec | None, tuple[P
             root.column,
             hint="Begin with targets: and a list.",
         )
-        return None, _in_order([*problems, problem]), setting.manifest
+        return None, _in_order([*problems, problem]), setting.manifest, None
     setting = setting.read_zip(root)
     spec = _read(root, setting, problems)
-    return spec, _in_order(problems), setting.manifest
+    return spec, _in_order(problems), setting.manifest, setting.in_zip
+
+
+def _without_lines(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Return problems of a ZIP among those of the file: a line of its CSV is no line of the file."""
+    return tuple(replace(problem, line=0, column=0) for problem in problems)
 
 
 def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec | None:
@@ -162,7 +203,7 @@ def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec
     written = node_of(root, "samplers")
     names = tuple(name for name, _, _ in sampler_nodes(written)) if written is not None else tuple(samplers)
     tree = plain(root)
-    problems += disagreements(root, tree, names, setting.manifest)
+    problems += disagreements(root, tree, names, setting.manifest, n_targets, stored=setting.stored)
     content = {key: value for key, value in tree.items() if key in Spec.model_fields and not _is_html(key, root)}
     content["samplers"] = samplers
     if setting.has_zip:
@@ -171,7 +212,8 @@ def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec
     if isinstance(content.get("sampling"), dict):
         content["sampling"] = {**content["sampling"], "common": common}
     try:
-        spec = Spec.model_validate(content, context={"n_targets": n_targets})
+        names = _target_names(root, setting, n_targets)
+        spec = Spec.model_validate(content, context={"n_targets": n_targets, "target_names": names})
     except ValidationError as error:
         problems += schema_problems(root, error)
         return None
@@ -190,6 +232,17 @@ def _n_targets(root: MappingNode, setting: _Setting) -> int | None:
         return whole(MIN_TARGETS, MAX_TARGETS)(targets) if isinstance(targets, Scalar) else None
     except Misfit:
         return None
+
+
+def _target_names(root: MappingNode, setting: _Setting, n_targets: int | None) -> tuple[str, ...] | None:
+    """Return what a practice trial may call the targets; None while the number of targets is not known."""
+    if n_targets is None:
+        return None
+    if setting.manifest is not None:
+        return tuple(entry.name for entry in setting.manifest.entries)
+    targets = node_of(root, "targets")
+    items = targets.items if isinstance(targets, SequenceNode) else ()
+    return tuple(item.text if isinstance(item, Scalar) else "" for item in items)
 
 
 def _keys(root: MappingNode) -> Iterator[Problem]:
@@ -227,7 +280,11 @@ def _presence(root: MappingNode, setting: _Setting) -> Iterator[Problem]:
     targets = node_of(root, "targets")
     if setting.manifest is not None and len(setting.manifest) < MIN_TARGETS:
         found = "one target" if len(setting.manifest) == 1 else f"{len(setting.manifest)} targets"
-        yield Problem(f"The ZIP holds {found}; a triplet needs at least three.", 1, 1, hint="Add targets to the ZIP.")
+        pictures = setting.manifest.pictures
+        besides = f" beside pictures of texts ({listed((each.name for each in pictures), 'and')})" if pictures else ""
+        yield Problem(
+            f"The ZIP holds {found}{besides}; a triplet needs at least three.", 1, 1, hint="Add targets to the ZIP."
+        )
     if not setting.has_zip and (targets is None or (isinstance(targets, SequenceNode) and not targets.items)):
         at = ("targets",) if "targets" in root.entries else ()
         yield problem_at(
@@ -317,7 +374,12 @@ def targets_of(spec: Spec, manifest: Manifest | None = None) -> tuple[TargetSpec
 
 
 #: Secrets of recruitment platforms: never shown before completion, and left out of what is shared.
-SECRETS = (("recruitment", "completion_code"), ("recruitment", "redirect"), ("recruitment", "sona"))
+SECRETS = (
+    ("recruitment", "completion_code"),
+    ("recruitment", "screen_out_code"),
+    ("recruitment", "redirect"),
+    ("recruitment", "sona"),
+)
 
 #: Keys without effect, left out of what is written unless they were set: a new file may not have them. `/config` of the
 #: first Salmon holds `html.query_params`.
@@ -328,6 +390,11 @@ _NO_FOLDING = 2**31 - 1  # a folded text is hard to find again
 
 def dump_spec(spec: Spec, *, secrets: bool = True) -> str:
     """Return YAML that parses to the same Spec. Without `secrets`, codes and tokens of platforms are left out."""
+    return write_tree(spec_tree(spec, secrets=secrets))
+
+
+def spec_tree(spec: Spec, *, secrets: bool = True) -> dict[str, Any]:
+    """Return the content of `dump_spec`: dicts, lists and values."""
     content = spec.model_dump(mode="json")
     content["samplers"] = {name: _sampler(sampler) for name, sampler in spec.samplers.items()}
     if not secrets:
@@ -339,6 +406,23 @@ def dump_spec(spec: Spec, *, secrets: bool = True) -> str:
     content = {key: value for key, value in content.items() if key not in {"checks", "stopping"} or value}
     if not spec.targets:
         del content["targets"]  # they are in a ZIP
+    return content
+
+
+def read_tree(source: bytes | str) -> dict[str, Any]:
+    """Return the keys of a YAML text with their values, within the bounds of every spec and without looking for mistakes.
+
+    A text that is no mapping or cannot be read is empty; `parse_spec` says what is wrong with it.
+    """
+    try:
+        root = read_source(source, [])
+    except UnreadableError:
+        return {}
+    return loose(plain(root)) if isinstance(root, MappingNode) else {}
+
+
+def write_tree(content: Any) -> str:
+    """Return dicts, lists and values as YAML, with keys in their order and every text on one line."""
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_NO_FOLDING)
 

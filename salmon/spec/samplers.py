@@ -6,6 +6,7 @@ from typing import Any
 
 from salmon.errors import Problem, did_you_mean, listed, shown
 from salmon.spec import values
+from salmon.spec.kinds import SAMPLER_NAME
 from salmon.spec.problems import label, misfit_problems, problem_at, unknown_key
 from salmon.spec.sampler_arguments import (
     COMMON_ARGUMENTS,
@@ -21,7 +22,7 @@ from salmon.spec.sampler_arguments import (
     noise_of,
     read_argument,
 )
-from salmon.spec.schema import SAMPLER_NAME, SamplerSpec
+from salmon.spec.schema import SamplerSpec
 from salmon.spec.values import FrozenMap, Misfit
 from salmon.spec.yaml_tree import MappingNode, Node, Path, Scalar, SequenceNode, plain
 

@@ -1,170 +1,49 @@
-"""Define every key of an experiment's file, with its type and its default.
+"""Define every key of an experiment's file, with its type and its default, ending with `Spec`, the whole file.
 
-All values are frozen. Durations are timedeltas and shares are numbers in [0, 1]; the file writes them as `2h` and
-`15%`. Targets are numbered from 0 in the order in which they are written. The first part defines the kinds of value,
-each with its reader and how it is written back; the models follow, ending with `Spec`, the whole file.
+All values are frozen. The kinds of value are those of `salmon.spec.kinds`.
 """
 
 import re
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, Self, get_args
+from datetime import timedelta
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from salmon.errors import did_you_mean, listed
-from salmon.spec import sampler_arguments, values
+from salmon.spec import values
+from salmon.spec.kinds import (
+    Argument,
+    Colour,
+    Count,
+    Duration,
+    Flag,
+    Integer,
+    Keeping,
+    Keys,
+    Language,
+    Loose,
+    Milliseconds,
+    Moment,
+    Name,
+    ObviousQuery,
+    Origin,
+    Part,
+    Percentage,
+    Positive,
+    PracticeQuery,
+    Query,
+    Share,
+    Size,
+    Target,
+    Text,
+    Viewport,
+    WebAddress,
+    at_least,
+    one_of,
+    target_list,
+)
 from salmon.spec.sampler_arguments import SamplerClass
 from salmon.spec.values import FrozenMap, Misfit, scalar_of, web_address, word
-from salmon.spec.yaml_tree import Scalar
-
-MAX_TARGETS = 100_000
-MIN_TARGETS = 3  # a triplet is made of three
-SAMPLER_NAME = r"[A-Za-z0-9_-]{1,40}"
-
-
-def _n_targets(info: ValidationInfo) -> int | None:
-    return (info.context or {}).get("n_targets")
-
-
-def _target(value: Any) -> str:
-    if isinstance(value, dict):
-        raise Misfit(
-            sentence="{label} reads as a key and a value.",
-            hint="Put quotes around text that contains a colon and a space.",
-        )
-    if isinstance(value, list):
-        raise Misfit(sentence="{label} reads as a list.", hint="Put quotes around text that begins with a bracket.")
-    scalar = values.scalar_of(value, "a text")
-    if not scalar.quoted and not scalar.text:
-        raise Misfit(sentence="{label} is empty.", hint="Write the target's text, or '' for an intended blank.")
-    return scalar.text
-
-
-def target_list(value: Any) -> Any:
-    """Read the targets one by one, or their number."""
-    if isinstance(value, list | tuple):
-        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
-        if 0 < len(items) < MIN_TARGETS:
-            raise Misfit(sentence=f"{_target_count(len(items))}; a triplet needs at least three.", hint="Add targets.")
-        if len(items) > MAX_TARGETS:
-            raise Misfit(f"at most {MAX_TARGETS:,} targets")
-        return items
-    count = values.whole(
-        MIN_TARGETS, MAX_TARGETS, f"a list of targets, or their number from {MIN_TARGETS} to {MAX_TARGETS:,}"
-    )
-    return tuple(str(number) for number in range(count(value)))
-
-
-def _target_count(count: int) -> str:
-    return "There is one target" if count == 1 else f"There are {count} targets"
-
-
-def _query(value: Any, info: ValidationInfo) -> tuple[int, int, int]:
-    return sampler_arguments.query(value, _n_targets(info))
-
-
-def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, int]:
-    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
-    if len(items) != 4:
-        raise Misfit("a practice query of four targets, [head, left, right, nearer]")
-    *_, nearer = values.every(items, lambda item: sampler_arguments.index(item, _n_targets(info)))
-    head, left, right = sampler_arguments.query(items[:3], _n_targets(info))
-    if nearer not in {left, right}:
-        raise Misfit(
-            sentence="{label} says that neither of its two comparisons is nearer.",
-            hint=f"Write {left} or {right} last.",
-        )
-    return head, left, right, nearer
-
-
-def _viewport(value: Any) -> Any:
-    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
-    if len(items) != 2:
-        raise Misfit("a width and a height in pixels, such as [800, 600]")
-    return values.every(items, values.whole(1, 10_000, "a whole number of pixels from 1 to 10,000"))
-
-
-def _keys(value: Any) -> Any:
-    items: list[Any] = list(value) if isinstance(value, list | tuple) else []  # pyright: ignore[reportUnknownArgumentType]
-    if len(items) != 2:
-        raise Misfit("two keys, for left and right, such as [ArrowLeft, ArrowRight]")
-    read = values.every(items, values.key_name)
-    if read[0].casefold() == read[1].casefold():
-        raise Misfit(sentence="{label} has the same key for left and right.", hint="Choose two different keys.")
-    return read
-
-
-def _deeply_frozen(value: Any) -> Any:
-    return tuple(_deeply_frozen(item) for item in value) if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]
-
-
-def _percentage(value: Any) -> int:
-    wanted = "a whole percentage from 0 to 100"
-    written = values.scalar_of(value, wanted)
-    return values.whole(0, 100, wanted)(values.Scalar(written.text.strip().removesuffix("%"), quoted=False))
-
-
-Text = Annotated[str, BeforeValidator(values.text)]
-Target = Annotated[str, BeforeValidator(_target)]
-Name = Annotated[str, BeforeValidator(values.word(SAMPLER_NAME, "a name of letters, digits, - and _ (at most 40)"))]
-Flag = Annotated[bool, BeforeValidator(values.flag)]
-Count = Annotated[int, BeforeValidator(values.whole(0))]
-Positive = Annotated[int, BeforeValidator(values.whole(1))]
-Integer = Annotated[int, BeforeValidator(values.whole())]
-Milliseconds = Annotated[
-    int, BeforeValidator(values.whole(0, 3_600_000, "a whole number of milliseconds from 0 to 3,600,000"))
-]
-Percentage = Annotated[int, BeforeValidator(_percentage)]
-Share = Annotated[float, BeforeValidator(values.share), PlainSerializer(values.percent, str, when_used="json")]
-Duration = Annotated[
-    timedelta, BeforeValidator(values.duration), PlainSerializer(values.duration_text, str, when_used="json")
-]
-Moment = Annotated[datetime, BeforeValidator(values.moment), PlainSerializer(datetime.isoformat, str, when_used="json")]
-Size = Annotated[str, BeforeValidator(values.size)]
-Colour = Annotated[str, BeforeValidator(values.colour)]
-Language = Annotated[str, BeforeValidator(values.language)]
-WebAddress = Annotated[str, BeforeValidator(values.web_address)]
-Keys = Annotated[tuple[str, str], BeforeValidator(_keys)]
-Viewport = Annotated[tuple[int, int], BeforeValidator(_viewport)]
-Query = Annotated[tuple[int, int, int], BeforeValidator(_query)]
-PracticeQuery = Annotated[tuple[int, int, int, int], BeforeValidator(_practice_query)]
-Argument = Annotated[sampler_arguments.Argument, BeforeValidator(_deeply_frozen)]
-Loose = Annotated[Any, BeforeValidator(values.loose)]
-
-
-def one_of(union: Any) -> BeforeValidator:
-    """Return a validator for one of the words of a Literal."""
-    return BeforeValidator(values.choice(*get_args(union)))
-
-
-def at_least(count: int) -> BeforeValidator:
-    """Return a validator for a list that is not shorter than this."""
-
-    def read(value: Any) -> Any:
-        if isinstance(value, list | tuple) and len(value) < count:  # pyright: ignore[reportUnknownArgumentType]
-            raise Misfit(f"a list of at least {count}")
-        return value  # pyright: ignore[reportUnknownVariableType]
-
-    return BeforeValidator(read)
-
-
-def _is_nothing(value: Any) -> bool:
-    return isinstance(value, Scalar) and value.empty
-
-
-class Part(BaseModel):
-    """A frozen part of a spec that refuses undeclared keys. A key without a value means its default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_for_nothing(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        default = {key for key, field in cls.model_fields.items() if not field.is_required()}
-        return {key: value for key, value in data.items() if not (_is_nothing(value) and key in default)}  # pyright: ignore[reportUnknownVariableType]
-
 
 Platform = Literal["link", "prolific", "connect", "sona", "mturk"]
 MturkHost = Literal["sandbox", "live"]
@@ -266,12 +145,18 @@ class Mturk(Part):
     host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
 
 
+Unsent = Literal["wait", "release"]
+
+
 class Recruitment(Part):
     """Where participants come from, and where they go when they have finished."""
 
     platform: Annotated[Platform, one_of(Platform)] = "link"
     completion_code: Annotated[str, BeforeValidator(completion_code_text)] | None = None
+    screen_out_code: Annotated[str, BeforeValidator(completion_code_text)] | None = None  # of who fails the checks
     redirect: Annotated[str, BeforeValidator(redirect_template)] | None = None
+    invited_only: Flag = False  # only who has a one-time link takes part
+    unsent: Annotated[Unsent, one_of(Unsent)] = "wait"  # at the end, where answers cannot be sent
     repeats: Count = 0  # how often the same person may come again
     sona: Sona | None = None
     connect: Connect | None = None
@@ -280,9 +165,9 @@ class Recruitment(Part):
 
 Device = Literal["desktop", "mobile"]
 Fullscreen = Literal["off", "optional"]
-OnFailure = Literal["nothing", "flag", "end"]
-QuestionType = Literal["text", "number", "choice"]
-ResumePolicy = Literal["continue", "restart", "block"]
+OnFailure = Literal["nothing", "flag", "warn", "screen_out"]
+QuestionType = Literal["text", "number", "choice", "multiple", "likert"]
+ResumePolicy = Literal["continue", "same_browser", "restart", "block"]
 
 
 class Html(Part):
@@ -349,7 +234,7 @@ class Page(Part):
 
     language: Language = "en"
     background: Colour = "white"
-    stimulus_size: Size = "320px"
+    stimulus_size: Size = values.FILL
     keys: Keys = ("ArrowLeft", "ArrowRight")
     fixation_ms: Milliseconds = 0
     blank_ms: Milliseconds = 200
@@ -357,6 +242,14 @@ class Page(Part):
         int, BeforeValidator(values.whole(100, 60_000, "a whole number of milliseconds from 100 to 60,000"))
     ] = 200
     warn_rt_ms: Milliseconds | None = None
+    max_trial_ms: (
+        Annotated[
+            int,
+            BeforeValidator(values.whole(1000, 3_600_000, "a whole number of milliseconds from 1,000 to 3,600,000")),
+        ]
+        | None
+    ) = None  # a trial that takes longer ends without an answer
+    enlarge: Flag = False  # pictures can be enlarged by pressing a button
     fullscreen: Annotated[Fullscreen, one_of(Fullscreen)] = "optional"
     devices: Annotated[tuple[Annotated[Device, one_of(Device)], ...], at_least(1)] = ("desktop", "mobile")
     min_viewport: Viewport | None = (
@@ -379,6 +272,15 @@ class Instruction(Part):
 
     text: Text
     image: Text | None = None  # the name of a file in the ZIP
+
+
+class ParticipantGroup(Part):
+    """What differs for one group of participants; what it does not name is the same for all."""
+
+    question: Text | None = None  # instead of html.instructions
+    instructions: tuple[Instruction, ...] | None = None
+    samplers: tuple[Text, ...] = ()  # these alone ask this group; all, where none is named
+    targets: Annotated[tuple[Text, ...], at_least(3)] | None = None  # these alone are shown, by name of file or by text
 
 
 class Practice(Part):
@@ -421,28 +323,46 @@ class Question(Part):
     text: Text
     type: Annotated[QuestionType, one_of(QuestionType)] = "text"
     options: tuple[Text, ...] = ()
+    points: Annotated[int, BeforeValidator(values.whole(2, 11))] = 7  # of a Likert scale
     required: Flag = False
 
     @model_validator(mode="after")
-    def _choices_have_options(self) -> Self:
-        if self.type == "choice" and len(self.options) < 2:
+    def _options_fit_the_type(self) -> Self:
+        if self.type in {"choice", "multiple"} and len(self.options) < 2:
             raise Misfit(sentence="{label} is a choice without options.", hint="Add options: [first, second].")
-        if self.type != "choice" and self.options:
+        if self.type in {"text", "number"} and self.options:
             raise Misfit(
                 sentence=f"{{label}} has options, but its type is {self.type}.",
                 hint="Write type: choice.",
+                at=("options",),
+            )
+        if self.type == "likert" and len(self.options) not in {0, 2, self.points}:
+            raise Misfit(
+                sentence=f"{{label}} has {len(self.options)} options for {self.points} points.",
+                hint="Name both ends, options: [not at all, very much], or every point.",
+                at=("options",),
+            )
+        if self.type == "multiple" and any(";" in option for option in self.options):
+            raise Misfit(
+                sentence="{label} has an option with a semicolon, which separates the options in the exports.",
+                hint="Write it without one.",
                 at=("options",),
             )
         return self
 
 
 class Checks(Part):
-    """Trials that show whether participants pay attention: obvious ones, repeats, and queries that everybody gets."""
+    """Trials that show whether participants pay attention: obvious ones, repeats, and queries that everybody gets.
+
+    `obvious` are queries [head, nearer, farther] for catch trials; without them, one foot is the head's own target.
+    """
 
     catch: Share = 0.0
     repeat: Share = 0.0
     shared: Count = 0  # how many queries every participant is asked
     on_failure: Annotated[OnFailure, one_of(OnFailure)] = "nothing"
+    tolerate: Count = 1  # so many failed catch trials have no consequence
+    obvious: tuple[ObviousQuery, ...] = ()
 
 
 class Stopping(Part):
@@ -455,9 +375,14 @@ class Stopping(Part):
 
 
 class Security(Part):
-    """What old scripts need, and new ones do not."""
+    """Who may take part without this server's own page: scripts written for the first Salmon, and pages of other sites.
+
+    Without `compat`, scripts are served unless the experiment has a platform, a consent or checks, which they pass over.
+    """
 
     accept_unsigned_answers: Flag = False
+    compat: Flag | None = None
+    origins: tuple[Origin, ...] = ()
 
 
 class Resume(Part):
@@ -465,6 +390,17 @@ class Resume(Part):
 
     policy: Annotated[ResumePolicy, one_of(ResumePolicy)] = "continue"
     max_gap: Duration = timedelta(hours=2)
+
+
+class Privacy(Part):
+    """How long data about participants are kept; what is removed is announced on the overview a week before.
+
+    Platform ids and link parameters go `keep_ids` after a participant was seen last, everything that participants gave
+    `keep_answers` after the last of it.
+    """
+
+    keep_ids: Keeping = None
+    keep_answers: Keeping = None
 
 
 class Spec(Part):
@@ -477,6 +413,7 @@ class Spec(Part):
     page: Page = Page()
     consent: Consent | None = None
     instructions: tuple[Instruction, ...] = ()
+    groups: FrozenMap[Name, ParticipantGroup] = FrozenMap()
     practice: Practice | None = None
     comprehension: Comprehension | None = None
     questions: tuple[Question, ...] = ()
@@ -485,7 +422,33 @@ class Spec(Part):
     stopping: Stopping = Stopping()
     security: Security = Security()
     resume: Resume = Resume()
+    privacy: Privacy = Privacy()
     seed: Annotated[int, BeforeValidator(values.whole(0, 2**53 - 1))] = 0
+
+    def for_group(self, name: str) -> Self:
+        """Return the description as one group of participants meets it; itself where there is no such group."""
+        group = self.groups.get(name)
+        if group is None:
+            return self
+        changes: dict[str, Any] = {}
+        if group.question is not None:
+            changes["html"] = self.html.model_copy(update={"instructions": group.question})
+        if group.instructions is not None:
+            changes["instructions"] = group.instructions
+        return self.model_copy(update=changes)
+
+    def fitted_by(self, sampler: str) -> frozenset[str]:
+        """Return the samplers whose answers a sampler's embedding is fitted to: those of its groups; none means all."""
+        of_groups = [frozenset(group.samplers) for group in self.groups.values() if sampler in group.samplers]
+        everybody = not of_groups or any(not group.samplers for group in self.groups.values())
+        return frozenset() if everybody else frozenset[str]().union(*of_groups)
+
+    @property
+    def serves_scripts(self) -> bool:
+        """Return whether scripts of the first Salmon are served, which pass over consent, checks and platforms."""
+        if self.security.compat is not None:
+            return self.security.compat
+        return self.consent is None and self.checks == Checks() and self.recruitment.platform == "link"
 
     @property
     def title(self) -> str:

@@ -204,6 +204,25 @@ def duration(value: Any) -> timedelta:
     return timedelta(milliseconds=round(total_ms))
 
 
+def keeping(value: Any) -> timedelta | None:
+    """Read how long something is kept: `forever`, which is None, or a length of time from a day to a hundred years."""
+    wanted = "forever, or a length of time from 1d to 36500d, such as 90d"
+    if value is None or isinstance(value, timedelta):
+        return value
+    written = scalar_of(value, wanted).text.strip().lower()
+    if written == "forever":
+        return None
+    found = re.fullmatch(r"(\d{1,5})\s*d", written)
+    if found is None or not 1 <= int(found[1]) <= 36_500:
+        raise Misfit(wanted)
+    return timedelta(days=int(found[1]))
+
+
+def keeping_text(length: timedelta | None) -> str:
+    """Return the text that `keeping` reads back as this."""
+    return "forever" if length is None else f"{length.days}d"
+
+
 def duration_text(length: timedelta) -> str:
     """Return the shortest text that `duration` reads back as this length, to the millisecond."""
     total_ms = round(length / timedelta(milliseconds=1))
@@ -341,10 +360,17 @@ _KEY_NAMES = (
 )
 
 
+#: The size of targets that fill the window.
+FILL = "fill"
+
+
 def size(value: Any) -> str:
-    """Read a length as style sheets write it; a bare number is pixels."""
-    wanted = "a size such as 320px"
-    match = _SIZE.fullmatch(scalar_of(value, wanted).text.strip())
+    """Read a length as style sheets write it, or `fill`; a bare number is pixels."""
+    wanted = "a size such as 320px, or fill"
+    written = scalar_of(value, wanted).text.strip()
+    if written == FILL:
+        return written
+    match = _SIZE.fullmatch(written)
     if not match or not float(match[1]):
         raise Misfit(wanted)
     return match[1] + (match[2] or "px")
@@ -370,6 +396,16 @@ def key_name(value: Any) -> str:
     if len(written) == 1 and written.isprintable() and not written.isspace():
         return written
     return choice(*_KEY_NAMES, wanted=wanted)(value)
+
+
+def origin(value: Any) -> str:
+    """Read the origin of a page: scheme, host and port, as browsers name it."""
+    wanted = "an origin such as https://lab.example.org, without a path"
+    written = web_address(value).rstrip("/")
+    parts = urlsplit(written)
+    if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise Misfit(wanted)
+    return f"{parts.scheme}://{parts.netloc.lower()}"
 
 
 def web_address(value: Any) -> str:

@@ -7,6 +7,7 @@ begins with the bytes of a file: its size, its encoding and the syntax of YAML.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,7 +122,7 @@ def read_nodes(text: str, problems: list[Problem]) -> Node | None:
 
     Adds what is wrong to `problems`; UnreadableError ends the reading.
     """
-    if len(re.findall(r"(?m)^%", text)) > _MAX_DIRECTIVES:
+    if text.startswith("%") + text.count("\n%") > _MAX_DIRECTIVES:
         raise UnreadableError(
             Problem("The file has lines that begin with %.", 1, 1, hint="Remove them, or put the text in quotes.")
         )
@@ -134,24 +135,42 @@ def _join_surrogates(text: str) -> tuple[str, Mapping[int, Sequence[int]]]:
     shorter.
     """
     shifts: dict[int, list[int]] = {}
-    if not _SURROGATES.search(text):
+    if "\\ud" not in text and "\\uD" not in text:  # quick; the search tries every character
         return text, shifts
     lines = text.split("\n")
     for number, line in enumerate(lines):
         pieces: list[str] = []
-        end = 0
+        end = length = 0
         for pair in _SURROGATES.finditer(line):
             code = 0x10000 + ((int(pair[2], 16) & 0x3FF) << 10) + (int(pair[3], 16) & 0x3FF)
             pieces.append(f"{line[end : pair.start()]}{pair[1]}\\U{code:08x}")
             end = pair.end()
-            shifts.setdefault(number, []).append(sum(map(len, pieces)))
+            length += len(pieces[-1])
+            shifts.setdefault(number, []).append(length)
         lines[number] = "".join(pieces) + line[end:]
     return "\n".join(lines), shifts
 
 
+class _Pieces:
+    """A text as a file that is read in pieces.
+
+    The parser is C code that keeps every other thread waiting until it has found the next event, which may be megabytes
+    away. Each call of this method lets them run.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def read(self, size: int = -1) -> str:
+        """Return the next piece."""
+        start, self._at = self._at, len(self._text) if size < 0 else self._at + size
+        return self._text[start : self._at]
+
+
 def _events(text: str) -> Iterator[Any]:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return iter(yaml.parse(text, Loader=loader))  # pyright: ignore[reportArgumentType]
+    return iter(yaml.parse(_Pieces(text), Loader=loader))  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(slots=True)
@@ -187,7 +206,7 @@ class _Builder:
     def build(self, events: Iterator[Any]) -> Node | None:
         for event in events:
             line, column = event.start_mark.line, event.start_mark.column
-            shifted = sum(column >= start for start in self._shifts.get(line, ()))
+            shifted = bisect_right(self._shifts.get(line, ()), column)
             place = (line + 1, column + 1 + _SHORTER_BY * shifted)
             match event:
                 case yaml.DocumentStartEvent():
@@ -359,6 +378,7 @@ _OTHER_FILES = (
     (b"{\\rtf", "a rich text document"),
 )
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_PIECE = 1 << 16  # characters looked at before other threads may run
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -376,7 +396,8 @@ def read_source(source: bytes | str, problems: list[Problem]) -> Node | None:
         )
     text = source if isinstance(source, str) else _decode(source)
     text = text.removeprefix("\ufeff")
-    if forbidden := _FORBIDDEN.search(text):
+    pieces = (_FORBIDDEN.search(text, start, start + _PIECE) for start in range(0, len(text), _PIECE))
+    if forbidden := next(filter(None, pieces), None):
         raise UnreadableError(
             Problem(
                 f"There is a character here that is not allowed in text (code {ord(forbidden[0])}).",

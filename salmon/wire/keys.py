@@ -8,8 +8,27 @@ from dataclasses import dataclass
 
 EXPERIMENTS = "salmon:experiments"
 ACCOUNTS = "salmon:accounts"
+#: What belongs to accounts. The braces keep it on the node of ACCOUNTS in a Redis Cluster, so one script reaches both.
+INVITATIONS = "{salmon:accounts}:invitations"
+SESSIONS = "{salmon:accounts}:sessions"
+API_TOKENS = "{salmon:accounts}:api_tokens"
+LAST_USED = "{salmon:accounts}:last_used"
+GUESSES = "{salmon:accounts}:guesses"
+USED_CODES = "{salmon:accounts}:used_codes"
+RECOVERY_CODES = "{salmon:accounts}:recovery_codes"
+ACCESS_LOG = "{salmon:accounts}:log"
+FAILED_LOGINS = "{salmon:accounts}:failed_logins"
+#: Begins the keys of the files that experimenters are writing.
+DRAFTS = "{salmon:accounts}:draft:"
 REQUESTS = "salmon:requests"
 BACKEND = "salmon:backend"
+#: Hash erasure → JSON: which people are being erased, and how far that is; when it is over, nothing that leads to them.
+ERASURES = "salmon:erasures"
+#: Who carries out erasures at the moment: one process at a time.
+ERASING = "salmon:erasing"
+#: Hash experiment → JSON: which nightly bundles were written where, and who writes them at the moment.
+BUNDLES = "salmon:bundles"
+BUNDLING = "salmon:bundling"
 
 #: Events kept for one experiment; the oldest go first.
 EVENTS_KEPT = 1_000_000
@@ -60,6 +79,11 @@ class Keys:
         return self._key("changes")
 
     @property
+    def erased(self) -> str:
+        """Set of the SHA-1 of participants who were erased: what their pages still send is not recorded."""
+        return self._key("erased")
+
+    @property
     def quality(self) -> str:
         """JSON: what was last found out about the quality of participants; it can be found out again."""
         return self._key("quality")
@@ -80,6 +104,23 @@ class Keys:
     def answered(self, participant: str) -> str:
         """Hash token → stream id of the answer it gave."""
         return self._key("p", participant, "answered")
+
+    def given(self, participant: str) -> str:
+        """Hash number → the query of a turn that is not over yet; empty where it is."""
+        return self._key("p", participant, "given")
+
+    def of_participant(self, participant: str) -> tuple[str, str, str, str]:
+        """Return all keys of one participant: the hash, the queries seen, the tokens answered, and the turns."""
+        return (
+            self.participant(participant),
+            self.asked(participant),
+            self.answered(participant),
+            self.given(participant),
+        )
+
+    def arriving(self, address: str) -> str:
+        """When an address will have used up none of the arrivals that it is allowed at once; the address is hashed."""
+        return self._key("arriving", hashlib.sha256(address.encode()).hexdigest()[:16])
 
     def queries(self, sampler: str) -> str:
         """List of queries to ask, best first."""
@@ -111,6 +152,14 @@ def request(identifier: str) -> str:
     return f"salmon:request:{identifier}"
 
 
+def draft_keys(owner: str) -> tuple[str, str, str]:
+    """Return the keys of a draft: its versions, what is known of its ZIP, and who has it open.
+
+    `owner` is the account that writes a new experiment, or the experiment whose file is changed.
+    """
+    return f"{DRAFTS}{owner}", f"{DRAFTS}{owner}:targets", f"{DRAFTS}{owner}:open"
+
+
 def place_of(stream_id: str) -> tuple[int, int]:
     """Return the id of a stream's entry as numbers that are in the order of the stream; a missing part counts as 0."""
     milliseconds, _, number = stream_id.partition("-")
@@ -137,6 +186,11 @@ def draw_participant_id() -> str:
 def draw_experiment_id() -> str:
     """Return a new id of an experiment."""
     return _draw(_EXPERIMENT_LENGTH)
+
+
+def draw_account_id() -> str:
+    """Return a new id of an account. No name of an account begins like it, so an id is never somebody's name."""
+    return f"@{_draw(_PARTICIPANT_LENGTH)}"
 
 
 def draw_tryout_id() -> str:
@@ -167,11 +221,18 @@ def _derive(text: str, length: int) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in hashlib.sha256(text.encode()).digest()[:length])
 
 
-#: Keys each process may write; both read everything under `salmon:`.
+#: Keys each process may read beside those that it writes: the learning process has no business with accounts.
+FRONTEND_READS = ("salmon:*",)
+BACKEND_READS = (EXPERIMENTS, REQUESTS, "salmon:{*}:*")
+#: Keys each process may write.
 FRONTEND_WRITES = (
     EXPERIMENTS,
     ACCOUNTS,
+    "{salmon:accounts}:*",
     REQUESTS,
+    ERASURES,
+    BUNDLES,
+    BUNDLING,
     "salmon:request:*",
     "salmon:{*}:spec",
     "salmon:{*}:state",
@@ -180,6 +241,7 @@ FRONTEND_WRITES = (
     "salmon:{*}:arrivals",
     "salmon:{*}:p:*",
     "salmon:{*}:events",
+    "salmon:{*}:arriving:*",
     "salmon:{*}:pending:*",
     "salmon:{*}:q:*",
     "salmon:{*}:quality",
@@ -194,23 +256,31 @@ BACKEND_WRITES = (
     "salmon:{*}:history:*",
     "salmon:{*}:fence",
 )
+#: The eraser alone may remove answers: it runs only while people or experiments are erased, in a process of its own.
+ERASER_WRITES = (REQUESTS, f"{REQUESTS}:copy", ERASURES, ERASING, "salmon:request:*", "salmon:{*}:*")
 _FRONTEND_COMMANDS = (
     "get set del expire hget hset hsetnx hdel hgetall hmget hexists hincrby hlen hscan sadd sismember smembers lpop lindex"
-    " lrange llen lrem xadd xlen xrange xrevrange xread exists multi exec script|load"
+    " lrange llen lrem xadd xlen xrange xrevrange xread exists multi exec script|load waitaof"
 )
 _BACKEND_COMMANDS = (
     "get set incrby expire hget hset hdel hgetall hmget del rpush rename llen lrange xadd xread xrange xrevrange xlen"
     " exists multi exec eval evalsha script|load"
 )
+_ERASER_COMMANDS = (
+    "get set del unlink expire scan hget hset hdel hgetall hmget hincrby hlen incrby sadd smembers xadd xdel xlen xrange xrevrange"
+    " xinfo|stream xsetid rename exists multi exec eval evalsha script|load bgrewriteaof info"
+)
 #: The two exceptions to the frontend's limits: appending to the answers, and the scripts that do so.
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
+    " ~salmon:{*}:arrivals ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
     " +eval +evalsha)"
 )
+_ACCOUNT_SCRIPTS = "(~salmon:accounts ~{salmon:accounts}:* +eval +evalsha)"
 
 
-def access_list(frontend_password: str, backend_password: str) -> tuple[str, ...]:
+def access_list(frontend_password: str, backend_password: str, eraser_password: str) -> tuple[str, ...]:
     """Return the `user` lines for the server's configuration.
 
     `default` is off but keeps every permission on purpose: before the fix of its issue 14541, Redis replays MULTI/EXEC
@@ -218,13 +288,23 @@ def access_list(frontend_password: str, backend_password: str) -> tuple[str, ...
     """
     return (
         "user default off resetpass ~* &* +@all",
-        _user("frontend", frontend_password, FRONTEND_WRITES, _FRONTEND_COMMANDS, (_APPEND_ANSWERS, _ANSWER_SCRIPTS)),
-        _user("backend", backend_password, BACKEND_WRITES, _BACKEND_COMMANDS, ()),
+        _user(
+            "frontend",
+            frontend_password,
+            FRONTEND_READS,
+            FRONTEND_WRITES,
+            _FRONTEND_COMMANDS,
+            (_APPEND_ANSWERS, _ANSWER_SCRIPTS, _ACCOUNT_SCRIPTS),
+        ),
+        _user("backend", backend_password, BACKEND_READS, BACKEND_WRITES, _BACKEND_COMMANDS, ()),
+        _user("eraser", eraser_password, ("salmon:*",), ERASER_WRITES, _ERASER_COMMANDS, ()),
     )
 
 
-def _user(name: str, password: str, writes: Sequence[str], commands: str, selectors: Sequence[str]) -> str:
-    keys = " ".join(f"~{pattern}" for pattern in writes)
+def _user(
+    name: str, password: str, reads: Sequence[str], writes: Sequence[str], commands: str, selectors: Sequence[str]
+) -> str:
+    keys = " ".join((*(f"%R~{pattern}" for pattern in reads), *(f"~{pattern}" for pattern in writes)))
     allowed = " ".join(f"+{command}" for command in commands.split())
-    rules = f"user {name} on >{password} resetkeys %R~salmon:* {keys} -@all +@connection {allowed}"
+    rules = f"user {name} on >{password} resetkeys {keys} -@all +@connection {allowed}"
     return " ".join((rules, *selectors))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from zlib import crc32
 
 from salmon.quality import Figures, Flag, Verdict
 from salmon.records import Answer, Query, Served, Timing, TrialType
@@ -48,18 +49,20 @@ def decode_array(content: bytes) -> NDArray[Any]:
 
 
 def encode_query(query: Query) -> str:
-    """Return one element of a list of queries: `head,foot,foot|score|trial type|probability|generation|published`.
+    """Return one element of a list of queries: `head,foot,foot|score|trial type|probability|generation|published`, and
+    `|left` where the left foot is decided.
 
     The key stands first, so that the store can compare it without decoding the rest.
     """
-    return (
+    element = (
         f"{query.key}|{query.score!r}|{query.trial_type}|{query.probability!r}|{query.generation}|{query.published_ms}"
     )
+    return element if query.left < 0 else f"{element}|{query.left}"
 
 
 def decode_query(value: str) -> Query:
     """Return the query of one list element."""
-    key, score, trial_type, probability, generation, published_ms = value.split("|")[:6]
+    key, score, trial_type, probability, generation, published_ms, *left = value.split("|")[:7]
     head, low, high = (int(part) for part in key.split(","))
     return Query(
         head=head,
@@ -69,9 +72,12 @@ def decode_query(value: str) -> Query:
         probability=float(probability),
         generation=int(generation),
         published_ms=int(published_ms),
+        left=int(left[0]) if left else -1,
     )
 
 
+#: The last field of an answer. Redis keeps none for its append-only file, and disks flip bits.
+CHECKSUM = "crc32"
 #: Name in the stream -> attribute of Served, in the order in which they are written.
 _SERVED = {
     "token": "nonce",
@@ -122,17 +128,42 @@ _FLOATS = {
 
 
 def encode_answer(answer: Answer) -> dict[str, str]:
-    """Return the fields of one stream entry.
+    """Return the fields of one stream entry, the last of which is the checksum of the others.
 
     They have always the same names in the same order, which a stream stores only once.
     """
     entry = {name: _text(getattr(answer.served, attribute)) for name, attribute in _SERVED.items()}
     entry |= {name: _text(getattr(answer.timing, name)) for name in _TIMING}
-    return entry | {
+    entry |= {
         "winner": str(answer.winner),
         "received_ms": str(answer.received_ms),
         "signed": _text(answer.signed),
     }
+    return entry | {CHECKSUM: _checksum([part for pair in entry.items() for part in pair])}
+
+
+def is_intact(entry: Sequence[str]) -> bool:
+    """Return whether an entry [name, value, name, value, …] is as it was written, by the checksum at its end.
+
+    Entries of versions that wrote no checksum are taken as intact.
+    """
+    return len(entry) < 2 or entry[-2] != CHECKSUM or entry[-1] == _checksum(entry[:-2])
+
+
+def change_answer(entry: Mapping[str, str], **values: str) -> dict[str, str]:
+    """Return the fields of an entry with other values and a checksum that fits them.
+
+    An entry that was damaged stays so: its checksum is left as it is.
+    """
+    changed = {name: values.get(name, text) for name, text in entry.items()}
+    if CHECKSUM in entry and is_intact([part for pair in entry.items() for part in pair]):
+        del changed[CHECKSUM]
+        changed[CHECKSUM] = _checksum([part for pair in changed.items() for part in pair])
+    return changed
+
+
+def _checksum(parts: Sequence[str]) -> str:
+    return f"{crc32(chr(31).join(parts).encode(errors='replace')):08x}"
 
 
 def decode_answer(experiment: str, entry: Mapping[str, str]) -> Answer:
@@ -258,15 +289,19 @@ class Heartbeat:
 
 
 #: Version of the figures and rules; verdicts of another version are computed again.
-RULES = 1
+RULES = 4
 
 
 @dataclass(frozen=True)
 class StoredVerdicts:
-    """Verdicts by participant, as of the last answer seen and of so many decisions of the experimenter."""
+    """Verdicts by participant, as of the last answer seen, so many decisions of the experimenter, and a model.
+
+    `model` names the map that participants were compared with, by its sampler and generation; empty where there was none.
+    """
 
     as_of: str
     decisions: int
+    model: str
     verdicts: Mapping[str, Verdict]
 
     def encode(self) -> str:
@@ -276,6 +311,7 @@ class StoredVerdicts:
                 "rules": RULES,
                 "as_of": self.as_of,
                 "decisions": self.decisions,
+                "model": self.model,
                 "verdicts": {
                     participant: {
                         "figures": asdict(verdict.figures),
@@ -296,6 +332,7 @@ class StoredVerdicts:
         return StoredVerdicts(
             content["as_of"],
             content["decisions"],
+            content["model"],
             {participant: _verdict(found, names) for participant, found in content["verdicts"].items()},
         )
 

@@ -1,0 +1,181 @@
+"""Check the store's append-only files before it starts, and repair the end of the last one.
+
+A power cut may leave half a command, or zeros, at the end of the file. The store refuses such a file, or cuts it without
+keeping what it cut. `prepare_files` keeps a dated copy and cuts after the last whole command. Damage before the end, and a
+missing list of files, are errors that say what to do, because continuing would lose answers.
+"""
+
+import logging
+import mmap
+import re
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from salmon.errors import StartError
+from salmon.logs import fields
+
+log = logging.getLogger("salmon.store")
+
+FOLDER = "appendonlydir"
+MANIFEST = "appendonly.aof.manifest"
+#: Files that a rewrite or a snapshot leaves behind when it is killed.
+_LEFTOVERS = ("temp-*.aof", "temp-*.rdb", f"{FOLDER}/temp-*")
+#: How much of the end is looked at first; a whole file is read only where this does not end in whole commands.
+_END_BYTES = 1 << 20
+#: Places tried, in that part, at which a command may begin.
+_PLACES = 64
+_COMMAND = re.compile(rb"\*([1-9]\d{0,6})\r\n\$\d")
+_LENGTH = re.compile(rb"\$(\d{1,10})\r\n")
+_COUNT = re.compile(rb"\*(\d{1,7})\r\n")
+
+Bytes = mmap.mmap | bytes
+
+
+def prepare_files(redis: Path, kept: Path, *, now: datetime | None = None) -> str:
+    """Make the files in the store's directory such that it can start; return a sentence if one was repaired, else "".
+
+    `kept` is where the copy of a damaged file goes. StartError where a repair would lose answers.
+    """
+    for pattern in _LEFTOVERS:
+        for path in redis.glob(pattern):
+            path.unlink(missing_ok=True)
+            log.info("leftover removed", extra=fields(file=path.name))
+    folder = redis / FOLDER
+    _check_manifest(folder)
+    written = sorted(folder.glob("*.incr.aof"), key=_number)
+    if not written or written[-1].stat().st_size == 0:
+        return ""
+    return _mend(written[-1], kept, now or datetime.now(UTC))
+
+
+def whole_until(content: Bytes, start: int = 0) -> tuple[int, int]:
+    """Return (where the last whole command ends that is in no open transaction, where whole commands end).
+
+    `start` is where a command begins.
+    """
+    at = good = start
+    open_transaction = False
+    while at < len(content):
+        end, name = _command(content, at)
+        if end == 0:
+            break
+        open_transaction = name == b"MULTI" or (open_transaction and name != b"EXEC")
+        at = end
+        if not open_transaction:
+            good = at
+    return good, at
+
+
+def ends_well(content: Bytes) -> bool:
+    """Return whether the end of a file is whole commands; looks at as little of it as possible."""
+    reach = _END_BYTES
+    while reach < len(content):
+        begin = len(content) - reach
+        for tried, found in enumerate(_COMMAND.finditer(content, begin)):
+            if tried == _PLACES:
+                break
+            if whole_until(content, found.start()) == (len(content), len(content)):
+                return True
+        reach *= 8
+    return whole_until(content) == (len(content), len(content))
+
+
+def _mend(path: Path, kept: Path, now: datetime) -> str:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if ends_well(content):
+            return ""
+        size = len(content)
+        good, broken = whole_until(content)
+        later = _later_command(content, broken)
+    if later:
+        raise StartError(
+            f"The store's file {path} is damaged at byte {broken:,}, and whole commands follow at byte {later:,}.",
+            hint="Nothing was changed. Restore the data directory from a backup. To go on with what was recorded before the"
+            f" damage instead, copy the file, and then: truncate -s {good} {path}",
+        )
+    try:
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy = kept / f"{path.name}.{now:%Y%m%dT%H%M%SZ}"
+        shutil.copyfile(path, copy)
+        copy.chmod(0o600)
+        with path.open("r+b") as file:
+            file.truncate(good)
+    except OSError as error:
+        raise StartError(
+            f"The store's file {path} ends in the middle of a command and cannot be repaired: {error.strerror or error}.",
+            hint="Make room on the disk: a copy of the file is kept before it is cut.",
+        ) from error
+    sentence = (
+        f"The store's file {path.name} did not end in a whole command, as after a power cut: its last {size - good:,} bytes"
+        f" were removed. No confirmed answer is lost by that. A copy of the file as it was is in {copy}."
+    )
+    log.warning("store file repaired", extra=fields(file=path.name, removed_bytes=size - good, copy=str(copy)))
+    return sentence
+
+
+def _command(content: Bytes, at: int) -> tuple[int, bytes]:
+    """Return (where the command at this place ends, its name), or (0, b"") if there is no whole command."""
+    if content[at : at + 1] == b"#":  # an annotation: one line
+        end = content.find(b"\r\n", at, at + 1024)
+        return (end + 2, b"") if end > 0 else (0, b"")
+    count = _COUNT.match(content, at)
+    if count is None:
+        return 0, b""
+    at, name = count.end(), b""
+    for part in range(int(count[1])):
+        length = _LENGTH.match(content, at)
+        if length is None:
+            return 0, b""
+        begin, end = length.end(), length.end() + int(length[1])
+        if content[end : end + 2] != b"\r\n":
+            return 0, b""
+        if part == 0:
+            name = content[begin : min(end, begin + 16)].upper()
+        at = end + 2
+    return at, name
+
+
+def _later_command(content: Bytes, broken: int) -> int:
+    """Return where a whole command is behind the damage, or 0 if there is none: then only the end is damaged."""
+    for found in _COMMAND.finditer(content, broken + 1):
+        end, _ = _command(content, found.start())
+        if end == len(content) or (end and _command(content, end)[0]):
+            return found.start()
+    return 0
+
+
+def _check_manifest(folder: Path) -> None:
+    """Refuse files without the list that names them: the store would start empty, and so would everything else."""
+    files = [path for path in sorted(folder.glob("appendonly.aof.*")) if path.suffix in {".aof", ".rdb"}]
+    manifest = folder / MANIFEST
+    lines = manifest.read_text(errors="replace").splitlines() if manifest.exists() else []
+    named = {parts[1] for line in lines if len(parts := line.split()) > 1}
+    if files and not named:
+        raise StartError(
+            f"The store's data are in {folder}, but the list of its files is missing or empty: {manifest.name}.",
+            hint="Nothing was started. Restore the list from a backup, or write it with these lines, the newest files"
+            " last:\n" + "\n".join(_manifest_lines(files)),
+        )
+    # What a rewrite has replaced is named as history (type h) until it is removed: a kill in between leaves only its name.
+    replaced = {parts[1] for line in lines if (parts := line.split())[4:6] == ["type", "h"]}
+    lacking = sorted(name for name in named - replaced if not (folder / name).exists())
+    if lacking:
+        raise StartError(
+            f"The store's file {folder / lacking[0]} is missing, which {manifest.name} names.",
+            hint="Nothing was started. Restore the data directory from a backup.",
+        )
+
+
+def _manifest_lines(files: Sequence[Path]) -> list[str]:
+    base = [path for path in files if ".base." in path.name]
+    return [
+        f"  file {path.name} seq {_number(path)} type {'b' if path in base else 'i'}"
+        for path in (*sorted(base, key=_number)[-1:], *sorted(set(files) - set(base), key=_number))
+    ]
+
+
+def _number(path: Path) -> int:
+    found = re.search(r"\.(\d+)\.", path.name)
+    return int(found[1]) if found else 0
