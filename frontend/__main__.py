@@ -7,12 +7,22 @@ import sys
 
 import uvicorn
 from pydantic import ValidationError
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from frontend.app import create_app
-from frontend.security import Signer
+from frontend.auth import make_first_invitation
+from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.transfer.erasure import maintain
+from frontend.transfer.nightly_bundles import keep_writing
+from frontend.transfer.subprocesses import Subprocesses
 from salmon import logs, parent_watch
+
+#: How long a client may take for the head of a request, or until the next piece of its body.
+READ_SECONDS = 25.0
+#: Descriptors kept for the store's connections, files, and pipes of subprocesses.
+_OTHER_DESCRIPTORS = 300
 
 
 def main() -> int:
@@ -23,7 +33,7 @@ def main() -> int:
         for problem in error.errors():
             print(f"salmon frontend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
-    logs.configure("frontend", level=settings.log_level, style=settings.log_format)
+    logs.configure("frontend", level=settings.log_level, style=settings.log_format, directory=settings.log_directory)
     parent_watch.watch(os.environ)
     try:
         listener = _listen(settings)
@@ -48,18 +58,88 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
+class TimedProtocol(H11Protocol):
+    """HTTP on one connection, which is closed when its client sends nothing for `READ_SECONDS` where a request is due.
+
+    uvicorn limits the time between two requests only. Here the whole head of a request has to come in that time, and
+    each further piece of its body. A connection beyond `most_connections` is closed at once: without a descriptor left,
+    nobody could be served, and every attempt to accept would be an error.
+    """
+
+    most_connections = 10_000
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._deadline: asyncio.TimerHandle | None = None
+        if len(self.connections) > self.most_connections:
+            transport.abort()
+        else:
+            self._wait_for_data()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, and wait for the rest of the request."""
+        super().data_received(data)
+        if not self._request_is_under_way():
+            self._wait_for_data(anew=False)
+        elif self.cycle.more_body:
+            self._wait_for_data()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadline."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _request_is_under_way(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+
+    def _wait_for_data(self, *, anew: bool = True) -> None:
+        if self._deadline is not None and not anew:
+            return
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(READ_SECONDS, self._close_late)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_late(self) -> None:
+        self._deadline = None
+        if self.flow.read_paused:  # nothing is read because the application has not taken what came before
+            self._wait_for_data()
+        elif not self._request_is_under_way() or self.cycle.more_body:
+            self.transport.abort()
+
+
 async def _serve(settings: Settings, listener: socket.socket) -> None:
-    store = Store.open(settings.redis_url)
+    store = Store.open(settings.redis_url, copies=settings.copies)
     app = create_app(settings, store)
+    TimedProtocol.most_connections = max(64, parent_watch.raise_descriptor_limit() - _OTHER_DESCRIPTORS)
     server = uvicorn.Server(
         uvicorn.Config(
-            app, log_config=None, access_log=False, proxy_headers=True, timeout_graceful_shutdown=5, server_header=False
+            app,
+            http=TimedProtocol,
+            log_config=None,
+            access_log=False,
+            proxy_headers=True,
+            timeout_graceful_shutdown=5,
+            server_header=False,
         )
     )
     app.state.closing = lambda: server.should_exit
-    announcing = asyncio.create_task(_announce(settings, store, server, listener.getsockname()[1]))
+    app.state.subprocesses = Subprocesses(settings)
+
+    async def work() -> None:
+        await _announce(settings, store, server, listener.getsockname()[1])
+        parts = (app.state.context, app.state.subprocesses)
+        await asyncio.gather(maintain(*parts), keep_writing(*parts))
+
+    working = asyncio.create_task(work())
     await server.serve(sockets=[listener])
-    announcing.cancel()
+    working.cancel()
 
 
 async def _announce(settings: Settings, store: Store, server: uvicorn.Server, port: int) -> None:
@@ -71,7 +151,7 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     if await store.accounts.exist():
         parent_watch.announce(f"{port} {address}")
     else:
-        invitation = Signer(settings.secret).sign_first_invitation()
+        invitation = await make_first_invitation(Context(settings, store))
         parent_watch.announce(f"{port} {address} {address}/console/welcome?invitation={invitation}")
 
 

@@ -3,19 +3,24 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from frontend import auth, errors, salmon1
-from frontend.console import accounts, dashboard, experiments, jobs, pages, participants
+from frontend.admission import Admission
+from frontend.console import accounts, dashboard, drafts, experiments, jobs, pages, participants, recruitment
+from frontend.console import map as maps
 from frontend.context import Context, WithContext
 from frontend.metrics import MetricsMiddleware
+from frontend.participant import arrival_routes
 from frontend.participant import routes as participant
 from frontend.settings import Settings
 from frontend.store import Store
@@ -31,15 +36,33 @@ _IMMUTABLE = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
 }
 
-#: `/api/experiments/import` comes before `/api/experiments/{slug}`; the first Salmon's addresses come last.
-_ROUTERS = (auth, accounts, transfer, experiments, dashboard, participants, jobs, pages, participant, salmon1)
+#: Participants, of whom there are most requests, come first. `/api/experiments/import` comes before `/api/experiments/{slug}`;
+#: the first Salmon's addresses come last.
+_ROUTERS = (
+    *(
+        participant,
+        arrival_routes,
+        auth,
+        accounts,
+        transfer,
+        drafts,
+        experiments,
+        dashboard,
+        maps,
+        participants,
+        recruitment,
+        jobs,
+        pages,
+    ),
+    salmon1,
+)
 
 _health = APIRouter()
 
 
 def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     """Build the application of settings and a store, which it closes at the end."""
-    own = store or Store.open(settings.redis_url)
+    own = store or Store.open(settings.redis_url, copies=settings.copies)
     context = Context(settings, own)
 
     @asynccontextmanager
@@ -55,6 +78,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         redoc_url=None,
         exception_handlers={
             SalmonError: errors.answer_salmon_error,
+            ClientDisconnect: errors.answer_client_left,
             HTTPException: errors.answer_http_error,
             RequestValidationError: errors.answer_invalid_body,
             Exception: errors.answer_unexpected,
@@ -62,6 +86,12 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     )
     app.state.context = context
     app.state.closing = lambda: False  # whoever serves the application says when it ends
+    app.add_middleware(
+        Admission,
+        origins_of=context.catalogue.origins_of,
+        public_host=urlsplit(settings.public_url).netloc,
+        most_upload_bytes=int(settings.upload_gb * 1e9),
+    )
     app.add_middleware(MetricsMiddleware, metrics=context.metrics)
     for module in _ROUTERS:
         app.include_router(module.router)
@@ -77,6 +107,11 @@ async def _media(name: str, context: WithContext) -> Response:
     """Return a target's file; from this machine where it lies here, otherwise read through from where it is kept."""
     try:
         path = context.media.path(name)
+        if not context.media.is_compared(name) and await asyncio.to_thread(context.media.problem, name) == "altered":
+            raise errors.GoneError(
+                f"The file {name!r} was altered since it was uploaded, so it is not shown.",
+                hint="Whoever runs the study uploads it again.",
+            )
         if path is not None:
             return FileResponse(path, headers=_IMMUTABLE)
         content = await asyncio.to_thread(context.media.open, name)
@@ -110,15 +145,19 @@ async def healthz() -> Response:
 async def readyz(context: WithContext) -> Response:
     """Answer 200 when Redis answers and the backend's heartbeat is there, and 503 with what is missing otherwise.
 
+    A disk that is full is named first; one that is nearly full is a warning.
+
     Without a backend participants can still answer: queries are then random, and counted as fallbacks.
     """
+    if context.disk.full:
+        return JSONResponse({"status": "disk full", "hint": context.disk.problem}, status_code=503)
     if not await context.store.connection.alive():
         return JSONResponse({"status": "no redis", "hint": "Redis does not respond."}, status_code=503)
     if await context.store.connection.read_heartbeat() is None:
         return JSONResponse(
             {"status": "no backend", "hint": "The learning process sends no heartbeat."}, status_code=503
         )
-    return JSONResponse({"status": "ready"})
+    return JSONResponse({"status": "ready"} | ({"warning": context.warning} if context.warning else {}))
 
 
 @_health.get("/metrics")

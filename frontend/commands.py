@@ -1,27 +1,31 @@
 """Commands that need the store: they speak to a running Salmon through its data directory or SALMON_REDIS_URL."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar, cast, get_args
 
 import typer
 from rich.console import Console
 
-from frontend.auth import LOCAL, make_account
+from frontend.auth import make_account, note
+from frontend.console.accounts import change_role, link_of, make_reset, remove_account
 from frontend.context import Context, open_context
 from frontend.errors import ConflictError
 from frontend.launching import free_slug, slug_of
 from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
+from frontend.store.accounts import LOCAL, Role
+from frontend.transfer import erasure
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder
-from salmon.cli.data_directory import DataDirectory
+from salmon.cli.data_directory import DataDirectory, write_private
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
 
@@ -55,6 +59,7 @@ def launch(
             owner=LOCAL,
             state="draft" if draft else "open",
         )
+        await note(None, context, "server", "experiment created", made.slug)
         return made.slug, warnings
 
     slug, warnings = _with_store(data, put)
@@ -80,19 +85,22 @@ def export_bundle(
     # Under its name there is never half a bundle.
     temporary = path.with_name(f".{path.name}.part")
 
-    async def put(context: Context) -> None:
+    async def put(context: Context) -> dict[str, str]:
         source = await ExportSource.open(context, order)
         with temporary.open("wb") as file:
             await write_bundle(source, file.write)
             file.flush()
             os.fsync(file.fileno())
+        return await source.media_problems()
 
     try:
         with Console(stderr=True).status(f"Writing {path.name} ..."):
-            _with_store(data, put)
+            problems = _with_store(data, put)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    for sentence in problems.values():
+        print(f"{sentence} It is not in the bundle.", file=sys.stderr)
     print(path)
 
 
@@ -124,12 +132,42 @@ def import_files(
 
     async def put(context: Context) -> Imported:
         otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
-        return await import_file(context, files, slug=slug_of(name) if name else "", otherwise=otherwise, owner=LOCAL)
+        made = await import_file(context, files, slug=slug_of(name) if name else "", otherwise=otherwise, owner=LOCAL)
+        await note(None, context, "server", "experiment imported", made.slug)
+        return made
 
     with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
         made = _with_store(data, put)
     print(made.sentence, file=sys.stderr)
     print(f"{_address(data)}/e/{made.slug}/")
+
+
+def verify(data: DataOption = DEFAULT_DATA) -> None:
+    """Compare every answer of the running server with the checksum that was recorded with it.
+
+    Example: salmon verify
+    """
+
+    async def find(context: Context) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        reader = context.store.export_reader
+        reader.leave_out_damaged = True
+        for state in await context.store.experiments.list():
+            reader.damaged.clear()
+            await reader.verify(state.experiment, until="+")
+            found[state.slug] = list(reader.damaged)
+        return found
+
+    found = _with_store(data, find)
+    for slug, damaged in found.items():
+        print(
+            f"{slug}: {f'{len(damaged)} damaged answers: {chr(32).join(damaged)}' if damaged else 'every answer is intact'}"
+        )
+    if any(found.values()):
+        raise ConflictError(
+            "Answers are not as they were recorded: the disk or the memory of the store is damaged.",
+            hint="Restore a backup; exports with damaged=leave_out omit them.",
+        )
 
 
 def frontend(
@@ -152,11 +190,26 @@ def _accounts() -> None:
     """Manage the accounts of experimenters."""
 
 
+@user.command(name="list")
+def list_users(data: DataOption = DEFAULT_DATA) -> None:
+    """Print the accounts with their roles.
+
+    Example: salmon user list
+    """
+    for account in _with_store(data, lambda context: context.store.accounts.list()):
+        factor = "  with a second factor" if account.second_factor else ""
+        print(f"{account.name:<24} {account.role}{factor}")
+
+
 @user.command(name="add")
 def add_user(
     name: Annotated[str, typer.Argument(help="Letters, digits, dots, dashes and underscores.")],
     owner: Annotated[
         bool, typer.Option("--owner", help="Create the owner's account, in case the first link was lost.")
+    ] = False,
+    viewer: Annotated[
+        bool,
+        typer.Option("--viewer", help="Create an account that looks at what is shared with it, and changes nothing."),
     ] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
@@ -168,10 +221,171 @@ def add_user(
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
-    if len(password) < 8:
-        raise ConflictError("The password has fewer than 8 characters.", hint="Choose a longer one.")
-    _with_store(data, lambda context: make_account(context, name, password, owner=owner))
+    role: Role = "viewer" if viewer else "experimenter"
+
+    async def make(context: Context) -> None:
+        made = await make_account(context, name, password, owner=owner, role=role)
+        await note(None, context, "server", "account created", f"{name}, {made.role}")
+
+    _with_store(data, make)
     print(f"{name} can log in at {_address(data)}/console/")
+
+
+@user.command(name="remove")
+def remove_user(
+    name: Annotated[str, typer.Argument(help="The account's name.")], data: DataOption = DEFAULT_DATA
+) -> None:
+    """Remove an account with its sessions, API tokens and shares; its experiments pass to the owner of the server.
+
+    Example: salmon user remove ada
+    """
+
+    async def remove(context: Context) -> int:
+        given = await remove_account(context, name)
+        await note(None, context, "server", "account removed", name)
+        return given
+
+    given = _with_store(data, remove)
+    print(f"{name} was removed. Experiments that passed to the owner: {given}.")
+
+
+@user.command(name="role")
+def set_role(
+    name: Annotated[str, typer.Argument(help="The account's name.")],
+    role: Annotated[str, typer.Argument(help="owner, experimenter or viewer.")],
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Give an account another role; its sessions end.
+
+    Example: salmon user role ada viewer
+    """
+    if role not in get_args(Role):
+        raise StartError(f"There is no role {role!r}.", hint=f"The roles are {', '.join(get_args(Role))}.")
+
+    async def change(context: Context) -> None:
+        await change_role(context, name, cast("Role", role))
+        await note(None, context, "server", "role changed", f"{name} is {role}")
+
+    _with_store(data, change)
+    print(f"{name} is {role} now.")
+
+
+@user.command(name="reset")
+def reset_user(
+    name: Annotated[str, typer.Argument(help="The account's name.")],
+    second_factor: Annotated[
+        bool, typer.Option("--second-factor", help="Remove the account's second factor as well.")
+    ] = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Print a link with which somebody chooses a new password, once, within a day.
+
+    Example: salmon user reset ada
+    """
+
+    async def reset(context: Context) -> str:
+        secret = await make_reset(context, name, by="server")
+        account = await context.store.accounts.read(name)
+        if second_factor and account is not None:
+            await context.store.accounts.set_second_factor(account, "", ())
+        await note(None, context, "server", "password reset offered", name)
+        return secret
+
+    print(link_of(_address(data), _with_store(data, reset)))
+
+
+person = typer.Typer(help="Find, export or erase one person.", no_args_is_help=True)
+
+
+@person.callback()
+def _people() -> None:
+    """Find, export or erase one person: by a platform id, a participant id, or a parameter of the link."""
+
+
+PersonArgument = Annotated[str, typer.Argument(help="A platform id, a participant id, or a parameter of the link.")]
+
+
+@person.command(name="find")
+def find_person(name: PersonArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Print what is stored about a person, as counts for each experiment and kept bundle.
+
+    Example: salmon person find 5f3c9a77e1b24d0012ab34cd
+    """
+    found = _with_eraser(data, lambda context: erasure.find_person(context, _order("find", name)))
+    for each in found["experiments"]:
+        counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in each["stored"].items() if count)
+        print(f"{each['slug']}: participant {each['participant']} ({each['status']}): {counts or 'nothing else'}")
+    for each in found["bundles"]:
+        print(f"kept bundle {each['bundle']}: participant {each['participant']}")
+    if not found["experiments"] and not found["bundles"]:
+        print(f"Nothing is stored about {name!r}.")
+
+
+@person.command(name="export")
+def export_person(
+    name: PersonArgument,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("person.json"),
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Write everything that is stored about a person into a readable JSON file.
+
+    Example: salmon person export 5f3c9a77e1b24d0012ab34cd --out person.json
+    """
+    found = _with_eraser(data, lambda context: erasure.export_person(context, _order("export", name)))
+    write_private(out, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
+    print(out)
+
+
+@person.command(name="erase")
+def erase_person(
+    name: PersonArgument,
+    answers: Annotated[
+        erasure.AnswersOf, typer.Option(help="keep: the answers stay as rows of nobody. remove: they go, too.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Erase a person everywhere in the data directory; this cannot be undone.
+
+    Example: salmon person erase 5f3c9a77e1b24d0012ab34cd --answers keep
+    """
+    if not yes:
+        typer.confirm(f"Erase everything about {name!r}? This cannot be undone.", abort=True)
+
+    async def erase(context: Context) -> erasure.Erasure:
+        identifier = await erasure.order_erasure(context, _order("erase", name, answers))
+        while True:
+            await erasure.carry_out(context)
+            known = (await erasure.read_erasures(context))[identifier]
+            if known.ended:
+                return known
+            await asyncio.sleep(1)  # a web process carries it out
+
+    with Console(stderr=True).status(f"Erasing {name} ..."):
+        done = _with_eraser(data, erase)
+    if done.state == "failed":
+        raise ConflictError(done.error)
+    what = "are nobody's now" if answers == "keep" else "were removed"
+    print(f"Erased from {', '.join(done.slugs)}. {done.removed} answers {what}; nothing of the person is left.")
+    for line in (*(f"Kept bundle written anew: {bundle}" for bundle in done.bundles), *done.unreached):
+        print(line)
+
+
+def _order(
+    do: Literal["find", "export", "erase"], name: str, answers: erasure.AnswersOf = "keep"
+) -> erasure.PeopleOrder:
+    """Return an order of whoever runs commands on the server, who sees all experiments."""
+    return erasure.PeopleOrder(do, name, LOCAL, LOCAL, "owner", answers=answers)
+
+
+def _with_eraser(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Result:
+    """Do something on the store of a running Salmon, as its eraser."""
+
+    async def run() -> Result:
+        async with erasure.open_eraser(_settings(data)) as context:
+            return await work(context)
+
+    return asyncio.run(run())
 
 
 def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Result:
@@ -196,7 +410,10 @@ def _settings(data: Path) -> Settings:
         )
     credentials = directory.credentials()
     url = os.environ.get("SALMON_REDIS_URL") or directory.redis_url("frontend", credentials.frontend)
-    return Settings(redis_url=url, secret=credentials.secret, data=str(directory.root))
+    eraser = os.environ.get("SALMON_ERASER_URL", "")
+    if not os.environ.get("SALMON_REDIS_URL"):
+        eraser = directory.redis_url("eraser", credentials.eraser)
+    return Settings(redis_url=url, eraser_url=eraser, secret=credentials.secret, data=str(directory.root))
 
 
 def _address(data: Path) -> str:

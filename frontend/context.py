@@ -1,5 +1,6 @@
 """Context of every request: the parts of the web process."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -13,14 +14,12 @@ from fastapi import Depends, Request
 from frontend.experiments import Catalogue
 from frontend.history import Histories
 from frontend.media import MediaStore
-from frontend.metrics import Metrics
+from frontend.metrics import DataDisk, Metrics
 from frontend.pages import Pages
-from frontend.security import Attempts, Signer
+from frontend.security import RecentPasswords, Signer
 from frontend.settings import Settings
 from frontend.store import Store
-
-#: Wrong passwords accepted for one name within a minute; the next ones have to wait.
-MOST_ATTEMPTS = 10
+from frontend.store.accounts import Account
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Context:
 
     @cached_property
     def signer(self) -> Signer:
-        """Signs and checks tokens, sessions and invitations."""
+        """Signs and checks tokens and the sessions of participants."""
         return Signer(self.settings.secret)
 
     @cached_property
@@ -53,14 +52,34 @@ class Context:
         return Catalogue(self.store)
 
     @cached_property
-    def attempts(self) -> Attempts:
-        """Wrong passwords within the last minute."""
-        return Attempts(MOST_ATTEMPTS)
+    def recent_passwords(self) -> RecentPasswords:
+        """Passwords that were right within the last minutes."""
+        return RecentPasswords()
+
+    @cached_property
+    def checks(self) -> "dict[bytes, asyncio.Future[Account]]":
+        """Passwords that are being checked at this moment: the same one is hashed once, however often it is sent."""
+        return {}
 
     @cached_property
     def metrics(self) -> Metrics:
         """What this process counts about itself."""
         return Metrics()
+
+    @cached_property
+    def disk(self) -> DataDisk:
+        """The disk of the data directory."""
+        return DataDisk(self.settings.data, self.settings.disk_warning_mb)
+
+    @property
+    def warning(self) -> str:
+        """What the people of this server should know about its disk and its copies; nothing where all is well."""
+        return " ".join(filter(None, (self.disk.problem, self.store.connection.problem, *self.notices.values())))
+
+    @cached_property
+    def notices(self) -> dict[str, str]:
+        """Sentences about work in the background that has failed, by what it is."""
+        return {}
 
     @cached_property
     def histories(self) -> Histories:
@@ -70,6 +89,19 @@ class Context:
     def address(self, request: Request) -> str:
         """Return the address under which this server is reached, without a slash at the end."""
         return (self.settings.public_url or str(request.base_url)).rstrip("/")
+
+    def is_https(self, request: Request) -> bool:
+        """Return whether browsers reach this server over HTTPS."""
+        return self.address(request).startswith("https://")
+
+    def link_address(self, request: Request) -> str:
+        """Return what links that carry a secret begin with; "" where only the browser knows, which then completes them.
+
+        Who sends a request chooses its Host header, so a link follows it on this machine only.
+        """
+        if self.settings.public_url or request.url.hostname in {"localhost", "127.0.0.1", "::1"}:
+            return self.address(request)
+        return ""
 
 
 @asynccontextmanager

@@ -1,12 +1,14 @@
 """Errors of the web process, and how they are answered: a status, a sentence and what to do; never a traceback."""
 
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from salmon.errors import SalmonError, SpecError, StoreError, TripletError
@@ -14,11 +16,20 @@ from salmon.logs import fields
 
 log = logging.getLogger("salmon.frontend")
 
+#: Damaged answers named in one sentence.
+_NAMED = 10
+
 
 class NotFoundError(SalmonError):
     """What is asked for does not exist."""
 
     code = "not_found"
+
+
+class GoneError(NotFoundError):
+    """An experiment was deleted, and somebody who took part in it still sends something."""
+
+    code = "gone"
 
 
 class ConflictError(SalmonError):
@@ -101,10 +112,45 @@ class LinkError(BadRequestError):
         self.code = f"link_{fault}"
 
 
+class BusyError(SalmonError):
+    """So many people arrive at once that some have to wait: the page tries again by itself after `wait_seconds`."""
+
+    code = "busy"
+
+    def __init__(self, message: str, *, hint: str, wait_seconds: float) -> None:
+        super().__init__(message, hint=hint)
+        self.wait_seconds = wait_seconds
+
+
 class TooManyError(SalmonError):
     """Too many attempts; `hint` says how long to wait."""
 
     code = "too_many"
+
+
+class DamagedError(ConflictError):
+    """Answers in the store are not as they were recorded, by their checksums."""
+
+    code = "damaged"
+
+    def __init__(self, stream_ids: Sequence[str]) -> None:
+        named = ", ".join(each[:40] for each in stream_ids[:_NAMED]) + (", …" if len(stream_ids) > _NAMED else "")
+        super().__init__(
+            f"The store returns answers that are not as they were recorded: {named}.",
+            hint="Its disk or memory is damaged. Restore a backup; `salmon verify` lists all of them, and"
+            " damaged=leave_out exports the others.",
+            where="answers",
+        )
+        self.stream_ids = tuple(stream_ids)
+
+
+class ClientLeftError(SalmonError):
+    """The client has closed its connection: nobody reads this error."""
+
+    code = "client_left"
+
+    def __init__(self) -> None:
+        super().__init__("The client has closed the connection.")
 
 
 class BundleError(SalmonError):
@@ -124,6 +170,7 @@ class SubprocessError(SalmonError):
 
 
 _STATUS: dict[type[SalmonError], int] = {
+    GoneError: 410,
     NotFoundError: 404,
     ConflictError: 409,
     FormError: 422,
@@ -132,6 +179,8 @@ _STATUS: dict[type[SalmonError], int] = {
     ForbiddenError: 403,
     BadRequestError: 400,
     TooManyError: 429,
+    BusyError: 429,
+    ClientLeftError: 499,
     SpecError: 422,
     BundleError: 422,
     TripletError: 422,
@@ -172,8 +221,13 @@ def challenge_of(status: int) -> dict[str, str]:
 
 async def answer_salmon_error(request: Request, error: SalmonError) -> Response:
     """Answer with a SalmonError: as a page for people and as JSON for programs."""
-    status = status_of(error)
-    return _answer(request, status, body_of(error)["error"], challenge_of(status))
+    status, content = status_of(error), body_of(error)["error"]
+    if isinstance(error, StoreError) and (problem := request.app.state.context.disk.problem):
+        content["hint"] = problem
+    headers = challenge_of(status)
+    if isinstance(error, BusyError):
+        headers = {"Retry-After": str(math.ceil(error.wait_seconds))}
+    return _answer(request, status, content, headers)
 
 
 async def answer_http_error(request: Request, error: HTTPException) -> Response:
@@ -195,6 +249,12 @@ async def answer_invalid_body(request: Request, error: RequestValidationError) -
     sentence = "; ".join(f"{item['where']}: {item['message']}" for item in problems)
     content = {"code": "invalid", "message": sentence, "where": request.url.path, "hint": "", "problems": problems}
     return _answer(request, 422, content, {})
+
+
+async def answer_client_left(request: Request, error: ClientDisconnect) -> Response:
+    """Answer to a client that closed its connection before its request was complete; nobody reads it."""
+    del error
+    return await answer_salmon_error(request, ClientLeftError())
 
 
 async def answer_unexpected(request: Request, error: Exception) -> Response:

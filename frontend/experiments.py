@@ -1,7 +1,8 @@
 """Experiments as they are served: each revision is read from the store and parsed once, then kept."""
 
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Self, cast
 
 from frontend.errors import NotFoundError
 from frontend.store import Store
@@ -10,17 +11,23 @@ from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
 from salmon.spec import Manifest, Spec, TargetSpec, read_stored_spec, targets_of
+from salmon.spec.schema import Checks
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """What of an experiment decides about sampling; hashable."""
+    """What of an experiment decides about sampling; hashable.
+
+    `checks` is None where there are none; `trials` is how many trials a participant has (0 or less: without end).
+    """
 
     samplers: tuple[str, ...]
     probabilities: tuple[int, ...]
     samplers_per_user: int
     details: tuple[tuple[int, str, tuple[int, int, int] | None], ...]
     seed: int
+    checks: Checks | None = None
+    trials: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,38 @@ class ParsedRevision:
     targets: tuple[TargetSpec, ...]
     plan: SamplingPlan
     passive: dict[str, PassiveSampler]
+    shown_targets: tuple[int, ...] | None = field(default=None, kw_only=True)  # of one group; None where all are shown
+
+    def for_group(self, name: str) -> Self:
+        """Return the experiment as one group of participants meets it; itself where there is no such group."""
+        group = self.spec.groups.get(name) if name else None
+        if group is None:
+            return self
+        plan = self.plan
+        if group.samplers:
+            shares = dict(zip(plan.samplers, plan.probabilities, strict=True))
+            kept = tuple(sampler for sampler in plan.samplers if sampler in group.samplers)
+            plan = replace(plan, samplers=kept, probabilities=tuple(shares[sampler] for sampler in kept))
+        shown = None
+        if group.targets is not None:
+            shown = tuple(target.index for target in self.targets if target.filename in group.targets)
+        return replace(self, spec=self.spec.for_group(name), plan=plan, shown_targets=shown)
+
+    def group_of(self, place: int) -> str:
+        """Return the group of the participant who came at this place, from 0.
+
+        Of as many who come one after the other as there are groups, each gets another, in an order that is drawn anew.
+        """
+        names = tuple(self.spec.groups)
+        if not names:
+            return ""
+        block, turn = divmod(place, len(names))
+        return Random(f"{self.plan.seed}:groups:{block}").sample(names, len(names))[turn]
+
+    @property
+    def files(self) -> tuple[TargetSpec, ...]:
+        """The targets, and the pictures of texts: everything that may have a file."""
+        return (*self.targets, *(self.manifest.picture_files() if self.manifest is not None else ()))
 
 
 @dataclass(frozen=True)
@@ -62,6 +101,11 @@ class Catalogue:
                 hint="Check the link, or ask the people who sent it to you.",
             )
         return await self.read(experiment)
+
+    async def origins_of(self, slug: str) -> tuple[str, ...]:
+        """Return the origins whose pages may show an experiment; none where there is no such experiment."""
+        experiment = await self._store.experiments.find(slug)
+        return (await self.read(experiment)).spec.security.origins if experiment else ()
 
     async def read(self, experiment: str) -> ServedExperiment:
         """Return the experiment of this id, with its newest revision."""
@@ -105,6 +149,8 @@ def parse_revision(revision: Revision) -> ParsedRevision:
         samplers_per_user=spec.sampling.samplers_per_user,
         details=tuple((k, detail.sampler, detail.query) for k, detail in spec.sampling.details.items()),
         seed=spec.seed,
+        checks=spec.checks if spec.checks.catch or spec.checks.repeat or spec.checks.shared else None,
+        trials=spec.html.max_queries,
     )
     passive = {
         name: PASSIVE[sampler.sampler_class](**cast("dict[str, Any]", dict(sampler.arguments)))

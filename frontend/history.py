@@ -7,7 +7,7 @@ the same result: it depends on the history alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     # numpy is loaded with the first map that somebody looks at: pages of participants do without.
     import numpy as np
     from numpy.typing import NDArray
+
+    from salmon.learning_curve import Outlook
 
     Coordinates = NDArray[np.float64]
 
@@ -35,6 +37,7 @@ class SamplerHistory:
     last: HistoryLine | None = None
     aligned: dict[str, Any] = field(default_factory=dict[str, Any])
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _outlook: tuple[str, Outlook | None] = ("", None)
 
     def add(self, line: HistoryLine) -> None:
         """Take the next generation."""
@@ -49,6 +52,18 @@ class SamplerHistory:
         """Return the lines of figures: the thinned ones and the newest."""
         newest = [self.last] if self.last is not None and self.last is not self.points[-1] else []
         return [*self.points, *newest]
+
+    def outlook(self, n: int, d: int, *, worth: float) -> Outlook | None:
+        """Return what further answers would bring, computed once for each generation."""
+        if self.last is None:
+            return None
+        if self._outlook[0] != self.last.stream_id:
+            from salmon.learning_curve import outlook
+
+            columns = ("absorbed", "held_right", "held_total")
+            rows = ([line.numbers.get(name, 0.0) for name in columns] for line in self.thinned())
+            self._outlook = (self.last.stream_id, outlook(((a, b, c) for a, b, c in rows), n=n, d=d, worth=worth))
+        return self._outlook[1]
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,11 @@ class Histories:
         coordinates, spread = arrays["coordinates"], None
         if "reported" in arrays:
             coordinates, spread = arrays["reported"], arrays.get("spread")
-        return _turn(coordinates, spread, reference, _numbers(published.numbers))
+        numbers = _numbers(published.numbers)
+        if history.last and history.last.numbers.get("generation") == numbers.get("generation"):
+            # The accuracy that the overview shows stands in the history alone.
+            numbers |= {name: value for name, value in history.last.numbers.items() if name.startswith("accuracy")}
+        return _turn(coordinates, spread, reference, numbers)
 
     async def at(self, experiment: str, sampler: str, stream_id: str) -> MapEmbedding | None:
         """Return the embedding of a line that kept its coordinates; None where there is no such line."""
@@ -119,6 +138,33 @@ class Histories:
                 history.aligned[line.stream_id] = principal_axes(coordinates) if turned is None else turned
             before = history.aligned[line.stream_id]
         return before
+
+
+def embedding_of(coordinates: Sequence[Sequence[float]], numbers: Mapping[str, float]) -> MapEmbedding:
+    """Return an embedding that was not published by a sampler, as the map draws it."""
+    import numpy as np
+
+    return MapEmbedding(np.array(coordinates, dtype=np.float64), None, numbers)
+
+
+def lay_onto(shown: MapEmbedding, reference: MapEmbedding) -> MapEmbedding:
+    """Return an embedding moved, turned, mirrored and scaled so that it lies as near a reference as it can.
+
+    Dimensions that only one of the two has count as 0 in the other; the reference's number of them is kept. Targets that
+    were added since the other was fitted do not take part in the fit.
+    """
+    import numpy as np
+
+    from salmon.geometry import align
+
+    n = min(len(shown.coordinates), len(reference.coordinates))
+    d = max(shown.coordinates.shape[1], reference.coordinates.shape[1])
+    moving, fixed = (np.zeros((len(c), d)) for c in (shown.coordinates, reference.coordinates))
+    moving[:, : shown.coordinates.shape[1]] = shown.coordinates
+    fixed[:, : reference.coordinates.shape[1]] = reference.coordinates
+    found = align(moving[:n], fixed[:n], scale=True)
+    placed = found.scale * (moving - moving[:n].mean(axis=0)) @ found.rotation + fixed[:n].mean(axis=0)
+    return MapEmbedding(placed[:, : max(2, reference.coordinates.shape[1])], None, shown.numbers)
 
 
 def _turn(

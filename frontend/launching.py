@@ -30,41 +30,57 @@ async def launch(
     name: str,
     owner: str,
     state: State,
+    manifest: Manifest | None = None,
     default_sampler: DefaultSampler = "Adaptive",
 ) -> tuple[ExperimentState, list[str]]:
-    """Make an experiment of a file and its targets; return its state and warnings."""
+    """Make an experiment of a file and its targets; return its state and warnings. `owner` is the id of an account.
+
+    The targets are in a ZIP, or `manifest` lists those that were stored before.
+    """
     parsed = await asyncio.to_thread(
         parse_spec,
         source,
         name=spec_name.name,
+        manifest=manifest,
         unpack=_unpacker(context, archive) if archive is not None else None,
         default_sampler=default_sampler,
     )
     revision = make_revision(source.decode("utf-8-sig"), parsed.spec, parsed.manifest, now_ms=context.now_ms())
     slug = await free_slug(context, name or _name_of(spec_name, parsed.spec.title), given=bool(name))
     made = await context.store.experiments.create(slug, revision, owner=owner, state=state, now_ms=context.now_ms())
-    await note_change(context, made.experiment, owner, "created", spec_name.name)
+    by = await context.store.accounts.name_of(owner)
+    await note_change(context, made.experiment, by, "created", spec_name.name)
     if state == "open":
-        await note_change(context, made.experiment, owner, "state", "open")
+        await note_change(context, made.experiment, by, "state", "open")
     return made, [problem.sentence(spec_name.name) for problem in parsed.warnings]
 
 
 async def revise(
-    context: Context, experiment: ServedExperiment, source: bytes, *, archive: Path | None, by: str, known: int
+    context: Context,
+    experiment: ServedExperiment,
+    source: bytes,
+    *,
+    archive: Path | None,
+    by: str,
+    known: int,
+    manifest: Manifest | None = None,
 ) -> list[str]:
     """Make the next revision of an experiment; return warnings.
 
-    Without a ZIP the targets that were uploaded stay. `known` is the revision that the experimenter has changed.
+    Without a ZIP the targets that were uploaded stay; `manifest` lists others that were stored before. `known` is the
+    revision that the experimenter has changed.
     """
     name = f"{experiment.state.slug}.yaml"
+    is_answered = await context.store.answers.count(experiment.id) > 0
     parsed = await asyncio.to_thread(
         parse_spec,
         source,
         name=name,
-        manifest=experiment.manifest,
+        manifest=manifest if manifest is not None else experiment.manifest,
         unpack=_unpacker(context, archive, experiment.manifest) if archive is not None else None,
+        fixed_targets=len(experiment.targets) if is_answered else 0,
     )
-    if await context.store.answers.count(experiment.id) > 0:
+    if is_answered:
         check_targets_stay(experiment.targets, targets_of(parsed.spec, parsed.manifest), name=name)
     revision = make_revision(source.decode("utf-8-sig"), parsed.spec, parsed.manifest, now_ms=context.now_ms())
     number = await context.store.experiments.revise(experiment.id, revision, known=known)
@@ -124,13 +140,15 @@ def _unpacker(context: Context, archive: Path, known: Manifest | None = None) ->
 
     def unpack(trusted: bool) -> Manifest:
         manifest = context.media.unpack(archive, trusted=trusted)
-        return _merge(known, manifest) if known is not None else manifest
+        return merge_targets(known, manifest)
 
     return unpack
 
 
-def _merge(old: Manifest, new: Manifest) -> Manifest:
+def merge_targets(old: Manifest | None, new: Manifest) -> Manifest:
     """Return the targets of both uploads; a file whose content has changed is refused by name."""
+    if old is None:
+        return new
     merge = merge_manifests(old, new)
     if merge.changed:
         named = ", ".join(merge.changed[:_NAMED]) + (", …" if len(merge.changed) > _NAMED else "")

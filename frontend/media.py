@@ -4,31 +4,42 @@ A file is written under a temporary name and renamed when it is complete, so the
 name; a file that exists already is kept as it is. If the process is killed between the two, the temporary file stays
 behind, and the first upload after a day removes it. If the disk is full nothing is kept and the upload is refused.
 
+A file that was altered is not served: its content is compared with its name when it is first used, and again when its size
+or time of change is another. Uploading or importing the same content again replaces it.
+
 The methods of `MediaStore` block: callers in the event loop run them in a thread.
 """
 
 import asyncio
 import errno
+import hashlib
 import os
 import re
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import fsspec
 import fsspec.implementations.local
 from fastapi import UploadFile
 
 from salmon.errors import StoreError
-from salmon.spec import Manifest, Sink, read_archive
+from salmon.spec import Manifest, Sink, TargetSpec, read_archive
 
 _MEDIUM = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{2,4}")
 _INCOMING = ".incoming-"
+_PIECE = 1 << 20
 _STALE_SECONDS = 86_400
+#: How often the media of an experiment that somebody watches are looked at.
+LOOK_SECONDS = 20.0
+
+#: What is wrong with a medium, if anything.
+MediumProblem = Literal["", "missing", "altered"]
 
 
 class MediaStore:
@@ -39,6 +50,11 @@ class MediaStore:
         self._filesystem: Any = filesystem
         self._root: str = root.rstrip("/")
         self._clock = clock
+        # Name → (size and time of change of the file that was compared, what is wrong with it).
+        self._compared: dict[str, tuple[tuple[Any, ...], MediumProblem]] = {}
+        # Experiment → (when its media were last looked at, sentences about them).
+        self._looked: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._looks: dict[str, asyncio.Task[None]] = {}
 
     def unpack(self, archive_path: str | os.PathLike[str], *, trusted: bool = False) -> Manifest:
         """Store every target of a ZIP; MediaError lists what is wrong with it, and then nothing is stored."""
@@ -53,8 +69,8 @@ class MediaStore:
         return manifest
 
     def keep(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Store a medium whose content was checked against its name; one that is there already stays."""
-        if self._filesystem.exists(self._place(name)):
+        """Store a medium whose content was checked against its name; one that is there already stays, unless it was altered."""
+        if not self.problem(name):
             return
         self._filesystem.makedirs(self._root, exist_ok=True)
         incoming = self._begin()
@@ -69,6 +85,62 @@ class MediaStore:
             raise
         finally:
             incoming.discard()
+
+    def problem(self, name: str) -> MediumProblem:
+        """Return whether a medium is missing or was altered; nothing where it is as it was stored."""
+        place = self._place(name)
+        try:
+            about = self._filesystem.info(place)
+            mark = (about["size"], about.get("mtime"))
+            known = self._compared.get(name)
+            if known is None or known[0] != mark:
+                digest = hashlib.sha256()
+                with self._filesystem.open(place, "rb") as file:
+                    while piece := file.read(_PIECE):
+                        digest.update(piece)
+                known = mark, "" if name.startswith(digest.hexdigest()) else "altered"
+                self._compared[name] = known
+        except FileNotFoundError:
+            return "missing"
+        return known[1]
+
+    def is_compared(self, name: str) -> bool:
+        """Return whether a medium on this machine was compared already, and has not changed since: quick enough to ask anywhere."""
+        known = self._compared.get(name)
+        if known is None or not self._is_local:
+            return False
+        try:
+            about = self._filesystem.info(self._place(name))
+        except FileNotFoundError:
+            return False
+        return known == ((about["size"], about.get("mtime")), "")
+
+    def problems(self, targets: Iterable[TargetSpec]) -> dict[str, str]:
+        """Return name of the medium → sentence, for the media of targets that are missing or were altered."""
+        found: dict[str, str] = {}
+        for target in targets:
+            if target.media and target.media not in found and (problem := self.problem(target.media)):
+                what = "is missing" if problem == "missing" else "was altered"
+                owner = f"target {target.index} ({target.filename})" if target.index >= 0 else target.filename
+                found[target.media] = f"The file of {owner} {what}: {target.media}."
+        return found
+
+    def watch(self, experiment: str, targets: Sequence[TargetSpec]) -> tuple[str, ...]:
+        """Return what was last seen to be wrong with the media of an experiment, at once; look again in a while.
+
+        The first look takes as long as reading the files, so nobody waits for it.
+        """
+        at, sentences = self._looked.get(experiment, (-inf, ()))
+        running = self._looks.get(experiment)
+        if self._clock() - at > LOOK_SECONDS and (running is None or running.done()):
+
+            async def look() -> None:
+                with suppress(OSError):  # where media are kept is away: it is asked again
+                    found = await asyncio.to_thread(self.problems, targets)
+                    self._looked[experiment] = self._clock(), tuple(found.values())
+
+            self._looks[experiment] = asyncio.create_task(look())
+        return sentences
 
     def open(self, name: str) -> BinaryIO:
         """Return the bytes of a medium; FileNotFoundError if there is none of this name."""
@@ -103,7 +175,7 @@ class MediaStore:
         return f"{self._root}/{name}"
 
     def _begin(self) -> Sink:
-        return _Incoming(self._filesystem, self._root, is_local=self._is_local)
+        return _Incoming(self._filesystem, self._root, self.problem, is_local=self._is_local)
 
     def _settle(self) -> None:
         """Sync the directory, so that new names are as durable as the files."""
@@ -125,7 +197,8 @@ class MediaStore:
 class _Incoming:
     """A file that is being written into the store."""
 
-    def __init__(self, filesystem: Any, root: str, *, is_local: bool) -> None:
+    def __init__(self, filesystem: Any, root: str, problem: Callable[[str], MediumProblem], *, is_local: bool) -> None:
+        self._problem = problem
         self._filesystem = filesystem
         self._root = root
         self._is_local = is_local
@@ -148,7 +221,7 @@ class _Incoming:
     def keep(self, name: str) -> None:
         """Give the file its name, unless the same content is there already."""
         place = f"{self._root}/{name}"
-        if not self._filesystem.exists(place):
+        if self._problem(name):
             if self._is_local:
                 Path(self._temporary).replace(place)
             else:
@@ -162,9 +235,6 @@ class _Incoming:
             self._file = None
         if self._filesystem.exists(self._temporary):
             self._filesystem.rm(self._temporary)
-
-
-_PIECE = 1 << 20
 
 
 @asynccontextmanager

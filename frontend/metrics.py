@@ -1,14 +1,18 @@
-"""Metrics of the web process: requests by route and status, and how long they took."""
+"""Metrics of the web process: requests by route and status, how long they took, and the room on its disk."""
 
+import shutil
 import time
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+#: Below this free space, the store can write nothing.
+FULL_DISK_BYTES = 4_000_000
 #: Upper bounds in seconds: most requests take about a millisecond, and a quarter second is felt.
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -35,20 +39,58 @@ class Metrics:
             "salmon_request_seconds", "Time to the last byte", ["route"], buckets=_BOUNDS, registry=self.registry
         )
 
-    def latency(self, route: str) -> Latency:
-        """Return how quickly a route was answered since this process began; a quantile is the upper bound of its
-        bucket.
+    def latency(self, route: str, *others: str) -> Latency:
+        """Return how quickly a route, and others that do the same, were answered since this process began.
+
+        A quantile is the upper bound of its bucket.
         """
-        samples = [sample for metric in self.seconds.collect() for sample in metric.samples]
-        buckets = [
-            (float(sample.labels["le"]), sample.value)
-            for sample in samples
-            if sample.name.endswith("_bucket") and sample.labels["route"] == route
-        ]
+        counted: dict[float, float] = {}
+        for metric in self.seconds.collect():
+            for sample in metric.samples:
+                if sample.name.endswith("_bucket") and sample.labels["route"] in {route, *others}:
+                    bound = float(sample.labels["le"])
+                    counted[bound] = counted.get(bound, 0.0) + sample.value
+        buckets = sorted(counted.items())
         total = buckets[-1][1] if buckets else 0.0
         bounds = {share: next((le for le, count in buckets if count >= share * total), None) for share in (0.5, 0.99)}
         known = {share: None if le is None or le == inf or not total else 1000 * le for share, le in bounds.items()}
         return Latency(route, int(total), known[0.5], known[0.99])
+
+
+class DataDisk:
+    """The disk of the data directory, where it is a directory of this machine: whether it has room left."""
+
+    def __init__(self, data: str, warn_below_mb: int) -> None:
+        self._path = None if "://" in data else Path(data)
+        self._warn_below = warn_below_mb * 1_000_000
+        self._asked = -inf
+        self._free: int | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing can be written."""
+        free = self._read_free()
+        return free is not None and free < FULL_DISK_BYTES
+
+    @property
+    def problem(self) -> str:
+        """What people should know: that the disk is full, or nearly; nothing otherwise."""
+        free = self._read_free()
+        if free is None or free >= max(self._warn_below, FULL_DISK_BYTES):
+            return ""
+        if self.full:
+            return "The disk with the data directory is full: free some space. Answers are recorded again when there is room."
+        return f"The disk with the data directory has only {free / 1e6:,.0f} MB left: answers stop when it is full."
+
+    def _read_free(self) -> int | None:
+        """Return the free bytes as of a second ago at the most; None where they are not known."""
+        if time.monotonic() - self._asked > 1.0:
+            self._asked = time.monotonic()
+            try:
+                self._free = None if self._path is None else shutil.disk_usage(self._path).free
+            except OSError:
+                self._free = None
+        return self._free
 
 
 class MetricsMiddleware:

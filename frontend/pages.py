@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from pydantic_core import to_json
 from starlette.responses import HTMLResponse, Response
-
-from frontend.schemas import Json
 
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
@@ -84,16 +83,28 @@ def _wrap_in_function(name: str, text: str) -> str:
     return f"joined.{name} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
 
 
-Tab = Literal["overview", "map", "targets", "participants", "exports", "settings"]
+Tab = Literal["overview", "map", "targets", "participants", "recruitment", "exports", "settings"]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Frame of every page of the console: who is logged in, and what forms and requests of this session carry."""
+    """Frame of every page of the console: who is logged in, and what forms and requests of this session carry.
+
+    `warning` is what every page tells about the server: that its disk is full, for example. `style_nonce` lets the page's
+    own scripts add styles, as the editor does: it is another for every page, and empty where none does.
+    """
 
     account: str
     role: str
     csrf: str
+    warning: str = ""
+    style_nonce: str = ""
+
+    @property
+    def policy(self) -> str:
+        """Return the content security policy of the page."""
+        nonce = f" 'nonce-{self.style_nonce}'" if self.style_nonce else ""
+        return _POLICY.replace("style-src 'self'", f"style-src 'self'{nonce}")
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,8 @@ class ExperimentHead:
     revision: int
     owner: str
     address: str
+    link: str
+    access: str
 
 
 @dataclass(frozen=True)
@@ -134,14 +147,14 @@ class ExperimentsPage:
 
 @dataclass(frozen=True)
 class ScriptedPage:
-    """A page that its script draws: the editor of a new experiment, or the accounts.
+    """A page that its script draws: the editor of a new experiment, one's own account, everybody's accounts, or privacy.
 
     `data` is what the script begins with.
     """
 
-    name: Literal["launch", "account"]
+    name: Literal["launch", "account", "people", "privacy"]
     frame: Frame
-    data: Json
+    data: Mapping[str, Any]
 
     @property
     def template(self) -> str:
@@ -156,7 +169,7 @@ class TabPage:
     tab: Tab
     frame: Frame
     experiment: ExperimentHead
-    data: Json
+    data: Mapping[str, Any]
 
     @property
     def template(self) -> str:
@@ -167,12 +180,12 @@ class TabPage:
 #: Nothing is loaded from another origin. Experimenters' HTML may carry style attributes; scripts are ours alone.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:;"
-    " media-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'"
+    " media-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without a referrer, browsers name no origin in what a form sends
     "Cache-Control": "no-store",
 }
 
@@ -192,7 +205,7 @@ class ParticipantPage:
     language: str
     direction: str
     strings: dict[str, str]
-    setting: Json
+    setting: Mapping[str, Any]
     sample: tuple[str, str, str] | None
     elements: dict[str, str]
     hooks: frozenset[str]
@@ -216,25 +229,38 @@ class ErrorPage:
 
 @dataclass(frozen=True)
 class LoginPage:
-    """Form for name and password: of a new account (with an invitation; the first is the `owner`'s) or of an existing one."""
+    """Form for name and password, or for the code of a second factor.
+
+    `purpose` is to log in, to enter a code, to make the first account or an invited one, or to set a new password;
+    `invitation` is what the form carries from the step before.
+    """
 
     template = "login.html"
-    first: bool
-    invitation: str
-    message: str
-    name: str
-    owner: bool
+    purpose: Literal["log_in", "code", "first", "account", "reset"]
+    name: str = ""
+    invitation: str = ""
+    message: str = ""
 
 
 PageContext = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage | TabPage
 
 
-def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str:
+#: What a page in an origin of its own may still do. It cannot read this site's storage, cookies or other pages.
+_SANDBOX = (
+    "sandbox allow-scripts allow-forms allow-modals allow-downloads allow-orientation-lock allow-pointer-lock"
+    " allow-popups allow-popups-to-escape-sandbox"
+)
+
+
+def participant_policy(
+    *, trusted: bool, scripted: bool, elsewhere: bool, in_mturk: bool, shown_by: tuple[str, ...] = ()
+) -> str:
     """Return the content security policy of the participant page.
 
     Nothing comes from another server unless the experimenter's HTML shows something from there, scripts are files of
-    ours, and only what the experimenter calls trusted may hold scripts of its own. Mechanical Turk shows the page in
-    a frame and takes its form.
+    ours, and only what the experimenter calls trusted may hold scripts of its own. A page with scripts of the
+    experimenter's runs in an origin of its own, so that they cannot use the login of whoever opens it. Mechanical Turk
+    shows the page in a frame and takes its form; `shown_by` are the origins whose pages may frame it too.
     """
     shown = " https: http:" if elsewhere or trusted else ""
     own = " https: 'unsafe-inline'" if trusted else ""
@@ -252,8 +278,9 @@ def participant_policy(*, trusted: bool, elsewhere: bool, in_mturk: bool) -> str
             f"connect-src 'self'{' https:' if trusted else ''}",
             f"frame-src {frames}",
             f"form-action 'self'{mturk}",
-            f"frame-ancestors 'self'{mturk}",
+            " ".join(("frame-ancestors 'self'", *shown_by)) + mturk,
             "base-uri 'none'",
+            *((_SANDBOX,) if trusted or scripted else ()),
         )
     )
 
@@ -278,6 +305,7 @@ class Pages:
         )
         # The one way around autoescape: HTML that `frontend.html.clean` has cleaned.
         environment.filters["cleaned"] = Markup
+        environment.policies["json.dumps_function"] = _json
         static = Path(__file__).parent / "static"
         return Pages(environment, static, read_script(static / "participant", "main"))
 
@@ -288,8 +316,13 @@ class Pages:
         )
         return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
 
-    def error(self, request: Request, *, status: int, error: Json, headers: dict[str, str]) -> Response:
+    def error(self, request: Request, *, status: int, error: Mapping[str, Any], headers: dict[str, str]) -> Response:
         """Return an error as a page; somebody who is not logged in is sent to the login from the console's pages."""
         if status == 401 and request.url.path.startswith("/console"):
             return Response(status_code=303, headers={"Location": "/console/login"})
         return self.show(ErrorPage(status, error["message"], error["hint"]), status=status, headers=headers)
+
+
+def _json(value: object, **_: object) -> str:
+    """Return JSON of a page's data, in which dataclasses stand as objects."""
+    return to_json(value).decode()

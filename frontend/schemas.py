@@ -14,12 +14,15 @@ class Body(BaseModel):
 
 
 class ArriveBody(Body):
-    """What the page knows when it opens: the parameters of its address, and the session it had before a reload."""
+    """What the page knows when it opens: the parameters of its address, the session it had before a reload, and a secret
+    that this browser keeps.
+    """
 
     parameters: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
         default_factory=dict, max_length=64
     )
     session: Annotated[str, Field(max_length=4096)] | None = None
+    browser: Annotated[str, Field(max_length=64)] = ""
 
 
 class AnswerBody(Body):
@@ -54,6 +57,13 @@ class FinishBody(Body):
     incomplete: bool = False
 
 
+def one_or_many_of(body: type[Body]) -> dict[str, Any]:
+    """Describe, for the OpenAPI document, a body that a route reads by itself: one item, or a list of them."""
+    item = body.model_json_schema()
+    schema = {"anyOf": [item, {"type": "array", "items": item}]}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
 class PracticeTrial(Body):
     """One trial of the practice: which of its queries, what was chosen, and how long it took."""
 
@@ -77,28 +87,44 @@ class StepBody(Body):
 
 
 AccountName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-Password = Annotated[str, Field(min_length=8, max_length=1024)]
-
-
-class LoginBody(Body):
-    """A name and a password, of a new account or an old one."""
-
-    name: AccountName
-    password: Password
-    invitation: Annotated[str, Field(max_length=4096)] = ""
+Password = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 class PasswordBody(Body):
     """The present password and the new one."""
 
-    old: Annotated[str, Field(max_length=1024)]
+    old: Password
     new: Password
 
 
 class InvitationBody(Body):
-    """The name of the account that somebody is invited to make."""
+    """The name and role of the account that somebody is invited to make."""
 
     name: AccountName
+    role: Literal["owner", "experimenter", "viewer"] = "experimenter"
+
+
+class RoleBody(Body):
+    """The role that an account is to have."""
+
+    role: Literal["owner", "experimenter", "viewer"]
+
+
+class ApiTokenBody(Body):
+    """An API token to be made: what it is called, what it may do, on which experiment, and for how many days."""
+
+    label: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    scope: Literal["read", "write"] = "read"
+    experiment: Annotated[str, Field(max_length=60)] = ""
+    days: Annotated[int, Field(ge=1, le=366)] = 90
+
+
+class SecondFactorBody(Body):
+    """The password, and for switching a second factor on what the first step returned with a code of the app."""
+
+    password: Password
+    setup: Annotated[str, Field(max_length=4096)] = ""
+    code: Annotated[str, Field(max_length=64)] = ""
 
 
 class StateBody(Body):
@@ -107,12 +133,33 @@ class StateBody(Body):
     state: Literal["open", "paused", "closed"]
 
 
+Window = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{8,40}$")]
+
+
 class DraftBody(Body):
-    """An experiment's file while it is being written; `zip` where targets will come in a ZIP."""
+    """An experiment's file while it is being written; `draft` where the ZIP of the caller's draft belongs to it, `zip` where
+    targets will come in a ZIP that was not sent yet.
+    """
 
     spec: Annotated[str, Field(max_length=2_000_000)]
     zip: bool = False
+    draft: bool = False
     slug: Annotated[str, Field(max_length=60)] = ""
+
+
+class DraftVersionBody(Body):
+    """The text of a draft, the version that it was written from (0: none), and the window that saves it."""
+
+    spec: Annotated[str, Field(max_length=2_000_000)]
+    known: Annotated[int, Field(ge=0)]
+    window: Window
+
+
+class WindowBody(Body):
+    """A window that shows a draft, or has just been closed."""
+
+    window: Window
+    closed: bool = False
 
 
 class NameBody(Body):
@@ -122,9 +169,9 @@ class NameBody(Body):
 
 
 class SharedBody(Body):
-    """Who beside the owner may see and change an experiment."""
+    """Who beside the owner may look at an experiment or change it, by the name of their account."""
 
-    names: Annotated[tuple[AccountName, ...], Field(max_length=200)]
+    accounts: Annotated[dict[AccountName, Literal["view", "edit"]], Field(max_length=200)]
 
 
 Json = dict[str, Any]

@@ -1,22 +1,29 @@
-"""Signatures and passwords: what proves that a token, a session or an invitation was made by this server."""
+"""Signatures, passwords and one-time codes: what proves that a token was made by this server, and who somebody is."""
 
 import hashlib
+import hmac
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Any
 
+import segno
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from itsdangerous import BadSignature, URLSafeSerializer, URLSafeTimedSerializer
+from pyotp import random_base32
+from pyotp.totp import TOTP
 
 from frontend.errors import ForgedError
 from salmon.records import Served
 from salmon.wire import decode_served, encode_served
 
-#: A login lasts a working day.
-LOGIN_SECONDS = 12 * 3600
-#: An invitation expires after a week.
-INVITATION_SECONDS = 7 * 24 * 3600
+#: How long an experiment can be tried out with one link.
+TRYOUT_SECONDS = 12 * 3600
+#: How long the second step of a login, or of setting up a second factor, may take.
+STEP_SECONDS = 10 * 60
+#: A browser that has logged in is known for so long.
+DEVICE_SECONDS = 365 * 24 * 3600
 #: Longer texts were not signed by this server and are not hashed.
 LONGEST_TOKEN = 4096
 
@@ -30,29 +37,17 @@ class Session:
     session: str
 
 
-@dataclass(frozen=True)
-class Login:
-    """What an experimenter's cookie carries: the account, the CSRF token, and a mark of the password."""
-
-    name: str
-    csrf: str
-    mark: str
-
-    def fits(self, password_hash: str) -> bool:
-        """Return whether the account still has the password that this session began with."""
-        return secrets.compare_digest(self.mark, _mark(password_hash))
-
-
 class Signer:
     """Signer and checker of texts; each purpose has its own salt, so that one kind never passes for another."""
 
     def __init__(self, secret: str) -> None:
         options: dict[str, Any] = {"digest_method": hashlib.sha256}
+        self._secret = hashlib.sha256(f"invitations {secret}".encode()).digest()
         self._tokens = URLSafeSerializer(secret, salt="token", signer_kwargs=options)
         self._sessions = URLSafeSerializer(secret, salt="session", signer_kwargs=options)
-        self._invitations = URLSafeTimedSerializer(secret, salt="invitation", signer_kwargs=options)
         self._tryouts = URLSafeTimedSerializer(secret, salt="tryout", signer_kwargs=options)
-        self._logins = URLSafeTimedSerializer(secret, salt="login", signer_kwargs=options)
+        self._steps = URLSafeTimedSerializer(secret, salt="login-step", signer_kwargs=options)
+        self._devices = URLSafeTimedSerializer(secret, salt="device", signer_kwargs=options)
 
     def sign_served(self, served: Served) -> str:
         """Return the token of a served query: everything about it, unforgeable."""
@@ -74,21 +69,6 @@ class Signer:
         """Return who sends a request."""
         return Session(*self._payload(self._sessions, key, "The session of this page"))
 
-    def sign_first_invitation(self) -> str:
-        """Return the invitation to make the owner's account; it works until an account exists."""
-        return self.sign_invitation("")
-
-    def sign_invitation(self, name: str) -> str:
-        """Return the invitation to make an account of this name; it works until the account exists."""
-        return self._text(self._invitations.dumps(name))
-
-    def read_invitation(self, invitation: str) -> str | None:
-        """Return whom a link invites: a name, or "" for the owner; None when it was not made here, or is too old."""
-        try:
-            return str(self._invitations.loads(invitation[:LONGEST_TOKEN], max_age=INVITATION_SECONDS))
-        except (BadSignature, ValueError, TypeError):
-            return None
-
     def sign_tryout(self, experiment: str) -> str:
         """Return the key with which somebody walks through an experiment, in any state, without being recorded."""
         return self._text(self._tryouts.dumps(experiment))
@@ -96,24 +76,52 @@ class Signer:
     def allows_tryout(self, key: str, experiment: str) -> bool:
         """Return whether this key is for trying this experiment out."""
         try:
-            return bool(self._tryouts.loads(key[:LONGEST_TOKEN], max_age=LOGIN_SECONDS) == experiment)
+            return bool(self._tryouts.loads(key[:LONGEST_TOKEN], max_age=TRYOUT_SECONDS) == experiment)
         except (BadSignature, ValueError, TypeError):
             return False
 
-    def sign_login(self, name: str, password_hash: str) -> str:
-        """Return the value of an experimenter's session cookie; it carries the seed of its CSRF token.
+    def sign_invitation(self, experiment: str, number: int) -> str:
+        """Return the value of a one-time link: its number, and a mark that this server alone can make."""
+        return f"{number}.{self._mark_of_invitation(experiment, str(number))}"
 
-        It names the password that it was made with, so that a new password ends all sessions.
-        """
-        return self._text(self._logins.dumps([name, secrets.token_urlsafe(16), _mark(password_hash)]))
+    def check_invitation(self, experiment: str, invitation: str) -> None:
+        """Raise ForgedError unless this server has made the one-time link for this experiment."""
+        number, _, mark = invitation.partition(".")
+        if not secrets.compare_digest(mark.encode(), self._mark_of_invitation(experiment, number).encode()):
+            raise ForgedError(
+                "This link was not made by this server, or a part of it is missing.",
+                hint="Open the link of your invitation again, without changing it.",
+            )
 
-    def read_login(self, cookie: str) -> Login | None:
-        """Return what a cookie says, or None when it was not made here, or is too old."""
+    def _mark_of_invitation(self, experiment: str, number: str) -> str:
+        text = f"invitation {experiment} {number}"
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()[:20]
+
+    def sign_step(self, purpose: str, account: str, content: str) -> str:
+        """Return what a form carries from one step to the next: for which purpose, of which account, and what."""
+        return self._text(self._steps.dumps([purpose, account, content]))
+
+    def read_step(self, text: str, purpose: str) -> tuple[str, str] | None:
+        """Return (account, content) of a form's first step; None when it was not made here, or is too old."""
+        found = self._read(self._steps, text, STEP_SECONDS, 3)
+        return (found[1], found[2]) if found and found[0] == purpose else None
+
+    def sign_device(self, name: str, device: str) -> str:
+        """Return the mark of a browser on which somebody of this name has logged in."""
+        return self._text(self._devices.dumps([name, device]))
+
+    def read_device(self, cookie: str, name: str) -> str:
+        """Return the device that a cookie marks; "" when it was not made here, or for somebody else."""
+        found = self._read(self._devices, cookie, DEVICE_SECONDS, 2)
+        return found[1] if found and found[0] == name else ""
+
+    @staticmethod
+    def _read(serializer: URLSafeTimedSerializer, text: str, seconds: int, parts: int) -> list[str] | None:
         try:
-            name, csrf, mark = self._logins.loads(cookie[:LONGEST_TOKEN], max_age=LOGIN_SECONDS)
+            found = serializer.loads(text[:LONGEST_TOKEN], max_age=seconds)
         except (BadSignature, ValueError, TypeError):
             return None
-        return Login(str(name), str(csrf), str(mark))
+        return [str(part) for part in found] if isinstance(found, list) and len(found) == parts else None
 
     @staticmethod
     def _text(value: str | bytes) -> str:
@@ -130,11 +138,129 @@ class Signer:
             ) from error
 
 
-def _mark(password_hash: str) -> str:
-    return hashlib.sha256(password_hash.encode()).hexdigest()[:16]
+def draw_secret() -> str:
+    """Return a new secret for a cookie, an API token or a link; nobody can guess it."""
+    return secrets.token_urlsafe(32)
+
+
+def digest_of(secret: str) -> str:
+    """Return what is stored of a drawn secret. It is too long to be guessed, so the digest needs no salt."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def csrf_of(secret: str) -> str:
+    """Return the CSRF token of the session with this secret; it does not lead back to the secret."""
+    return hashlib.sha256(f"csrf:{secret}".encode()).hexdigest()[:32]
+
+
+def mark_of(password_hash: str, role: str) -> str:
+    """Return what a session remembers of its account's password and role; another mark ends it."""
+    return hashlib.sha256(f"{role}:{password_hash}".encode()).hexdigest()[:16]
 
 
 _HASHER = PasswordHasher()
+
+#: Characters of a new password at least.
+SHORTEST_PASSWORD = 10
+#: The passwords of at least that length that leaked lists show most often.
+_COMMON = frozenset(
+    [
+        "1234567890",
+        "0123456789",
+        "0987654321",
+        "1111111111",
+        "0000000000",
+        "9876543210",
+        "12345678910",
+        "123456789a",
+        "123456789q",
+        "1q2w3e4r5t",
+        "1q2w3e4r5t6y",
+        "1qaz2wsx3edc",
+        "q1w2e3r4t5",
+        "q1w2e3r4t5y6",
+        "qwertyuiop",
+        "qwertzuiop",
+        "azertyuiop",
+        "qwerty1234",
+        "qwerty12345",
+        "qwerty123456",
+        "qwertyuiop123",
+        "asdfghjkl1",
+        "asdfghjkl123",
+        "password12",
+        "password123",
+        "password1234",
+        "password12345",
+        "password!1",
+        "passw0rd123",
+        "p@ssw0rd123",
+        "p@ssword123",
+        "mypassword",
+        "thepassword",
+        "newpassword",
+        "passwordpassword",
+        "changeme123",
+        "changemenow",
+        "letmein123",
+        "letmein1234",
+        "welcome123",
+        "welcome1234",
+        "iloveyou12",
+        "iloveyou123",
+        "abcdefghij",
+        "abcdefghijk",
+        "abcdefghijklmnop",
+        "abc1234567",
+        "abcd123456",
+        "abcd1234567",
+        "aaaaaaaaaa",
+        "administrator",
+        "admin12345",
+        "admin123456",
+        "superman123",
+        "football123",
+        "baseball123",
+        "princess123",
+        "sunshine123",
+        "michael123",
+        "jessica123",
+        "charlie123",
+        "dragon1234",
+        "monkey1234",
+        "salmon1234",
+        "salmonsalmon",
+        "experiment",
+        "experimenter",
+        "psychology",
+        "correcthorse",
+        "correcthorsebatterystaple",
+        "trustno1234",
+    ]
+)
+#: Names that the log and the history of experiments use for what no account has done.
+_RESERVED = frozenset({"local", "server"})
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def complaint_about_name(name: str) -> str:
+    """Return why an account may not have this name; "" where it may."""
+    if not _NAME.fullmatch(name):
+        return "A name has 1 to 64 letters, digits, dots, dashes and underscores."
+    return f"The name {name!r} is reserved." if name.lower() in _RESERVED else ""
+
+
+def complaint_about_password(name: str, password: str) -> str:
+    """Return why somebody of this name may not choose this password; "" where they may."""
+    if len(password) < SHORTEST_PASSWORD:
+        return f"The password has fewer than {SHORTEST_PASSWORD} characters."
+    if len(password) > 1024:
+        return "The password has more than 1024 characters."
+    if password.casefold() in {name.casefold(), name.casefold()[::-1], name.casefold() * 2}:
+        return "The password is made of the name."
+    if password.casefold() in _COMMON or len(set(password)) < 3:
+        return "The password is one of those that are guessed first."
+    return ""
 
 
 def hash_password(password: str) -> str:
@@ -150,26 +276,71 @@ def password_fits(password: str, password_hash: str) -> bool:
         return False
 
 
-class Attempts:
-    """Wrong passwords of the last minute, by name; kept in this process, because they soon expire."""
+class RecentPasswords:
+    """Passwords that were right within the last minutes, so that scripts with HTTP Basic are not hashed at each request.
 
-    WINDOW_MS = 60_000
+    Only digests are kept, under a key that this process draws, each for one name, one place and one stored hash.
+    """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._failures: dict[str, list[int]] = {}
+    _KEPT_MS = 5 * 60_000
+    _MOST = 1000
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._known: dict[bytes, tuple[str, int]] = {}
         self.nobodys_hash = hash_password(secrets.token_urlsafe(16))
 
-    def wait_seconds(self, name: str, now_ms: int) -> float:
-        """Return how long this name has to wait before the next attempt; 0 when it may try."""
-        recent = [at for at in self._failures.get(name, []) if now_ms - at < self.WINDOW_MS]
-        return (recent[-self._most] + self.WINDOW_MS - now_ms) / 1000 if len(recent) >= self._most else 0.0
+    def digest(self, name: str, password: str, place: str) -> bytes:
+        """Return the digest under which a password of this name from this place is known."""
+        return hashlib.blake2b(f"{name}\0{place}\0{password}".encode(), key=self._key).digest()
 
-    def note_failure(self, name: str, now_ms: int) -> None:
-        """Remember a wrong password; names without a recent one are forgotten."""
-        self._failures.setdefault(name, []).append(now_ms)
-        self._failures = {
-            known: recent
-            for known, failures in self._failures.items()
-            if (recent := [at for at in failures if now_ms - at < self.WINDOW_MS])
-        }
+    def known_hash(self, digest: bytes, now_ms: int) -> str:
+        """Return the stored hash that this password was right for a short while ago; "" where it was not."""
+        known_hash, at_ms = self._known.get(digest, ("", 0))
+        return known_hash if now_ms - at_ms < self._KEPT_MS else ""
+
+    def remember(self, digest: bytes, password_hash: str, now_ms: int) -> None:
+        """Remember a password that was right."""
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        self._known[digest] = (password_hash, now_ms)
+
+
+#: Seconds for which one code of a second factor is shown.
+_CODE_SECONDS = 30
+_RECOVERY_CODES = 10
+
+
+def draw_second_factor() -> str:
+    """Return a new secret of one-time codes, as authenticator apps take it."""
+    return random_base32()
+
+
+def address_of_second_factor(secret: str, name: str, server: str) -> str:
+    """Return the otpauth address of a secret, which authenticator apps read from a QR code."""
+    return TOTP(secret).provisioning_uri(name=name, issuer_name=f"Salmon {server}".strip())
+
+
+def draw_qr_code(text: str) -> str:
+    """Return a QR code as the address of an SVG image, which carries it: black on white, because cameras expect it."""
+    return segno.make(text, error="m").svg_data_uri(border=4, dark="#000", light="#fff", omitsize=True)
+
+
+def moment_of_code(secret: str, code: str, now_ms: int) -> int | None:
+    """Return the number of the half minute that a code belongs to: this, the last or the next; None where it is wrong."""
+    digits = code.replace(" ", "")
+    moment = now_ms // 1000 // _CODE_SECONDS
+    fitting = [
+        near
+        for near in (moment, moment - 1, moment + 1)
+        if secrets.compare_digest(TOTP(secret).at(near * _CODE_SECONDS).encode(), digits.encode())
+    ]
+    return fitting[0] if fitting else None
+
+
+def draw_recovery_codes() -> tuple[str, ...]:
+    """Return codes that each stand once for the second factor of somebody who has lost it."""
+    letters = "abcdefghjkmnpqrstuvwxyz23456789"
+    return tuple(
+        "-".join("".join(secrets.choice(letters) for _ in range(5)) for _ in range(3)) for _ in range(_RECOVERY_CODES)
+    )

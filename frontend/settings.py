@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+#: The secret of docker/example.env: who leaves it there could be impersonated by anybody.
+EXAMPLE_SECRET = "change-me-to-forty-random-characters"  # noqa: S105
 
 
 class Settings(BaseSettings):
@@ -16,15 +19,54 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="SALMON_", frozen=True)
 
     redis_url: str = Field(description="Where Redis is: unix://…, redis:// or rediss:// with user and password.")
+    eraser_url: str = Field(
+        default="", description="The same with the user `eraser`, who alone may remove answers; used only to erase."
+    )
+    keep_bundles_days: int = Field(
+        default=365, ge=0, description="How long the bundles of deleted experiments are kept, in days; 0: for ever."
+    )
     secret: str = Field(
-        min_length=16, description="Signs tokens, sessions and invitations; the same on every frontend."
+        min_length=16,
+        description="Signs tokens and the sessions of participants; the same on every frontend.",
     )
     data: str = Field(default="salmon-data", description="The data directory: media are kept in its folder `media`.")
     host: str = Field(default="127.0.0.1", description="The address to listen on.")
     port: int = Field(default=8421, ge=0, le=65535, description="The port to listen on; 0 selects a free port.")
     public_url: str = Field(default="", description="The address that participants use, if there is a proxy in front.")
+    upload_gb: float = Field(default=50, gt=0, description="The largest upload of an experimenter, in GB.")
+    session_idle_hours: float = Field(
+        default=12, gt=0, le=8760, description="A login in the console ends when it was not used for so many hours."
+    )
+    session_days: float = Field(
+        default=7, gt=0, le=365, description="A login in the console ends after so many days, used or not."
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is logged.")
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
+    copies: int = Field(
+        default=1,
+        ge=1,
+        le=5,
+        description="On how many disks an answer is before it is confirmed: the store's, its replicas'.",
+    )
+    bundles_to: str = Field(
+        default="",
+        description="Where a bundle of every experiment is written each night: an address of fsspec; empty: nowhere.",
+    )
+    bundles_hour: int = Field(
+        default=3, ge=0, le=23, description="The hour (UTC) after which nightly bundles are written."
+    )
+    disk_warning_mb: int = Field(default=500, ge=0, description="Free space below which the console warns, in MB.")
+    log_directory: str = Field(default="", description="Where each process writes a log file; empty: standard error.")
+
+    @field_validator("secret")
+    @classmethod
+    def _check_secret(cls, secret: str) -> str:
+        if secret == EXAMPLE_SECRET:
+            raise ValueError(
+                "this is the secret of docker/example.env, which everybody knows; write another into .env, such as the"
+                " output of `openssl rand -base64 30`"
+            )
+        return secret
 
     @property
     def media_location(self) -> str:

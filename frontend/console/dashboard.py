@@ -1,37 +1,65 @@
-"""Routes of the dashboard: the live overview, the history of samplers, their embeddings and the targets.
+"""Routes of the dashboard: the live overview and the targets.
 
 `target_rows` lists the targets with what is unusual about each; it is a pure function of the targets, the files behind
 them and the counters.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from statistics import median
 
 from fastapi import APIRouter, Request
+from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
+from typing_extensions import TypedDict
 
 from frontend.auth import WithExperiment
-from frontend.console.overview import POINT, OverviewInputs, SamplerView, overview, points_of
+from frontend.console.overview import (
+    WORTH,
+    OverviewInputs,
+    OverviewReply,
+    SamplerView,
+    dimensions_of,
+    overview,
+)
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, NotFoundError
 from frontend.experiments import ServedExperiment
-from frontend.history import MapEmbedding
-from frontend.schemas import Json
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
 from salmon.samplers.passive import PASSIVE
-from salmon.spec import Manifest, Spec, TargetSpec
-from salmon.wire import encode_json
+from salmon.spec import Manifest, Spec, TargetKind, TargetSpec
+
+
+class TargetRow(TypedDict):
+    """A target: its file, how often it was asked about, and what looks odd about it."""
+
+    index: int
+    kind: TargetKind
+    name: str
+    html: str
+    media: str
+    alt: str
+    sha256: str
+    bytes: int
+    width: int
+    height: int
+    head: int
+    foot: int
+    won: int
+    odd: list[str]
+
 
 #: Pictures whose shape or size differs from the middle one by more than this factor are reported.
 ODD_SHAPE = 1.5
 ODD_SIZE = 4.0
 ODD_BYTES = 10.0
+#: More than this share of the targets are of one type, and another is odd.
+ODD_TYPE = 0.7
 
 
-def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts) -> list[Json]:
+def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts) -> list[TargetRow]:
     """Return one row a target, by index, with sentences about what looks odd."""
     entries = {entry.index: entry for entry in manifest.entries} if manifest is not None else {}
     contents = [entries[t.index].sha256 if t.index in entries else t.html for t in targets]
@@ -39,12 +67,15 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts
     shapes = _middle([t.width_px / t.height_px for t in targets if t.height_px > 0 and t.width_px > 0])
     areas = _middle([t.width_px * t.height_px for t in targets])
     sizes = _middle([entry.size_bytes for entry in entries.values()])
-    rows: list[Json] = []
+    most, like_most = Counter(_type_of(target) for target in targets).most_common(1)[0] if targets else ("", 0)
+    rows: list[TargetRow] = []
     for target, content in zip(targets, contents, strict=True):
         entry = entries.get(target.index)
         odd: list[str] = []
         if first[content] != target.index:
             odd.append(f"The same as target {first[content]}: participants cannot tell them apart.")
+        if like_most > ODD_TYPE * len(targets) and _type_of(target) != most:
+            odd.append(f"Its type, {_type_of(target)}, differs from most targets: they are {most}.")
         if target.width_px and target.height_px:
             shape = target.width_px / target.height_px
             if _differs(shape, shapes, ODD_SHAPE):
@@ -76,6 +107,10 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts
     return rows
 
 
+def _type_of(target: TargetSpec) -> str:
+    return target.media.rpartition(".")[2] or target.kind
+
+
 def _middle(values: Sequence[float]) -> float:
     known = [value for value in values if value > 0]
     return median(known) if known else 0.0
@@ -90,15 +125,13 @@ LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
 #: A live connection ends after this time; the page opens another, which asks again who is there.
 LIVE_SECONDS = 600.0
-#: Nearest targets that the map names.
-NEAREST = 5
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 router = APIRouter(prefix="/api/experiments/{slug}")
 
 
 @router.get("/overview")
-async def read_overview(experiment: WithExperiment, context: WithContext) -> Json:
+async def read_overview(experiment: WithExperiment, context: WithContext) -> OverviewReply:
     """Return what an experimenter wants to know at a glance."""
     return overview(await _with_counts(context, experiment, await _read_inputs(context, experiment)))
 
@@ -111,42 +144,8 @@ async def stream(request: Request, experiment: WithExperiment, context: WithCont
     )
 
 
-@router.get("/history")
-async def read_history(experiment: WithExperiment, context: WithContext, sampler: str = "") -> Json:
-    """Return a sampler's generations: thinned `points`, rows of `columns`; `maps` are those whose coordinates were
-    kept.
-    """
-    name = _active_sampler(experiment, sampler)
-    history = await context.histories.read(experiment.id, name)
-    return {
-        "sampler": name,
-        "columns": POINT,
-        "points": points_of(history.thinned()),
-        "maps": [
-            {"line": line.stream_id}
-            | {key: line.numbers.get(key) for key in ("generation", "absorbed", "published_ms")}
-            for line in history.maps
-        ],
-    }
-
-
-@router.get("/model")
-async def read_model(experiment: WithExperiment, context: WithContext, sampler: str = "", line: str = "") -> Json:
-    """Return an embedding as the map draws it: the newest, or that of a line of history; aligned so that the map does not turn.
-
-    `spread` holds a covariance a target, where it is known; `nearest` the nearest targets of each, nearest first.
-    """
-    name = _active_sampler(experiment, sampler)
-    histories = context.histories
-    shown = await (histories.at(experiment.id, name, line) if line else histories.newest(experiment.id, name))
-    if shown is None:
-        message = "There is no such line in the history." if line else "There is no embedding yet."
-        raise NotFoundError(message, hint="It is fitted as soon as the first answers are in.")
-    return {"sampler": name, "line": line, **await asyncio.to_thread(_draw_map, shown)}
-
-
 @router.get("/targets")
-async def read_targets(experiment: WithExperiment, context: WithContext) -> list[Json]:
+async def read_targets(experiment: WithExperiment, context: WithContext) -> list[TargetRow]:
     """Return all targets: what each is, how often it was asked about, and what looks odd about it."""
     counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
     return target_rows(experiment.targets, experiment.manifest, counts)
@@ -171,11 +170,12 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
             seen.samplers,
             seen.heartbeat is None,
             seen.heartbeat and seen.heartbeat.errors,
+            seen.media_problems,
         )
         if current != before:
             before, said = current, loop.time()
             shown = overview(await _with_counts(context, found, seen))
-            yield f"event: overview\ndata: {encode_json(shown)}\n\n"
+            yield f"event: overview\ndata: {to_json(shown).decode()}\n\n"
         elif loop.time() - said > QUIET_SECONDS:
             said = loop.time()
             yield ": still here\n\n"
@@ -206,7 +206,11 @@ async def _read_inputs(context: Context, experiment: ServedExperiment) -> Overvi
         samplers=tuple(views),
         heartbeat=heartbeat,
         now_ms=context.now_ms(),
-        latencies=tuple(context.metrics.latency(f"/e/{{slug}}/{name}") for name in ("query", "answers")),
+        latencies=(
+            context.metrics.latency("/e/{slug}/query", "/query"),
+            context.metrics.latency("/e/{slug}/answers", "/answer"),
+        ),
+        media_problems=context.media.watch(experiment.id, experiment.files),
     )
 
 
@@ -217,38 +221,5 @@ async def _view(
     if progress is None:
         return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
     history = await context.histories.read(experiment.id, name)
-    return SamplerView(name, sampler_class, True, progress.listed, progress.pending, history.last)
-
-
-def _active_sampler(experiment: ServedExperiment, wanted: str) -> str:
-    """Return the sampler whose embedding is meant: the named one, or the first that has one."""
-    active = samplers_with_embedding(experiment.spec)
-    if wanted and wanted not in active:
-        raise BadRequestError(
-            f"{wanted!r} is not a sampler of this experiment that fits an embedding.",
-            hint=f"These do: {', '.join(active) or 'none'}.",
-            where="sampler",
-        )
-    if not active:
-        raise NotFoundError(
-            "No sampler of this experiment fits an embedding while it runs.",
-            hint="Export the answers and run `salmon fit`, or add Adaptive to the samplers.",
-        )
-    return wanted or active[0]
-
-
-def _draw_map(shown: MapEmbedding) -> Json:
-    import numpy as np
-
-    from salmon.geometry import squared_distances
-
-    coordinates = shown.coordinates
-    d2 = squared_distances(coordinates)
-    np.fill_diagonal(d2, np.inf)
-    nearest = np.argsort(d2, axis=1)[:, : min(NEAREST, len(d2) - 1)]
-    return {
-        "numbers": dict(shown.numbers),
-        "coordinates": coordinates.round(6).tolist(),
-        "spread": None if shown.spread is None else shown.spread.round(8).tolist(),
-        "nearest": nearest.tolist(),
-    }
+    expected = history.outlook(len(experiment.targets), dimensions_of(experiment.spec, name), worth=WORTH)
+    return SamplerView(name, sampler_class, True, progress.listed, progress.pending, history.last, expected)

@@ -1,18 +1,41 @@
 """Routes of jobs of the learning process: request one, read its status, cancel it."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from frontend.auth import WithExperiment, WithExperimenter
+from frontend.auth import EditableExperiment, WithAccount, WithExperiment
 from frontend.context import Context, WithContext
 from frontend.experiments import ServedExperiment
-from frontend.schemas import Body, Json
+from frontend.schemas import Body
 from salmon.errors import Problem
 from salmon.jobs import MOST_LISTED, PARTICIPANT, RequestError, plain_arguments, read_job
 from salmon.wire import JobStatus
+from salmon.wire.jobs import RequestState
+
+
+class JobReply(TypedDict):
+    """A request to the learning process; the kind says what its result is: that of a fit is a `FitResult`."""
+
+    request: str
+    kind: str
+    experiment: str
+    arguments: dict[str, Any]
+    asked_ms: int
+    asked_by: str
+    state: RequestState
+    progress: float
+    note: str
+    result: Any
+    error: str
+    cancel: bool
+    tries: int
+    began_ms: int
+    ended_ms: int
+    warning: str
+
 
 #: Requests shown in a list.
 _LISTED = 20
@@ -32,7 +55,9 @@ class JobBody(Body):
 
 
 @router.post("", status_code=202)
-async def ask(body: JobBody, context: WithContext, experiment: WithExperiment, experimenter: WithExperimenter) -> Json:
+async def ask(
+    body: JobBody, context: WithContext, experiment: EditableExperiment, experimenter: WithAccount
+) -> JobReply:
     """Request a job: its arguments are checked, all mistakes at once; 202 with the id of the request."""
     problems = await _unknown_participants(context, experiment, body)
     try:
@@ -48,7 +73,7 @@ async def ask(body: JobBody, context: WithContext, experiment: WithExperiment, e
 
 
 @router.get("")
-async def list_requests(context: WithContext, experiment: WithExperiment) -> list[Json]:
+async def list_requests(context: WithContext, experiment: WithExperiment) -> list[JobReply]:
     """Return the last requests about an experiment, the newest first, without their results."""
     return [
         await _json(context, identifier, standing)
@@ -57,13 +82,13 @@ async def list_requests(context: WithContext, experiment: WithExperiment) -> lis
 
 
 @router.get("/{request}")
-async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
+async def read(request: Identifier, context: WithContext, experiment: WithExperiment) -> JobReply:
     """Return the status of a request, and its result when it is done."""
     return await _json(context, request, await context.store.jobs.read_request(experiment.id, request))
 
 
 @router.delete("/{request}")
-async def cancel(request: Identifier, context: WithContext, experiment: WithExperiment) -> Json:
+async def cancel(request: Identifier, context: WithContext, experiment: EditableExperiment) -> JobReply:
     """Stop a request; one that has ended stays as it is."""
     return await _json(context, request, await context.store.jobs.cancel(experiment.id, request))
 
@@ -83,13 +108,29 @@ async def _unknown_participants(context: Context, experiment: ServedExperiment, 
     )
 
 
-async def _json(context: Context, identifier: str, standing: JobStatus) -> Json:
+async def _json(context: Context, identifier: str, standing: JobStatus) -> JobReply:
     """Return a request as JSON; `warning` is a sentence where nobody is there to carry it out."""
-    content = {name: value for name, value in asdict(standing).items() if name != "backend"}
     warning = ""
     if not standing.ended and await context.store.connection.read_heartbeat() is None:
         warning = (
             "The learning process is not running at the moment. The request waits until it runs again; "
             "the server's log contains the reason."
         )
-    return {"request": identifier, **content, "warning": warning}
+    return {
+        "request": identifier,
+        "kind": standing.kind,
+        "experiment": standing.experiment,
+        "arguments": dict(standing.arguments),
+        "asked_ms": standing.asked_ms,
+        "asked_by": standing.asked_by,
+        "state": standing.state,
+        "progress": standing.progress,
+        "note": standing.note,
+        "result": standing.result,
+        "error": standing.error,
+        "cancel": standing.cancel,
+        "tries": standing.tries,
+        "began_ms": standing.began_ms,
+        "ended_ms": standing.ended_ms,
+        "warning": warning,
+    }

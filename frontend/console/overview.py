@@ -1,19 +1,168 @@
 """The overview of an experiment, as pure functions of its counters, state and history."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from math import ceil, log2
-from typing import Any
+from typing import TYPE_CHECKING, Literal
+
+from typing_extensions import TypedDict
 
 from frontend.metrics import Latency
 from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
-from frontend.store.experiments import ExperimentState
+from frontend.store.experiments import ExperimentState, State
 from frontend.store.models import HistoryLine
 from salmon.spec import Spec
 from salmon.spec.consistency import unbuilt_values
 from salmon.wire import Heartbeat
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from salmon.learning_curve import Outlook
+
+
+class AnswersTile(TypedDict):
+    """How many answers there are, how many are wanted, and when they will be there."""
+
+    total: int
+    a_minute: float
+    goal: int
+    goal_is: str
+    goal_from: str
+    to_go: int
+    finish_ms: int | None
+
+
+class ParticipantsTile(TypedDict):
+    """How many people opened the link, began and finished."""
+
+    arrived: int
+    began: int
+    completed: int
+
+
+class Quantiles(TypedDict):
+    """The median and the 95th percentile of times in milliseconds."""
+
+    median: float | None
+    p95: float | None
+
+
+class Times(TypedDict):
+    """Response times, times between trials, and times on the network."""
+
+    response: Quantiles
+    wait: Quantiles
+    network: Quantiles
+
+
+class Share(TypedDict):
+    """A count, and its share of all answers."""
+
+    count: int
+    share: float
+
+
+class BackendState(TypedDict):
+    """Whether the learning process runs."""
+
+    alive: bool
+    workers: int
+    errors: list[str]
+
+
+#: A sampler with the numbers of its newest generation.
+SamplerRow = TypedDict(
+    "SamplerRow",
+    {
+        "name": str,
+        "class": str,
+        "active": bool,
+        "share": float,
+        "answers": int,
+        "queue": int,
+        "pending": int,
+        "fallbacks": int,
+        "generation": float | None,
+        "absorbed": float | None,
+        "accuracy": float | None,
+        "accuracy_low": float | None,
+        "accuracy_high": float | None,
+        "ceiling": float | None,
+        "loss": float | None,
+        "refit_ms": float | None,
+        "search_ms": float | None,
+        "published_ms": float | None,
+        "held_total": float | None,
+    },
+)
+
+
+class Series(TypedDict):
+    """Answers over time: rows of the start of the bin (ms), answers, first answers and completions."""
+
+    minutes: int
+    rows: list[list[float]]
+
+
+class Histograms(TypedDict):
+    """Rows of [from (ms), to (ms), count]."""
+
+    response: list[list[float]]
+    wait: list[list[float]]
+
+
+class TargetsAsked(TypedDict):
+    """For each target, how often it was the head, a foot, and the winner."""
+
+    head: list[int]
+    foot: list[int]
+    won: list[int]
+
+
+class VerdictRow(TypedDict):
+    """The first line of the overview, and the button that follows from it."""
+
+    level: Literal["good", "info", "warning", "error"]
+    what: str
+    why: str
+    action: Literal["", "open", "close", "invite"]
+
+
+class Sentence(TypedDict):
+    """Something that needs attention, and what to do about it."""
+
+    level: str
+    what: str
+    hint: str
+
+
+class OverviewReply(TypedDict):
+    """The overview of an experiment, which the stream sends, too."""
+
+    slug: str
+    title: str
+    state: State
+    revision: int
+    now_ms: int
+    opened_ms: int
+    targets: int
+    answers: AnswersTile
+    participants: ParticipantsTile
+    times: Times
+    fallbacks: Share
+    late: int
+    types: dict[str, int]
+    backend: BackendState
+    samplers: list[SamplerRow]
+    server: list[Latency]
+    series: Series
+    histograms: Histograms
+    targets_asked: TargetsAsked
+    verdict: VerdictRow
+    sentences: list[Sentence]
+
 
 #: A series over time has at most this many bins; a bin is one of these many minutes.
 MOST_BINS = 240
@@ -24,9 +173,13 @@ RECENT_MINUTES = 30
 #: that chooses its queries needs (docs/efficiency.md).
 ENOUGH_RANDOM = 10
 SHARE_ACTIVE = 0.55
+#: More accuracy than this is worth further answers: one percentage point.
+WORTH = 0.01
 #: Shares that an experimenter should look at.
 MANY_FALLBACKS = 0.02
 MANY_LATE = 0.05
+#: Files of targets that are named.
+_MOST_FILES = 10
 
 
 @dataclass(frozen=True)
@@ -39,6 +192,7 @@ class SamplerView:
     listed: int
     pending: int
     last: HistoryLine | None
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True)
@@ -54,14 +208,19 @@ class OverviewInputs:
     heartbeat: Heartbeat | None
     now_ms: int
     latencies: tuple[Latency, ...] = ()
+    media_problems: tuple[str, ...] = ()
 
 
-def overview(seen: OverviewInputs) -> Json:
+def overview(seen: OverviewInputs) -> OverviewReply:
     """Return the page's numbers, series and sentences."""
     counts, state = seen.counts, seen.state
     total = state.counters.get("answers", 0)
-    fallbacks = sum(count for name, count in state.counters.items() if name.startswith("fallbacks:"))
-    rate = _rate_a_minute(counts, seen.now_ms)
+    fallbacks = counts.types.get("fallback", 0)
+    said = sentences(seen, fallbacks=fallbacks, total=total)
+    line = verdict(seen, said, total=total)
+    # An import says when its answers began, and is created later.
+    since_ms = max(state.opened_ms, state.created_ms)
+    rate = _rate_a_minute(counts, since_ms=since_ms, now_ms=seen.now_ms) if state.state == "open" else 0.0
     goal = goal_of(seen)
     return {
         "slug": state.slug,
@@ -86,22 +245,119 @@ def overview(seen: OverviewInputs) -> Json:
             "completed": sum(counts.get("completed").values()),
         },
         "times": {
-            name: {share: counts.quantile_ms(kind, value) for share, value in (("median", 0.5), ("p95", 0.95))}
-            for name, kind in (("response", "rt"), ("wait", "wait"), ("network", "net"))
+            "response": _quantiles(counts, "rt"),
+            "wait": _quantiles(counts, "wait"),
+            "network": _quantiles(counts, "net"),
         },
         "fallbacks": {"count": fallbacks, "share": _share(fallbacks, total)},
         "late": counts.late,
         "types": dict(counts.types),
         "backend": _backend(seen),
         "samplers": [_sampler(view, seen) for view in seen.samplers],
-        "server": [vars(latency) for latency in seen.latencies],
+        "server": list(seen.latencies),
         "series": _series(counts),
-        "histograms": {name: _histogram(counts, kind) for name, kind in (("response", "rt"), ("wait", "wait"))},
+        "histograms": {"response": _histogram(counts, "rt"), "wait": _histogram(counts, "wait")},
         "targets_asked": {
-            kind: [counts.get(kind).get(target, 0) for target in range(seen.n)] for kind in ("head", "foot", "won")
+            "head": _of_each(counts, "head", seen.n),
+            "foot": _of_each(counts, "foot", seen.n),
+            "won": _of_each(counts, "won", seen.n),
         },
-        "sentences": sentences(seen, fallbacks=fallbacks, total=total),
+        "verdict": {"level": line.level, "what": line.what, "why": line.why, "action": line.action},
+        "sentences": said,
     }
+
+
+#: What the experimenter can do about a verdict, by the button beside it.
+Action = Literal["", "open", "close", "invite"]
+
+
+@dataclass(frozen=True)
+class OverviewVerdict:
+    """The first line of the overview: whether there are enough answers, why, and the button that follows."""
+
+    level: Literal["good", "info", "warning", "error"]
+    what: str
+    why: str = ""
+    action: Action = ""
+
+
+def verdict(seen: OverviewInputs, said: Sequence[Sentence], *, total: int) -> OverviewVerdict:
+    """Return whether there are enough answers, or that something is wrong."""
+    state = seen.state.state
+    if urgent := [sentence for sentence in said if sentence["level"] == "error"]:
+        return OverviewVerdict("error", f"Something is wrong: {_begin_small(urgent[0]['what'])}", urgent[0]["hint"])
+    if total == 0 and state == "open":
+        return OverviewVerdict("info", "No answers yet.", "Send participants the link above.", "invite")
+    if total == 0:
+        return OverviewVerdict("info", "Not open yet.", "Try the experiment out in Settings, then open it.", "open")
+    go_on: Action = "invite" if state == "open" else "" if state == "closed" else "open"
+    found = _enough(seen, total)
+    return replace(found, action=go_on if found.level == "info" else "" if state == "closed" else "close")
+
+
+def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
+    """Return whether there are enough answers: by the experimenter's own goal, what is still to gain, or a rule of thumb."""
+    goal = goal_of(seen)
+    known = [view for view in seen.samplers if view.outlook is not None]
+    if goal.label == "your goal" and total >= goal.answers:
+        return OverviewVerdict("good", f"Enough: your goal of {goal.answers:,} answers is reached.", goal.sentence)
+    best = max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
+    if best is None or best.outlook is None:
+        return _by_rule_of_thumb(seen, goal, total)
+    # The accuracy is the one that every page shows; the outlook says what may be added to it.
+    accuracy = best.last.numbers.get("accuracy") if best.last else None
+    return _by_outlook(best.outlook, best.outlook.accuracy if accuracy is None else accuracy)
+
+
+def _by_outlook(best: Outlook, now: float) -> OverviewVerdict:
+    accuracy = f"The map predicts {_share_in_words(now)} of people's answers to new queries"
+    if best.gain_high <= WORTH:
+        return OverviewVerdict(
+            "good",
+            f"Enough: closing now costs at most {_points(best.gain_high)} of accuracy (95 %).",
+            f"{accuracy}, and would predict about {_share_in_words(min(1.0, now + best.gain))} if nobody ever stopped answering.",
+        )
+    why = f"{accuracy}. Further answers can still bring up to {_points(best.gain_high)} (95 %), about {_points(best.gain)}."
+    more = "far more answers are needed" if best.more is None else f"about {_rounded(best.more):,} more answers"
+    return OverviewVerdict("info", f"Not yet: {more}.", why)
+
+
+def _by_rule_of_thumb(seen: OverviewInputs, goal: Goal, total: int) -> OverviewVerdict:
+    """Return the verdict where nothing is known about accuracy."""
+    fits = any(view.active for view in seen.samplers)
+    why = (
+        "How good the map is can be said after 50 answers to random queries that it has predicted."
+        if fits
+        else f"No sampler of this experiment fits a map while it runs. {goal.sentence}"
+    )
+    if total < goal.answers:
+        return OverviewVerdict("info", f"Not yet: about {_rounded(goal.answers - total):,} more answers.", why)
+    return OverviewVerdict("good", f"Enough by a rule of thumb: {goal.answers:,} answers.", why)
+
+
+def _begin_small(sentence: str) -> str:
+    """Return a sentence as it goes on after a colon; names of samplers and files keep their capital."""
+    return sentence[0].lower() + sentence[1:] if sentence.startswith(("The ", "A ", "An ", "No ")) else sentence
+
+
+def _share_in_words(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _points(share: float) -> str:
+    return f"{max(0.1, 100 * share):.1f} points"
+
+
+def _rounded(count: int) -> int:
+    """Return a count with two digits that mean something."""
+    unit = 10 ** max(0, len(str(max(1, count))) - 2)
+    return max(unit, round(count / unit) * unit)
+
+
+def dimensions_of(spec: Spec, sampler: str) -> int:
+    """Return the dimensions that a sampler's embedding has."""
+    d = spec.samplers[sampler].arguments.get("d", spec.sampling.common.get("d", 2))
+    return d if isinstance(d, int) else 2
 
 
 @dataclass(frozen=True)
@@ -136,14 +392,21 @@ def goal_of(seen: OverviewInputs) -> Goal:
     )
 
 
-def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]:
+def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sentence]:
     """Return what needs attention, most urgent first; an empty list is good news."""
-    found: list[Json] = []
+    found: list[Sentence] = []
     has_active = any(view.active for view in seen.samplers)
     found += [
         _sentence("warning", sentence, "It was accepted when this experiment was created, but it has no effect.")
         for sentence in unbuilt_values(seen.spec).values()
     ]
+    found += [
+        _sentence(
+            "error", problem, "Participants do not see it. Upload the same file again, or restore it from a backup."
+        )
+        for problem in seen.media_problems[:_MOST_FILES]
+    ]
+    found += _retention(seen.state.counters)
     if seen.heartbeat is None and has_active and seen.state.state == "open":
         found.append(
             _sentence(
@@ -161,8 +424,8 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
         found.append(
             _sentence(
                 "warning",
-                f"{_percent(fallbacks, total)} of the queries were random because the queue was empty.",
-                "Invite fewer participants at a time or add workers, so that the search keeps up.",
+                f"{_percent(fallbacks, total)} of the answers are to random queries that stood in for better ones.",
+                "The search or the connection was too slow. Invite fewer participants at a time, or add workers.",
             )
         )
     if total > 100 and seen.counts.late > MANY_LATE * total:
@@ -185,18 +448,35 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Json]
     return sorted(found, key=lambda sentence: sentence["level"] != "error")
 
 
-def _sentence(level: str, what: str, hint: str) -> Json:
+def _retention(known: Mapping[str, int]) -> list[Sentence]:
+    """Return what will be removed because it was kept long enough, with the day."""
+    what = {
+        "ids_due_ms": ("Platform ids and link parameters", "keep_ids"),
+        "answers_due_ms": ("All answers and participants", "keep_answers"),
+    }
+    return [
+        _sentence(
+            "info",
+            f"{name} that were kept long enough are removed on {datetime.fromtimestamp(known[field] / 1000, UTC):%d %B %Y}.",
+            f"Your file says so in privacy.{key}. Export what you need before that day, or change the file.",
+        )
+        for field, (name, key) in what.items()
+        if known.get(field)
+    ]
+
+
+def _sentence(level: str, what: str, hint: str) -> Sentence:
     return {"level": level, "what": what, "hint": hint}
 
 
-def _backend(seen: OverviewInputs) -> Json:
+def _backend(seen: OverviewInputs) -> BackendState:
     beat = seen.heartbeat
     if beat is None:
         return {"alive": False, "workers": 0, "errors": []}
     return {"alive": True, "workers": beat.workers, "errors": list(beat.errors)}
 
 
-def _sampler(view: SamplerView, seen: OverviewInputs) -> Json:
+def _sampler(view: SamplerView, seen: OverviewInputs) -> SamplerRow:
     numbers: Mapping[str, float] = view.last.numbers if view.last else {}
     counters = seen.state.counters
     return {
@@ -208,7 +488,17 @@ def _sampler(view: SamplerView, seen: OverviewInputs) -> Json:
         "queue": view.listed,
         "pending": view.pending,
         "fallbacks": counters.get(f"fallbacks:{view.name}", 0),
-        **{name: numbers.get(name) for name in POINT},
+        "generation": numbers.get("generation"),
+        "absorbed": numbers.get("absorbed"),
+        "accuracy": numbers.get("accuracy"),
+        "accuracy_low": numbers.get("accuracy_low"),
+        "accuracy_high": numbers.get("accuracy_high"),
+        "ceiling": numbers.get("ceiling"),
+        "loss": numbers.get("loss"),
+        "refit_ms": numbers.get("refit_ms"),
+        "search_ms": numbers.get("search_ms"),
+        "published_ms": numbers.get("published_ms"),
+        "held_total": numbers.get("held_total"),
     }
 
 
@@ -233,10 +523,15 @@ def points_of(lines: Sequence[HistoryLine]) -> list[list[float | None]]:
     return [[line.numbers.get(name) for name in POINT] for line in lines]
 
 
-def _rate_a_minute(counts: Counts, now_ms: int) -> float:
-    """Return answers a minute: of the last half hour, since the first of its answers came."""
+def _rate_a_minute(counts: Counts, *, since_ms: int, now_ms: int) -> float:
+    """Return answers a minute: of the last half hour, since the first of its answers came.
+
+    Answers from before `since_ms` are those of an import, which says nothing about the pace. So may those of that minute
+    be: only the minutes after it count.
+    """
     now = now_ms // MINUTE_MS
-    recent = {minute: count for minute, count in counts.get("minute").items() if now - RECENT_MINUTES < minute <= now}
+    first = max(now - RECENT_MINUTES + 1, -(-since_ms // MINUTE_MS))
+    recent = {minute: count for minute, count in counts.get("minute").items() if first <= minute <= now}
     return sum(recent.values()) / max(1, now - min(recent) + 1) if recent else 0.0
 
 
@@ -245,7 +540,7 @@ def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:
     return now_ms + round(to_go / rate * MINUTE_MS) if rate > 0 and to_go > 0 else None
 
 
-def _series(counts: Counts) -> Json:
+def _series(counts: Counts) -> Series:
     """Return answers, first answers and completions over time: rows [start of the bin (ms), answers, began, completed]."""
     minutes = counts.get("minute")
     if not minutes:
@@ -270,6 +565,15 @@ def _histogram(counts: Counts, kind: str) -> list[list[float]]:
         [round(bin_start_ms(place), 1), round(bin_start_ms(place + 1), 1), counted.get(place, 0)]
         for place in range(min(counted), max(counted) + 1)
     ]
+
+
+def _quantiles(counts: Counts, kind: str) -> Quantiles:
+    return {"median": counts.quantile_ms(kind, 0.5), "p95": counts.quantile_ms(kind, 0.95)}
+
+
+def _of_each(counts: Counts, kind: str, n: int) -> list[int]:
+    counted = counts.get(kind)
+    return [counted.get(target, 0) for target in range(n)]
 
 
 def _share(part: int, whole: int) -> float:

@@ -3,6 +3,7 @@
 Pure functions. A link that cannot be right is refused with a sentence that says why.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +16,15 @@ from salmon.spec.schema import Resume
 
 WayBack = Literal["continue", "review", "restart"]
 
+#: The parameter of a one-time link; its value is signed, and stands for one person.
+INVITED = "i"
 #: Parameter -> the platform that sends it, in the order in which they are believed.
 _IDENTIFIERS: dict[str, Source] = {
     "PROLIFIC_PID": "prolific",
     "participantId": "connect",
     "survey_code": "sona",
     "workerId": "mturk",
+    INVITED: "link",
     "puid": "link",
 }
 #: What else platforms send with it, and what is kept to send the participant back.
@@ -35,6 +39,19 @@ MTURK_HOSTS = ("https://www.mturk.com", "https://workersandbox.mturk.com")
 _PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
 #: A study that was left for longer than this is not resumed, unless it allows longer gaps itself.
 LONGEST_GAP = timedelta(hours=24)
+
+
+#: What has to stand behind the address in the link that a platform is given; each fills in its own placeholders, and those
+#: that are not here add their parameters by themselves.
+_PLACEHOLDERS: dict[str, str] = {
+    "prolific": "?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}",
+    "sona": "?survey_code=%SURVEY_CODE%",
+}
+
+
+def link_for(address: str, platform: str) -> str:
+    """Return the link to give to a platform: participants cannot begin without the ids that it fills in."""
+    return address + _PLACEHOLDERS.get(platform, "")
 
 
 @dataclass(frozen=True)
@@ -73,11 +90,23 @@ def read_arrival(parameters: Mapping[str, str], *, fresh: str, platform: str = "
     )
 
 
-def way_back(resume: Resume, participant: Participant, *, same_tab: bool, now_ms: int) -> WayBack:
+def mark_of(browser: str) -> str:
+    """Return what is stored of the secret of a browser: enough to know it again, not enough to be it."""
+    return hashlib.sha256(browser.encode()).hexdigest()[:16] if browser else ""
+
+
+def way_back(resume: Resume, participant: Participant, *, same_tab: bool, browser: str, now_ms: int) -> WayBack:
     """Return how somebody goes on who was here before; BegunError or GapError where the experiment does not let them.
 
-    A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link.
+    A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link. Ids in
+    links can be guessed or seen; with `same_browser` only the browser that began may go on, and see the way out again.
     """
+    elsewhere = resume.policy == "same_browser" and participant.browser not in {"", mark_of(browser)}
+    if elsewhere and not same_tab and (participant.has_begun or participant.status in FINISHED):
+        raise BegunError(
+            "This study was begun in another browser.",
+            hint="Go on in the browser where you began; your answers are kept.",
+        )
     if participant.status in FINISHED:
         return "continue"  # the way out is shown as often as they come
     begun = participant.status in UNDER_WAY

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from frontend.participant.arrival import MTURK_HOSTS
-from frontend.store.participants import Participant
+from frontend.schemas import Json
+from frontend.store.participants import Participant, Status
 from salmon.spec.schema import Recruitment
 
 _FIELD = re.compile(r"\{([A-Za-z_]{1,40})\}")
@@ -27,9 +28,34 @@ class Completion:
 
 def completion_of(recruitment: Recruitment, participant: Participant) -> Completion:
     """Return the way out that the experiment describes, filled in for one participant."""
+    if participant.status == Status.FAILED_CHECKS:
+        return _screened_out(recruitment, participant)
     return Completion(
         recruitment.completion_code, _redirect(recruitment, participant), _mturk_form(recruitment, participant)
     )
+
+
+def screen_out(recruitment: Recruitment, participant: Participant) -> Json:
+    """Return what the page of somebody who failed the checks shows in the end."""
+    completion = completion_of(recruitment, participant)
+    return {
+        "stored": participant.answers,
+        "complete": True,
+        "out": participant.status,
+        "code": completion.code,
+        "redirect": completion.redirect,
+        "form": completion.form,
+    }
+
+
+def _screened_out(recruitment: Recruitment, participant: Participant) -> Completion:
+    """Return the way out of somebody who failed the checks: only where it tells the platform so, by a code of its own."""
+    code = recruitment.screen_out_code
+    if code is None:
+        return Completion()
+    own = recruitment.model_copy(update={"completion_code": code})
+    tells = "{code}" in recruitment.redirect if recruitment.redirect else recruitment.platform == "prolific"
+    return Completion(code, _redirect(own, participant) if tells else None, _mturk_form(own, participant))
 
 
 def _redirect(recruitment: Recruitment, participant: Participant) -> str | None:

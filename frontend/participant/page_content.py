@@ -7,16 +7,236 @@ which of these files a page needs. The page itself needs none of them.
 
 import html
 import re
+from typing import NotRequired
+
+from typing_extensions import TypedDict
 
 from frontend.experiments import ParsedRevision, ServedExperiment
 from frontend.html import clean, prose, refers_elsewhere
 from frontend.languages import strings_of
 from frontend.pages import participant_policy
 from frontend.participant import steps
-from frontend.schemas import Json
+from frontend.participant.steps import StepOutcome
 from frontend.store.participants import Participant
-from salmon.spec import Spec, TargetSpec
+from salmon.spec import Spec, TargetKind, TargetSpec
 from salmon.spec.schema import Html
+
+
+class TurnNumbers(TypedDict):
+    """The turns of a participant that are open, and the next one."""
+
+    open: list[int]
+    next: int
+
+
+class PageSettings(TypedDict):
+    """How the participant page looks, and what it takes as an answer."""
+
+    title: str
+    instructions: str
+    max_queries: int
+    skip_button: bool
+    keys: list[str]
+    fixation_ms: int
+    blank_ms: int
+    min_rt_ms: int
+    warn_rt_ms: int | None
+    max_trial_ms: int | None
+    enlarge: bool
+    stimulus_size: str
+    background: str
+    fullscreen: bool
+    devices: list[str]
+    min_viewport: list[int]
+
+
+class ConsentText(TypedDict):
+    """The text that is agreed to."""
+
+    html: str
+    version: str
+    decline_url: str | None
+
+
+class InstructionPage(TypedDict):
+    """One page of the instructions."""
+
+    html: str
+    image: str | None
+
+
+class PracticeQuery(TypedDict):
+    """A query of the practice; `nearer` is the target that should be chosen."""
+
+    head: int
+    left: int
+    right: int
+    nearer: int
+
+
+class PracticeContent(TypedDict):
+    """The queries of the practice."""
+
+    queries: list[PracticeQuery]
+    feedback: bool
+
+
+class ShownQuestion(TypedDict):
+    """A question of the comprehension check."""
+
+    html: str
+    options: list[str]
+
+
+class ComprehensionContent(TypedDict):
+    """The comprehension check."""
+
+    questions: list[ShownQuestion]
+    attempts: int
+    attempts_left: int
+
+
+class QuestionContent(TypedDict):
+    """A question after the trials."""
+
+    name: str
+    html: str
+    type: str
+    options: list[str]
+    points: int
+    required: bool
+
+
+class StepsContent(TypedDict):
+    """What each step shows, in `order`; those that an experiment does not have are left out."""
+
+    order: list[str]
+    consent: NotRequired[ConsentText]
+    instructions: NotRequired[list[InstructionPage]]
+    practice: NotRequired[PracticeContent]
+    comprehension: NotRequired[ComprehensionContent]
+    questions: NotRequired[list[QuestionContent]]
+
+
+class ShownTarget(TypedDict):
+    """A target as the participant page shows it; never its file name, which may tell the condition."""
+
+    kind: TargetKind
+    source: NotRequired[str]
+    alt: NotRequired[str]
+    width: NotRequired[int]
+    height: NotRequired[int]
+    text: NotRequired[str]
+    html: NotRequired[str]
+
+
+class ArrivalReply(TypedDict):
+    """All that the participant page needs to begin or to go on."""
+
+    numbers: TurnNumbers
+    session: str
+    tryout: bool
+    participant: str
+    status: str
+    answers: int
+    step: str
+    resumed: bool
+    review: bool
+    language: str
+    page: PageSettings
+    steps: StepsContent
+    targets: list[ShownTarget]
+    load_all: bool
+    soon: list[int]
+
+
+class StepReply(StepOutcome):
+    """The status after a step, and the next step."""
+
+    status: str
+    next: str
+
+
+class SkippedReply(TypedDict):
+    """Said when a try-out has gone to its end."""
+
+    skipped: bool
+
+
+class FinishReply(TypedDict):
+    """How many answers are stored; with the way out once all are."""
+
+    stored: int
+    complete: bool
+    save_incomplete: NotRequired[bool]
+    debrief: NotRequired[str]
+    participant: NotRequired[str]
+    code: NotRequired[str | None]
+    redirect: NotRequired[str | None]
+    form: NotRequired[tuple[str, dict[str, str]] | None]
+    out: NotRequired[str]
+
+
+class QueryReply(TypedDict, total=False):
+    """A query with its token, or `done`, `over` or `none` in its place."""
+
+    token: str
+    head: int
+    left: int
+    right: int
+    sampler: str
+    score: float
+    trial: int
+    soon: list[int]
+    done: bool
+    over: bool
+    none: bool
+    answers: int
+    out: str
+
+
+class ErrorContent(TypedDict):
+    """An error: what happened, where, and what to do."""
+
+    code: str
+    message: str
+    where: str
+    hint: str
+
+
+class AnswerReply(TypedDict):
+    """What became of one answer: whether it is stored, or its error."""
+
+    token: str
+    recorded: NotRequired[bool]
+    duplicate: NotRequired[bool]
+    count: NotRequired[int]
+    error: NotRequired[ErrorContent]
+    warn: NotRequired[bool]
+    out: NotRequired[str]
+
+
+class AnswersReply(TypedDict):
+    """What became of each answer."""
+
+    results: list[AnswerReply]
+
+
+class StoredReply(TypedDict):
+    """How many events were stored."""
+
+    stored: int
+
+
+class ParticipantSetting(TypedDict):
+    """What the participant page's program needs before it arrives."""
+
+    strings: dict[str, str]
+    language: str
+    background: str
+    stimulus_size: str
+    preview: bool
+
 
 #: Texts that a file did not write are spoken by the page, in its own language.
 _UNWRITTEN = Html()
@@ -38,7 +258,7 @@ def text_of(spec: Spec, name: str, language: str) -> str:
     return strings_of(language, spec.page.strings)[ours]
 
 
-def page_of(spec: Spec, language: str) -> Json:
+def page_of(spec: Spec, language: str) -> PageSettings:
     """Return how the page looks and what it takes as an answer."""
     return {
         "title": text_of(spec, "title", language),
@@ -50,6 +270,8 @@ def page_of(spec: Spec, language: str) -> Json:
         "blank_ms": spec.page.blank_ms,
         "min_rt_ms": spec.page.min_rt_ms,
         "warn_rt_ms": spec.page.warn_rt_ms,
+        "max_trial_ms": spec.page.max_trial_ms,
+        "enlarge": spec.page.enlarge,
         "stimulus_size": spec.page.stimulus_size,
         "background": spec.page.background,
         "fullscreen": spec.page.fullscreen == "optional",
@@ -58,35 +280,41 @@ def page_of(spec: Spec, language: str) -> Json:
     }
 
 
-def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant) -> Json:
+def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant) -> StepsContent:
     """Return what each step around the trials shows; the right options of the comprehension stay on the server."""
-    spec, trusted = parsed.spec, parsed.spec.page.trusted
-    content: Json = {"order": list(steps.steps_of(spec))}
+    spec, trusted, manifest = parsed.spec, parsed.spec.page.trusted, parsed.manifest
+
+    def prose_of(text: str) -> str:
+        return prose(manifest.address_files(text) if manifest is not None else text, trusted=trusted)
+
+    content: StepsContent = {"order": list(steps.steps_of(spec))}
     if spec.consent is not None:
         content["consent"] = {
-            "html": prose(spec.consent.text, trusted=trusted),
+            "html": prose_of(spec.consent.text),
             "version": steps.consent_version(spec),
             "decline_url": spec.consent.decline_url,
         }
     if spec.instructions:
-        pictures = {target.filename: target.media for target in parsed.targets if target.media}
+        pictures = manifest.files() if manifest is not None else {}
         content["instructions"] = [
             {
-                "html": prose(page.text, trusted=trusted),
+                "html": prose_of(page.text),
                 "image": f"/media/{pictures[page.image]}" if page.image in pictures else None,
             }
             for page in spec.instructions
         ]
     if spec.practice is not None:
-        names = ("head", "left", "right", "nearer")
         content["practice"] = {
-            "queries": [dict(zip(names, query, strict=True)) for query in spec.practice.queries],
+            "queries": [
+                {"head": head, "left": left, "right": right, "nearer": nearer}
+                for head, left, right, nearer in spec.practice.queries
+            ],
             "feedback": spec.practice.feedback,
         }
     if spec.comprehension is not None:
         content["comprehension"] = {
             "questions": [
-                {"html": prose(question.text, trusted=trusted), "options": list(question.options)}
+                {"html": prose_of(question.text), "options": list(question.options)}
                 for question in spec.comprehension.questions
             ],
             "attempts": spec.comprehension.attempts,
@@ -96,9 +324,10 @@ def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant
         content["questions"] = [
             {
                 "name": question.name,
-                "html": prose(question.text, trusted=trusted),
+                "html": prose_of(question.text),
                 "type": question.type,
                 "options": list(question.options),
+                "points": question.points,
                 "required": question.required,
             }
             for question in spec.questions
@@ -106,7 +335,7 @@ def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant
     return content
 
 
-def target_of(target: TargetSpec, *, trusted: bool) -> Json:
+def target_of(target: TargetSpec, *, trusted: bool) -> ShownTarget:
     """Return a target as the page shows it; never its file name, which may tell the condition."""
     if target.media:
         return {
@@ -118,7 +347,10 @@ def target_of(target: TargetSpec, *, trusted: bool) -> Json:
         }
     if target.kind == "text":
         return {"kind": "text", "text": target.html}
-    return {"kind": "html", "html": clean(target.html, trusted=trusted)} | ({"alt": target.alt} if target.alt else {})
+    shown: ShownTarget = {"kind": "html", "html": clean(target.html, trusted=trusted)}
+    if target.alt:
+        shown["alt"] = target.alt
+    return shown
 
 
 def sample_of(parsed: ServedExperiment | ParsedRevision) -> tuple[str, str, str]:
@@ -140,10 +372,14 @@ def policy_of(parsed: ServedExperiment | ParsedRevision) -> str:
     written += [spec.html.instructions, spec.html.debrief, spec.html.css, spec.html.element_top]
     written += [spec.html.element_middle, spec.html.element_bottom, spec.html.element_standalone]
     written += [page.text for page in spec.instructions]
+    for group in spec.groups.values():
+        written += [group.question or "", *(page.text for page in group.instructions or ())]
     return participant_policy(
         trusted=spec.page.trusted,
+        scripted=bool(spec.html.js.strip()),
         elsewhere=any(refers_elsewhere(text) for text in written),
         in_mturk=spec.recruitment.platform == "mturk",
+        shown_by=spec.security.origins,
     )
 
 

@@ -1,9 +1,9 @@
 """Choose the query that a participant gets: the only module that decides it.
 
 The decision has two parts, both pure functions of the experiment, the participant and the trial: `choose_sampler` says
-which sampler asks, and `plan_query` says where its query comes from (`Fixed`, `Drawn` or `Published`). Two functions act
-on the plan: `take_query` gets the query from the store, and `prefetch_targets` guesses the targets of the next trials
-without taking anything.
+which sampler asks, or which check the trial is, and `plan_query` says where its query comes from (`Fixed`, `Drawn`,
+`Repeated` or `Published`). Two functions act on the plan: `take_query` gets the query from the store, and
+`prefetch_targets` guesses the targets of the next trials without taking anything.
 
 `trial` counts from 1 over the experiment's order, as experimenters count in `sampling.details`. `number` counts
 everything a participant was given, spare queries included.
@@ -12,16 +12,26 @@ everything a participant was given, spare queries included.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from frontend.context import Context
-from frontend.errors import NotOpenError
+from frontend.errors import DamagedError, NotOpenError
 from frontend.experiments import ParsedRevision, SamplingPlan, ServedExperiment
+from frontend.participant.checks import (
+    MOST_LOOKED_THROUGH,
+    Check,
+    catch_query,
+    choose_repeat,
+    find_check,
+    keys_of_shared,
+    shared_query,
+)
 from frontend.security import Session
 from frontend.store import Store
-from frontend.store.participants import Turn
+from frontend.store.turns import GivenQuery, Turn
 from salmon.logs import fields
 from salmon.records import Query, Served
 from salmon.samplers.passive import Random, candidates, fallback
@@ -32,6 +42,13 @@ log = logging.getLogger("salmon.trials")
 
 #: How long a participant waits for the store to give a query.
 PATIENCE_SECONDS = 0.3
+#: How the session of whoever has no page is called.
+SCRIPT = "script"
+#: So many of the best published queries are asked in turn of whoever does not say who they are.
+ANONYMOUS_AMONG = 64
+#: Queries drawn for a trial, of which the first is asked that its participant has not seen; more where the first ones are
+#: shared queries.
+_CANDIDATES, _MOST_CANDIDATES = 8, 512
 #: Trials after the one on the screen whose files are loaded.
 TRIALS_AHEAD = 3
 #: Up to this, all files are loaded before the first trial.
@@ -41,11 +58,15 @@ MOST_BYTES = 20_000_000
 
 @dataclass(frozen=True)
 class SamplerChoice:
-    """The sampler of one trial, with the probability it had; `query` is set where the experimenter fixed it."""
+    """The sampler of one trial, with the probability it had; `query` is set where the experimenter fixed it.
+
+    Where the trial is a `check` (its kind and number, see `find_check`), the sampler only lends its name.
+    """
 
     sampler: str
     probability: float
     query: tuple[int, int, int] | None = None
+    check: tuple[Check, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +75,22 @@ class Fixed:
 
     query: Query
 
+    @property
+    def candidates(self) -> tuple[Query, ...]:
+        """What may be asked: nothing else."""
+        return (self.query,)
+
 
 @dataclass(frozen=True)
 class Drawn:
     """Queries drawn without a model: the first that the participant has not seen is asked."""
+
+    candidates: tuple[Query, ...]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """An earlier query of the participant with its sides swapped; where none is old enough, one of the candidates."""
 
     candidates: tuple[Query, ...]
 
@@ -69,7 +102,7 @@ class Published:
     sampler: str
 
 
-QueryPlan = Fixed | Drawn | Published
+QueryPlan = Fixed | Drawn | Repeated | Published
 
 
 def choose_sampler(plan: SamplingPlan, *, participant: str, trial: int) -> SamplerChoice:
@@ -79,13 +112,14 @@ def choose_sampler(plan: SamplingPlan, *, participant: str, trial: int) -> Sampl
     probabilities. What is fixed for each participant does not hold for requests that name nobody.
     """
     if participant == NOBODY:
-        plan = replace(plan, details=(), samplers_per_user=0)
+        plan = replace(plan, details=(), samplers_per_user=0, checks=None)
     for fixed_trial, sampler, query in plan.details:
         if fixed_trial == trial:
             return SamplerChoice(sampler, 1.0, query)
     weights = _weights(plan, participant)
     sampler = _draw(weights, _uniform(plan.seed, participant, "sampler", trial))
-    return SamplerChoice(sampler, weights[sampler] / sum(weights.values()))
+    check = find_check(plan, participant=participant, trial=trial)
+    return SamplerChoice(sampler, 1.0 if check else weights[sampler] / sum(weights.values()), check=check)
 
 
 def plan_query(
@@ -108,27 +142,93 @@ def plan_query(
     if choice.query is not None and not spare:
         head, first, second = choice.query
         return Fixed(Query(head, (first, second), trial_type="fixed", probability=1.0))
+    shown = parsed.shown_targets
+    if shown is not None:
+        n = len(shown)
+    if choice.check is not None and not spare:
+        return _plan_check(parsed, choice.check, participant=participant, trial=trial, number=number)
     if spare or is_tryout(participant):
-        return Drawn(fallback(n, participant=participant, turn=number, seed=plan.seed))
+        return Drawn(_fallback(parsed, participant, number))
     if sampler in parsed.passive:
         if own_turn is None:
             own_turn = turn_of(plan, participant=participant, trial=trial, sampler=sampler)
-        return Drawn(candidates(parsed.passive[sampler], n, participant=participant, turn=own_turn, seed=plan.seed))
+        asked = partial(candidates, parsed.passive[sampler], n, participant=participant, turn=own_turn, seed=plan.seed)
+        return Drawn(_held_out(parsed, lambda count: _among(shown, asked(count=count))))
     return Published(sampler)
 
 
-def allows_spare(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -> bool:
-    """Return whether a random query may stand in for that of a trial.
+def _plan_check(
+    parsed: ParsedRevision, check: tuple[Check, int], *, participant: str, trial: int, number: int
+) -> QueryPlan:
+    """Return where the query of a check comes from; an ordinary random one stands in where there is no such query."""
+    kind, place = check
+    query = None
+    if kind == "catch":
+        targets = parsed.shown_targets or tuple(range(len(parsed.targets)))
+        query = catch_query(parsed.plan, targets, participant=participant, trial=trial, number=place)
+    elif kind == "shared":
+        query = shared_query(parsed, participant=participant, number=place)
+    if query is not None:
+        return Fixed(query)
+    drawn = _fallback(parsed, participant, number)
+    return Repeated(drawn) if kind == "repeat" else Drawn(drawn)
 
-    Queries that the experimenter has fixed, sets for validation and rounds stay as they are: the page waits for them.
+
+def _fallback(parsed: ParsedRevision, participant: str, number: int) -> tuple[Query, ...]:
+    """Return random queries of the targets that a participant is shown."""
+    shown, seed = parsed.shown_targets, parsed.plan.seed
+    n = len(parsed.targets if shown is None else shown)
+    return _held_out(
+        parsed, lambda count: _among(shown, fallback(n, participant=participant, turn=number, seed=seed, count=count))
+    )
+
+
+def _held_out(parsed: ParsedRevision, draw: Callable[[int], tuple[Query, ...]]) -> tuple[Query, ...]:
+    """Return the first of drawn queries that are not shared ones, whose answers are never fitted."""
+    drawn, held_out = draw(_CANDIDATES), keys_of_shared(parsed)
+    if not held_out:
+        return drawn
+    for queries in (drawn, draw(_MOST_CANDIDATES)):
+        kept = tuple(query for query in queries if query.key not in held_out)
+        if kept:
+            return kept[:_CANDIDATES]
+    return drawn
+
+
+def _among(shown: tuple[int, ...] | None, drawn: tuple[Query, ...]) -> tuple[Query, ...]:
+    """Return queries that were drawn of the first targets as queries of those that a group is shown."""
+    if shown is None:
+        return drawn
+    return tuple(
+        replace(query, head=shown[query.head], feet=(shown[query.feet[0]], shown[query.feet[1]])) for query in drawn
+    )
+
+
+def allows_spare(parsed: ServedExperiment | ParsedRevision, *, participant: str, after: int) -> bool:
+    """Return whether a random query may stand in for that of the trial `after` another.
+
+    It may not where the experimenter has fixed the query of that trial or of a later one: an answer to a spare query
+    counts towards the last answer, so the experiment would end before the trials that are fixed.
+    """
+    last = parsed.spec.html.max_queries
+    later = (trial for trial, _, query in parsed.plan.details if query is not None and (last <= 0 or trial <= last))
+    upcoming = choose_sampler(parsed.plan, participant=participant, trial=after + 1)
+    return may_pass(parsed, upcoming) and all(trial <= after for trial in later)
+
+
+def may_pass(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -> bool:
+    """Return whether the query of a trial is one of many, and not on a list of which each is to be asked.
+
+    Queries that the experimenter has fixed, sets for validation, rounds and checks are such lists: the page waits for them.
     """
     passive = parsed.passive.get(choice.sampler)
-    return choice.query is None and (passive is None or passive == Random())
+    return choice.query is None and choice.check is None and (passive is None or passive == Random())
 
 
 def turn_of(plan: SamplingPlan, *, participant: str, trial: int, sampler: str) -> int:
-    """Count how often this sampler came before this trial for this participant."""
-    return sum(choose_sampler(plan, participant=participant, trial=k).sampler == sampler for k in range(1, trial))
+    """Count how often this sampler asked before this trial for this participant; checks are not its queries."""
+    earlier = (choose_sampler(plan, participant=participant, trial=k) for k in range(1, trial))
+    return sum(choice.sampler == sampler and choice.check is None for choice in earlier)
 
 
 def place(query: Query, *, participant: str, trial: int, seed: int) -> tuple[int, int]:
@@ -137,75 +237,113 @@ def place(query: Query, *, participant: str, trial: int, seed: int) -> tuple[int
     return (first, second) if _uniform(seed, participant, "side", trial) < 0.5 else (second, first)
 
 
-def serve(
-    query: Query,
-    choice: SamplerChoice,
-    *,
-    session: Session,
-    revision: int,
-    number: int,
-    seed: int,
-    nonce: str,
-    now_ms: int,
-) -> Served:
+def serve(given: GivenQuery, *, session: Session, revision: int, number: int, seed: int) -> Served:
     """Return the query as one participant gets it: placed left and right, with all that its token will sign."""
+    query = given.query
     left, right = place(query, participant=session.participant, trial=number, seed=seed)
+    if right == query.left:
+        left, right = right, left
     return Served(
         experiment=session.experiment,
         revision=revision,
         participant=session.participant,
         session=session.session,
         trial=number,
-        sampler=choice.sampler,
+        sampler=given.sampler,
         head=query.head,
         left=left,
         right=right,
         score=query.score,
         trial_type=query.trial_type,
         probability=query.probability,
-        sampler_probability=choice.probability,
+        sampler_probability=given.probability,
         generation=query.generation,
         published_ms=query.published_ms,
-        served_ms=now_ms,
-        nonce=nonce,
+        served_ms=given.served_ms,
+        nonce=given.nonce,
     )
 
 
-async def next_query(
-    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, *, spare: bool = False
-) -> Served:
-    """Get the query of a participant's turn; a `spare` one may stand in for the query that comes after it."""
-    trial = turn.position + int(spare)
-    choice = choose_sampler(parsed.plan, participant=session.participant, trial=trial)
-    plan = plan_query(parsed, choice, participant=session.participant, trial=trial, number=turn.number, spare=spare)
-    return await take_query(context, session, turn, parsed, choice, plan)
+async def next_query(context: Context, session: Session, turn: Turn, parsed: ParsedRevision) -> Served:
+    """Return the query of a participant's turn: what it was given before, or else what is planned for it."""
+    given = turn.given
+    if given is None:
+        trial = turn.position + int(turn.spare)
+        choice = choose_sampler(parsed.plan, participant=session.participant, trial=trial)
+        plan = plan_query(
+            parsed, choice, participant=session.participant, trial=trial, number=turn.number, spare=turn.spare
+        )
+        given = await take_query(context, session, turn, parsed, choice, plan)
+    return serve(given, session=session, revision=turn.revision, number=turn.number, seed=parsed.plan.seed)
 
 
 async def take_query(
     context: Context, session: Session, turn: Turn, parsed: ParsedRevision, choice: SamplerChoice, plan: QueryPlan
-) -> Served:
-    """Get the planned query from the store and return it as it is served.
+) -> GivenQuery:
+    """Get the planned query from the store, where it belongs to the turn from then on.
 
-    A published query is replaced by a random one where none is left, or where the store does not answer in time.
+    A published query is replaced by a random one where none is left, or where the store does not answer in time. Queries
+    that the experimenter has listed are given again until they are answered.
     """
-    nonce = context.nonce()
-    match plan:
-        case Fixed(query):
-            chosen = await _remember_first(context, session, (query,), nonce)
-        case Drawn(drawn):
-            chosen = await _remember_first(context, session, drawn, nonce)
-        case Published(sampler):
-            chosen = await _take_published(context, session, turn, parsed, sampler, nonce)
-    return serve(
-        chosen,
-        choice,
-        session=session,
-        revision=turn.revision,
-        number=turn.number,
-        seed=parsed.plan.seed,
-        nonce=nonce,
-        now_ms=context.now_ms(),
+    store, now_ms, token = context.store.turns, context.now_ms(), context.nonce()
+    at = (session.experiment, session.participant, choice.sampler)
+    if turn.number == 1 and (held_out := keys_of_shared(parsed)):
+        await store.mark_asked(session.experiment, session.participant, held_out)
+    if isinstance(plan, Repeated):
+        plan = await _find_repeat(context, session, turn, parsed, plan)
+    if not isinstance(plan, Published):
+        return await store.remember_query(
+            *at,
+            plan.candidates,
+            turn,
+            token=token,
+            probability=choice.probability,
+            now_ms=now_ms,
+            may_pass=turn.spare or may_pass(parsed, choice),
+        )
+    taken = await _in_time(store.take_query(*at, turn, token=token, probability=choice.probability, now_ms=now_ms))
+    if taken is not None:
+        return taken
+    drawn = _fallback(parsed, session.participant, turn.number)
+    remembered = await _in_time(
+        store.remember_query(*at, drawn, turn, token=token, probability=choice.probability, now_ms=now_ms, pending=True)
     )
+    return remembered or GivenQuery(choice.sampler, choice.probability, token, now_ms, drawn[0])
+
+
+async def _find_repeat(
+    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, plan: Repeated
+) -> Fixed | Drawn:
+    """Return the plan of a repeat: an earlier query of the participant, or an ordinary trial where none is old enough."""
+    try:
+        answers = await context.store.export_reader.read_answers_of(
+            session.experiment, session.participant, most=MOST_LOOKED_THROUGH
+        )
+    except DamagedError:
+        answers = []  # the console says so; the participant gets an ordinary trial
+    query = choose_repeat(parsed.plan, answers, participant=session.participant, number=turn.number)
+    return Fixed(query) if query is not None else Drawn(plan.candidates)
+
+
+async def anonymous_query(context: Context, experiment: ServedExperiment, sampler: str) -> Served:
+    """Return a query for whoever answers it: of this sampler, or of one drawn by `sampling.probs`.
+
+    Nothing is taken for it: a published query leaves its list when it is answered.
+    """
+    number = await context.store.turns.count_anonymous_turn(experiment.id)
+    choice = choose_sampler(experiment.plan, participant=NOBODY, trial=number)
+    if sampler:
+        choice = SamplerChoice(sampler, 1.0)
+    plan = plan_query(experiment, choice, participant=NOBODY, trial=number, number=number, own_turn=number)
+    if isinstance(plan, Published):
+        published = await context.store.turns.peek_queries(experiment.id, plan.sampler, ANONYMOUS_AMONG)
+        drawn = fallback(len(experiment.targets), participant=NOBODY, turn=number, seed=experiment.plan.seed)
+        query = published[number % len(published)] if published else drawn[0]
+    else:
+        query = plan.candidates[0]
+    given = GivenQuery(choice.sampler, choice.probability, context.nonce(), context.now_ms(), query)
+    session = Session(experiment.id, NOBODY, SCRIPT)
+    return serve(given, session=session, revision=experiment.state.revision, number=number, seed=experiment.plan.seed)
 
 
 async def prefetch_targets(
@@ -234,9 +372,11 @@ async def prefetch_targets(
                 queries.append(query)
             case Drawn(drawn):
                 queries.append(drawn[0])
+            case Repeated():
+                pass  # its targets were shown before
             case Published(sampler):
                 if sampler not in published:
-                    published[sampler] = await store.participants.peek_queries(experiment, sampler, trials)
+                    published[sampler] = await store.turns.peek_queries(experiment, sampler, trials)
                 queries += islice(published[sampler], 1)
                 del published[sampler][:1]
     return list(dict.fromkeys(target for query in queries for target in (query.head, *query.feet)))
@@ -291,33 +431,7 @@ def _uniform(seed: int, participant: str, purpose: str, number: int) -> float:
     return int.from_bytes(digest) / 2**56
 
 
-async def _remember_first(context: Context, session: Session, drawn: tuple[Query, ...], nonce: str) -> Query:
-    return await context.store.participants.remember_query(
-        session.experiment, session.participant, drawn, token=nonce, now_ms=context.now_ms()
-    )
-
-
-async def _take_published(
-    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, sampler: str, nonce: str
-) -> Query:
-    store, now_ms = context.store.participants, context.now_ms()
-    taken = await _in_time(
-        store.take_query(
-            session.experiment, session.participant, sampler, token=nonce, last_head=turn.last_head, now_ms=now_ms
-        )
-    )
-    if taken is not None:
-        return taken
-    drawn = fallback(len(parsed.targets), participant=session.participant, turn=turn.number, seed=parsed.plan.seed)
-    remembered = await _in_time(
-        store.remember_query(
-            session.experiment, session.participant, drawn, token=nonce, now_ms=now_ms, pending_of=sampler
-        )
-    )
-    return remembered or drawn[0]
-
-
-async def _in_time(query: Awaitable[Query | None]) -> Query | None:
+async def _in_time(query: Awaitable[GivenQuery | None]) -> GivenQuery | None:
     """Return what the store gives within the time that a participant may wait, or None.
 
     A query that the store takes after that time is pending under a token that nobody has, and is published again later.

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
+from typing_extensions import TypedDict
+
 from frontend.errors import BadRequestError, ConflictError, FormError
-from frontend.schemas import Json, StepBody
+from frontend.schemas import StepBody
 from frontend.store.participants import (
     FINISHED,
     OUT,
@@ -24,6 +26,14 @@ from frontend.store.participants import (
 from salmon.spec import Spec
 from salmon.spec.schema import Comprehension, Question
 
+
+class StepOutcome(TypedDict, total=False):
+    """What a step itself says: the comprehension check whether it was right, and how many attempts are left."""
+
+    right: bool
+    attempts_left: int
+
+
 Step = Literal["welcome", "consent", "instructions", "practice", "comprehension", "trials", "questions", "debrief"]
 STEPS: tuple[Step, ...] = get_args(Step)
 
@@ -33,7 +43,7 @@ class StepResult:
     """Result of carrying out a step: a change to store, if any, and the reply to the page."""
 
     change: StepChange | None
-    reply: Json
+    reply: StepOutcome
 
 
 def steps_of(spec: Spec) -> tuple[Step, ...]:
@@ -96,6 +106,21 @@ def carry_out(spec: Spec, participant: Participant, step: str, body: StepBody, *
     return StepResult(replace(change, status=participant.status.becomes(change.status)), result.reply)
 
 
+def shortest_way(spec: Spec, participant: Participant) -> list[tuple[Step, StepBody]]:
+    """Return the steps that are not done up to the trials, with what completes each: for somebody who tries it out."""
+    known = steps_of(spec)
+    options = tuple(question.answer for question in spec.comprehension.questions) if spec.comprehension else ()
+    body = StepBody(agreed=True, version=consent_version(spec), options=options)
+    if spec.comprehension is not None:
+        body = body.model_copy(update={"attempt": next_attempt(participant)})
+    return [(step, body) for step in known[: known.index("trials") + 1] if not _is_done(spec, participant, step)]
+
+
+def next_attempt(participant: Participant) -> int:
+    """Return the number of the next attempt at the comprehension questions."""
+    return max(participant.attempts, default=0) + 1
+
+
 def _missing(spec: Spec, participant: Participant, steps: tuple[Step, ...]) -> list[Step]:
     """Return which of these steps are not done. The welcome is a courtesy, and the last answers may still be on their way."""
     return [step for step in steps if step not in {"welcome", "trials"} and not _is_done(spec, participant, step)]
@@ -113,7 +138,7 @@ def _leave(participant: Participant, now_ms: int) -> StepResult:
     """Return the change of a participant who has taken the way out that was shown."""
     if participant.status not in FINISHED:
         raise ConflictError("This participant has not finished yet.", hint="Reload the page.", where="debrief")
-    return StepResult(StepChange(Status.REDIRECTED, redirected_ms=now_ms), {"status": "redirected"})
+    return StepResult(StepChange(Status.REDIRECTED, redirected_ms=now_ms), {})
 
 
 def _mark_done(step: Step, status: Status | None = None) -> Callable[[Spec, Participant, StepBody, int], StepResult]:
@@ -195,13 +220,28 @@ def _read_replies(questions: tuple[Question, ...], written: Mapping[str, str]) -
                 problems[question.name] = "field_number"
             else:
                 replies[question.name] = number
-        elif question.type == "choice" and text not in question.options:
+        elif question.type == "likert":
+            if text not in map(str, range(1, question.points + 1)):
+                problems[question.name] = "field_missing"
+            else:
+                replies[question.name] = int(text)
+        elif not _is_an_option(question, text):
             problems[question.name] = "field_missing"
         else:
             replies[question.name] = text
     if problems:
         raise FormError("Some questions are not answered yet.", problems)
     return replies
+
+
+def _is_an_option(question: Question, text: str) -> bool:
+    """Return whether a choice is one of the options, or several choices some of them, in their order."""
+    if question.type == "choice":
+        return text in question.options
+    if question.type == "multiple":
+        chosen = text.split("; ")
+        return chosen == [option for option in question.options if option in chosen]
+    return True
 
 
 def _read_number(written: str) -> float | None:

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, EndedError, ForbiddenError
+from frontend.errors import BadRequestError, ConflictError, EndedError, ForbiddenError
 from frontend.experiments import ServedExperiment
 from frontend.participant import queries
 from frontend.participant.queries import check_open
@@ -21,10 +21,9 @@ from frontend.salmon1.experiment import ForParticipants, for_participants, newes
 from frontend.schemas import Json
 from frontend.security import Session
 from frontend.store.participants import OUT, Status
-from salmon.records import NO_SCORE, Answer, Served, Timing
+from salmon.records import NO_SCORE, Answer, Query, Served, Timing
 from salmon.wire.keys import NOBODY, is_tryout
 
-_SESSION = "script"
 _LONGEST_PUID = 512
 #: The longest time that anybody can have thought, in seconds.
 _LONGEST_SECONDS = 86_400_000
@@ -76,7 +75,7 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
     carry.
     """
-    check_open(experiment.state.state)
+    _check_served(experiment)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
             500,
@@ -84,24 +83,11 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
             hint=f"The samplers are {', '.join(experiment.spec.samplers)}.",
             where="sampler",
         )
-    participant = await _arrive(context, experiment, puid) if puid else NOBODY
-    turn = await context.store.participants.begin_turn(experiment.id, participant)
-    if turn.status in OUT:
-        raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
-    parsed = await context.catalogue.revision(experiment.id, turn.revision)
-    choice = queries.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
-    if sampler:
-        choice = queries.SamplerChoice(sampler, 1.0)
-    # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
-    own_turn = await context.store.participants.count_turn(experiment.id, participant, choice.sampler)
-    plan = queries.plan_query(
-        parsed, choice, participant=participant, trial=turn.position, number=turn.number, own_turn=own_turn
+    served = await (
+        _next_query(context, experiment, puid, sampler)
+        if puid
+        else queries.anonymous_query(context, experiment, sampler)
     )
-    served = await queries.take_query(
-        context, Session(experiment.id, participant, _SESSION), turn, parsed, choice, plan
-    )
-    if participant == NOBODY:
-        await context.store.participants.forget_asked(experiment.id, NOBODY)
     return {
         "sampler": served.sampler,
         "score": served.score,
@@ -121,12 +107,50 @@ async def record_answer(request: Request, context: WithContext) -> Json:
     else:
         served = await _read_unsigned(context, await for_participants(context), body)
     if is_tryout(served.participant):
-        await context.store.participants.answer_to_try(served.experiment, served.participant, served.nonce)
+        await context.store.participants.answer_to_try(
+            served.experiment, served.participant, served.nonce, served.trial
+        )
         return {"success": True}
     await context.store.answers.record(
         Answer(served, body.winner, body.timing, context.now_ms(), signed=bool(body.token))
     )
     return {"success": True}
+
+
+async def _next_query(context: Context, experiment: ServedExperiment, puid: str, sampler: str) -> Served:
+    """Return the next query of this puid; one that is on a list is given again until it is answered."""
+    participant = await _arrive(context, experiment, puid)
+    session = Session(experiment.id, participant, queries.SCRIPT)
+    turn = await context.store.turns.begin_turn(experiment.id, participant, now_ms=context.now_ms())
+    if turn.status in OUT:
+        raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
+    if turn.outcome == "full":
+        raise ConflictError(
+            "Too many queries of this participant are not answered yet.", hint="Answer some of them first."
+        )
+    parsed = await context.catalogue.revision(experiment.id, turn.revision)
+    given = turn.given
+    if given is None:
+        choice = queries.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
+        if sampler:
+            choice = queries.SamplerChoice(sampler, 1.0)
+        # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
+        own_turn = await context.store.turns.count_turn(experiment.id, participant, choice.sampler)
+        plan = queries.plan_query(
+            parsed, choice, participant=participant, trial=turn.position, number=turn.number, own_turn=own_turn
+        )
+        given = await queries.take_query(context, session, turn, parsed, choice, plan)
+    return queries.serve(given, session=session, revision=turn.revision, number=turn.number, seed=parsed.plan.seed)
+
+
+def _check_served(experiment: ServedExperiment) -> None:
+    """Refuse scripts where the experiment is not open, or where they would pass over its consent, checks or platform."""
+    check_open(experiment.state.state)
+    if not experiment.spec.serves_scripts:
+        raise ForbiddenError(
+            "This experiment is answered on its own page only: scripts would pass over its consent, checks or platform.",
+            hint="To serve them all the same, write security: {compat: on} into the description.",
+        )
 
 
 def _read(content: bytes) -> OldAnswer:
@@ -157,13 +181,27 @@ async def _read_token(context: Context, body: OldAnswer) -> Served:
     participant = served.participant
     if participant == NOBODY:
         answering = await _arrive(context, await context.catalogue.read(served.experiment), body.puid)
-        participant = await context.store.participants.claim(served.experiment, NOBODY, served.nonce, answering)
+        participant = await context.store.turns.claim(served.experiment, NOBODY, served.nonce, answering)
+        await context.store.turns.withdraw_query(served.experiment, served.sampler, _asked(served))
     return replace(served, participant=participant, left=body.left, right=body.right)
+
+
+def _asked(served: Served) -> Query:
+    """Return the query as it was published."""
+    return Query(
+        served.head,
+        (min(served.left, served.right), max(served.left, served.right)),
+        score=served.score,
+        trial_type=served.trial_type,
+        probability=served.probability,
+        generation=served.generation,
+        published_ms=served.published_ms,
+    )
 
 
 async def _read_unsigned(context: Context, experiment: ServedExperiment, body: OldAnswer) -> Served:
     """Return the query that a script made up itself, where the experiment allows it."""
-    check_open(experiment.state.state)
+    _check_served(experiment)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
             "The answer has no token, so the server cannot tell whether this query was asked.",
@@ -181,14 +219,15 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
     if body.sampler not in experiment.spec.samplers:
         raise OldError(422, f"There is no sampler {body.sampler!r}.", where="sampler")
     participant = await _arrive(context, experiment, body.puid)
-    turn = await context.store.participants.begin_turn(experiment.id, participant)
+    turn = await context.store.turns.begin_turn(experiment.id, participant, now_ms=context.now_ms())
+    await context.store.turns.end_turn(experiment.id, participant, turn.number)
     passive = experiment.passive.get(body.sampler)
     drawn = "validation" if passive is not None and passive.repeats else "random"
     return Served(
         experiment=experiment.id,
         revision=turn.revision,
         participant=participant,
-        session=_SESSION,
+        session=queries.SCRIPT,
         trial=turn.number,
         sampler=body.sampler,
         head=body.head,

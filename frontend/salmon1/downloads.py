@@ -1,22 +1,23 @@
 """Routes of what scripts download: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-import yaml
 from fastapi import APIRouter
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from frontend.auth import WithAccount, may_edit
 from frontend.context import WithContext
 from frontend.errors import NotFoundError, SubprocessError
 from frontend.experiments import ServedExperiment
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForExperimenter
 from frontend.schemas import Json
-from frontend.transfer.routes import send_file
+from frontend.transfer.routes import media_headers, send_file
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder, WithSubprocesses
 from salmon import __version__
-from salmon.spec import dump_spec
+from salmon.spec import spec_tree, write_tree
 
 #: The keys that the first Salmon knew; the whole description is in the console.
 _KEYS = ("targets", "html", "samplers", "sampling")
@@ -25,12 +26,14 @@ router = APIRouter(route_class=OldRoute)
 
 
 @router.get("/responses", response_class=Response)
-async def responses(experiment: ForExperimenter, subprocesses: WithSubprocesses, *, json: bool = True) -> Response:
+async def responses(
+    experiment: ForExperimenter, subprocesses: WithSubprocesses, experimenter: WithAccount, *, json: bool = True
+) -> Response:
     """Return every answer in the 26 columns of the first Salmon, as JSON or, with `json=0`, as CSV."""
     extension = "json" if json else "csv"
-    return await send_file(
-        subprocesses, ExportOrder(experiment.state.slug, "salmon_responses", extension), f"responses.{extension}"
-    )
+    personal = may_edit(experimenter, experiment.state)
+    order = ExportOrder(experiment.state.slug, "salmon_responses", extension, personal=personal)
+    return await send_file(subprocesses, order, f"responses.{extension}")
 
 
 @router.get("/embeddings", response_class=Response)
@@ -52,10 +55,10 @@ async def embeddings(
 @router.get("/config", response_class=Response)
 async def config(experiment: ForExperimenter, *, json: bool = True) -> Response:
     """Return the description with its defaults filled in, as JSON or, with `json=0`, as YAML; /init_exp takes both."""
-    content = old_config(experiment)
+    content = await asyncio.to_thread(old_config, experiment)
     if json:
         return JSONResponse(content)
-    return PlainTextResponse(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    return PlainTextResponse(await asyncio.to_thread(write_tree, content))
 
 
 @router.get("/meta")
@@ -76,13 +79,16 @@ async def dashboard(experiment: ForExperimenter) -> Response:
 
 
 @router.get("/download", response_class=Response)
-async def download(experiment: ForExperimenter, subprocesses: WithSubprocesses, context: WithContext) -> Response:
+async def download(
+    experiment: ForExperimenter, subprocesses: WithSubprocesses, context: WithContext, experimenter: WithAccount
+) -> Response:
     """Return everything of the experiment in one bundle, which /restore brings back."""
     moment = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     return await send_file(
         subprocesses,
-        ExportOrder(experiment.state.slug, *BUNDLE),
+        ExportOrder(experiment.state.slug, *BUNDLE, personal=may_edit(experimenter, experiment.state)),
         f"exp-{moment:%Y-%m-%dT%H:%M}-salmon-{__version__}.zip",
+        headers=await media_headers(context, experiment),
     )
 
 
@@ -99,7 +105,7 @@ async def logs(experiment: ForExperimenter, context: WithContext) -> dict[str, l
 
 def old_config(experiment: ServedExperiment) -> dict[str, Any]:
     """Return the four keys of the first Salmon: a sampler has its class and arguments, targets are what pages show."""
-    content = yaml.safe_load(dump_spec(experiment.spec, secrets=False))
+    content = spec_tree(experiment.spec, secrets=False)
     content["targets"] = [target.html for target in experiment.targets]
     content["sampling"]["probs"] = experiment.spec.probabilities
     for sampler in content["samplers"].values():

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
-import yaml
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 
 from frontend.errors import LoginError, body_of, challenge_of, status_of
 from salmon.errors import Problem, SalmonError, SpecError
+from salmon.spec import read_tree, write_tree
 from salmon.spec.schema import Html, Spec
 
 #: What every login error says; scripts compare it.
@@ -67,19 +67,11 @@ def _in_other_words(source: bytes, problems: tuple[Problem, ...]) -> Iterator[st
     """Yield the first Salmon's sentences about the most frequent mistakes."""
     if any(each.path.startswith("sampling.probs") and "add up to" not in each.message for each in problems):
         yield "The sampling.probs keys are not the same as samplers keys."
-    misplaced = {key: value for key, value in _tree(source).items() if _belongs_under_html(key, value)}
+    misplaced = {key: value for key, value in read_tree(source).items() if _belongs_under_html(key, value)}
     if misplaced:
-        block = yaml.safe_dump({"html": dict(sorted(misplaced.items()))}, sort_keys=False, allow_unicode=True)
+        block = write_tree({"html": dict(sorted(misplaced.items()))})
         yield f"Move keys {', '.join(map(str, misplaced))} under html: include this block of YAML in your file:\n\n{block}"
 
 
 def _belongs_under_html(key: Any, value: Any) -> bool:
     return key in Html.model_fields and not (key in Spec.model_fields and isinstance(value, list)) and key != "title"
-
-
-def _tree(source: bytes) -> dict[Any, Any]:
-    try:
-        tree = yaml.safe_load(source)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return cast("dict[Any, Any]", tree) if isinstance(tree, dict) else {}

@@ -4,25 +4,32 @@ An address without a name means the open experiment, or else the last that was; 
 find it for the other routes of the first Salmon. What changes an experiment takes name and password with the request.
 """
 
-import ipaddress
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Form, Request
-from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from frontend.auth import Experimenter, WithExperimenter, check_origin, make_account, may_see
+from frontend.auth import (
+    Experimenter,
+    WithAccount,
+    may_edit,
+    may_see,
+    note,
+    require_experimenter,
+    take_up,
+)
 from frontend.context import Context, WithContext
 from frontend.errors import ForbiddenError, LoginError, SubprocessError
 from frontend.experiments import ServedExperiment
 from frontend.launching import launch, note_change
 from frontend.media import spool_upload
 from frontend.salmon1.errors import OldError, OldRoute, describe_problems
-from frontend.schemas import Json, LoginBody
+from frontend.schemas import Json
+from frontend.security import complaint_about_name, complaint_about_password, digest_of
 from frontend.store.experiments import ExperimentState
 from frontend.transfer.routes import import_upload, keep_bundle
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
@@ -31,11 +38,6 @@ from salmon.errors import SpecError
 #: The name under which problems of a posted description are reported.
 _SPEC = Path("init.yaml")
 _NOTHING = "No data has been uploaded: there is no experiment here."
-#: Headers that a proxy adds: with them the other end of the connection is not the client.
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
-#: Values of Sec-Fetch-Site for requests that another site caused.
-_FOREIGN = frozenset({"cross-site", "same-site"})
-
 
 router = APIRouter(route_class=OldRoute)
 
@@ -54,7 +56,7 @@ async def for_participants(context: WithContext) -> ServedExperiment:
     return await _read(context, newest(await context.store.experiments.list()))
 
 
-async def for_experimenter(context: WithContext, experimenter: WithExperimenter) -> ServedExperiment:
+async def for_experimenter(context: WithContext, experimenter: WithAccount) -> ServedExperiment:
     """Return the experiment that this experimenter means."""
     return await _read(context, await newest_visible_to(context, experimenter))
 
@@ -70,26 +72,15 @@ async def newest_visible_to(context: Context, experimenter: Experimenter) -> Exp
     return newest(state for state in await context.store.experiments.list() if may_see(experimenter, state))
 
 
-async def by_script(request: Request, experimenter: WithExperimenter) -> Experimenter:
-    """Return who sends name and password with the request itself: links and other sites' pages change nothing."""
-    if not request.headers.get("authorization", "").lower().startswith("basic "):
+async def by_script(experimenter: WithAccount) -> Experimenter:
+    """Return who sends name and password, or an API token that may change things, with the request itself: links and other
+    sites' pages change nothing.
+    """
+    if experimenter.via == "session":
         raise LoginError("This address requires HTTP Basic authentication.", hint="In the browser, use the console.")
-    if request.headers.get("sec-fetch-site", "") in _FOREIGN:
-        raise ForbiddenError("Another site has sent this request.", hint="Open the address yourself.")
-    return experimenter
-
-
-def is_local(request: Request) -> bool:
-    """Return whether a request comes from this machine and was sent to a local address."""
-    if request.client is None or any(name in request.headers for name in _FORWARDED):
-        return False
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    try:
-        here = ipaddress.ip_address(request.client.host).is_loopback
-        named = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-    return here and named
+    if experimenter.scope == "read":
+        raise ForbiddenError("This API token may only read.", hint="Make one that may also change things.")
+    return await require_experimenter(experimenter)
 
 
 ForParticipants = Annotated[ServedExperiment, Depends(for_participants)]
@@ -113,40 +104,38 @@ async def create_user(
     password2: Annotated[str, Form()] = "",
     invitation: str = "",
 ) -> Json:
-    """Create the owner's account, while there is none: from this machine, or with the `invitation` of the first link."""
+    """Create the owner's account, while there is none, with the `invitation` of the link that the server has printed."""
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
-    return await create_user_by_path(request, context, username, password, invitation)
-
-
-@router.post("/create_user/{username}/{password}")
-async def create_user_by_path(
-    request: Request, context: WithContext, username: str, password: str, invitation: str = ""
-) -> Json:
-    """Create the owner's account, with name and password in the address."""
-    check_origin(request)
     if await context.store.accounts.exist():
         raise OldError(
             403,
             "A maximum number of users have already been registered: the owner's account is there.",
             hint="Its owner invites others in the console, and `salmon user add NAME` makes accounts on the server.",
         )
-    if context.signer.read_invitation(invitation) != "" and not is_local(request):
+    invited = await context.store.accounts.read_invitation(digest_of(invitation)) if invitation else None
+    if invited is None or invited.purpose != "first":
         raise OldError(
             403,
-            "The first account is made on the server itself, or with the link that it printed when it started.",
+            "The first account is made with the link that the server printed when it started.",
             hint="Open that link, or add its ?invitation=… to this address.",
         )
-    try:
-        body = LoginBody(name=username, password=password)
-    except ValidationError:
-        raise OldError(
-            422,
-            "A name has letters, digits, dots, dashes and underscores only; a password has at least 8 characters.",
-            where="username",
-        ) from None
-    account = await make_account(context, body.name, body.password, owner=True)
+    if complaint := complaint_about_name(username) or complaint_about_password(username, password):
+        raise OldError(422, complaint, where="username" if complaint_about_name(username) else "password")
+    account = await take_up(context, invited, invitation, username, password)
+    await note(request, context, account.name, "account created", "owner, with the first link")
     return {"success": True, "user": account.name}
+
+
+@router.post("/create_user/{username}/{password}")
+async def create_user_by_path(username: str, password: str) -> Json:
+    """Refuse a password in the address, where proxies and browsers would keep it."""
+    del username, password
+    raise OldError(
+        400,
+        "A password does not belong into an address, which proxies and browsers keep.",
+        hint="Send `username`, `password` and `password2` as a form to /create_user?invitation=….",
+    )
 
 
 @router.post("/init_exp", response_class=Response)
@@ -162,20 +151,22 @@ async def init_exp(request: Request, context: WithContext, subprocesses: WithSub
     async with request.form() as form:
         rdb = _upload(form.get("rdb"))
         if rdb is not None:
-            return await _restore(context, subprocesses, rdb, owner=by.name)
-        return await _launch(request, context, form, owner=by.name)
+            return await _restore(request, context, subprocesses, rdb, by=by)
+        return await _launch(request, context, form, by=by)
 
 
 @router.post("/restore", response_class=Response)
 async def restore(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
     """Bring an experiment back from `rdb`: a backup of the first Salmon, or what /download gives now. It is paused then."""
     async with request.form() as form:
-        return await _restore(context, subprocesses, _upload(form.get("rdb")), owner=by.name)
+        return await _restore(request, context, subprocesses, _upload(form.get("rdb")), by=by)
 
 
 @router.get("/reset")
 @router.delete("/reset")
-async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScript, force: int = 0) -> Json:
+async def reset(
+    request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript, force: int = 0
+) -> Json:
     """Archive the experiment: everything of it goes into a bundle first. Accounts stay."""
     if not force:
         raise OldError(
@@ -183,16 +174,18 @@ async def reset(context: WithContext, subprocesses: WithSubprocesses, by: ByScri
             "Do you really want to delete *all* data?",
             hint="Visit /reset?force=1 instead: everything goes into a bundle first, and then the experiment is archived.",
         )
-    state = await newest_visible_to(context, by)
+    state = newest(state for state in await context.store.experiments.list() if may_edit(by, state))
     if state is None:
         return {"success": True}
     bundle = await keep_bundle(context, subprocesses, state.slug)
     await context.store.experiments.archive(state.experiment)
     await note_change(context, state.experiment, by.name, "archived", bundle)
-    return {"success": True}
+    await note(request, context, by.name, "experiment archived", state.slug)
+    problems = await asyncio.to_thread(context.media.problems, (await context.catalogue.read(state.experiment)).files)
+    return {"success": True} | ({"warnings": list(problems.values())} if problems else {})
 
 
-async def _launch(request: Request, context: Context, form: FormData, *, owner: str) -> Response:
+async def _launch(request: Request, context: Context, form: FormData, *, by: Experimenter) -> Response:
     exp = form.get("exp")
     source = await exp.read() if isinstance(exp, UploadFile) else str(exp or "").encode()
     try:
@@ -203,26 +196,30 @@ async def _launch(request: Request, context: Context, form: FormData, *, owner: 
                 spec_name=_SPEC,
                 archive=archive,
                 name="",
-                owner=owner,
+                owner=by.id,
                 state="open",
                 default_sampler="Random",
             )
     except SpecError as error:
-        return PlainTextResponse(describe_problems(source, error), status_code=500)
+        return PlainTextResponse(await asyncio.to_thread(describe_problems, source, error), status_code=500)
+    await note(request, context, by.name, "experiment created", made.slug)
     address = context.address(request)
     links = {"query_page": f"{address}/e/{made.slug}/", "dashboard": f"{address}/dashboard"}
     return JSONResponse({"success": True, "experiment": made.slug, **links, "warnings": warnings})
 
 
-async def _restore(context: Context, subprocesses: Subprocesses, upload: Any, *, owner: str) -> Response:
+async def _restore(
+    request: Request, context: Context, subprocesses: Subprocesses, upload: Any, *, by: Experimenter
+) -> Response:
     if upload is None:
         raise OldError(422, "There is no file in this form.", hint="Send it as `rdb`.", where="rdb")
     try:
-        made = await import_upload(context, subprocesses, upload, config=None, targets=None, name="", owner=owner)
+        made = await import_upload(context, subprocesses, upload, config=None, targets=None, name="", owner=by.id)
     except SubprocessError as error:
         # A file that cannot be used ended in 500, and scripts look for that.
         status = 500 if error.status == 422 else error.status
         raise OldError(status, error.message, hint=error.hint, where=error.where) from error
+    await note(request, context, by.name, "experiment imported", made["slug"])
     return JSONResponse({"success": True, "experiment": made["slug"], "message": made["message"]})
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import floor, log2
 
-from frontend.store.connection import Verbs
+from frontend.store.connection import Verbs, gone
 from frontend.store.lua import RECORD_ANSWER
 from salmon.export import LATE_MS
 from salmon.records import Answer
@@ -53,7 +53,7 @@ class Answers(Verbs):
         keys = Keys(served.experiment)
         moved = counters_of(answer)
         fields = [part for pair in encode_answer(answer).items() for part in pair]
-        stream_id, fresh, count = await self._connection.run(
+        receipt = await self._connection.run(
             RECORD_ANSWER,
             (
                 keys.answers,
@@ -62,17 +62,25 @@ class Answers(Verbs):
                 keys.participant(served.participant),
                 keys.state,
                 keys.counts,
+                keys.given(served.participant),
+                keys.erased,
             ),
             (
                 served.nonce,
                 answer.received_ms,
                 served.sampler,
                 f"began:{answer.received_ms // MINUTE_MS}",
+                served.trial,
                 len(moved),
+                served.participant,
                 *moved,
                 *fields,
             ),
+            copied=True,
         )
+        if receipt is None:
+            raise gone()
+        stream_id, fresh, count = receipt
         return AnswerReceipt(stream_id, duplicate=not fresh, count=int(count))
 
     async def count(self, experiment: str) -> int:

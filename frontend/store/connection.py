@@ -1,14 +1,18 @@
 """Connections to Redis: the one module of the web process that opens it and knows its errors."""
 
+import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import AuthenticationError, NoScriptError, RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
 
+from frontend.errors import GoneError
+from frontend.store.lua import CHANGE_WHERE_KNOWN
 from salmon.errors import StoreError
 from salmon.logs import fields
 from salmon.wire import BACKEND, Heartbeat
@@ -19,6 +23,9 @@ log = logging.getLogger("salmon.store")
 CONNECTIONS = 64
 #: Arrays are read for the console only.
 BINARY_CONNECTIONS = 8
+#: How long an answer waits for its copies, and how long nobody waits after one waited in vain.
+COPY_MS = 1000
+UNCOPIED_SECONDS = 10.0
 #: How long a request waits for a connection, and a command for its answer.
 WAIT_SECONDS = 5.0
 
@@ -26,7 +33,9 @@ WAIT_SECONDS = 5.0
 class Connection:
     """Pool of connections to one Redis; its failures are raised as StoreError."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, copies: int = 1) -> None:
+        self._copies = copies
+        self._missing_since: float | None = None
         self._client = _client(url, CONNECTIONS, decode_responses=True)
         self._binary = _client(url, BINARY_CONNECTIONS, decode_responses=False)
         self._digests: dict[str, str] = {}
@@ -59,17 +68,60 @@ class Connection:
         except RedisError as error:
             raise _translate(error) from error
 
-    async def run(self, script: str, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
-        """Run a Lua script atomically; the script is sent once and then called by its digest."""
-        digest = self._digests.setdefault(script, hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest())
+    @property
+    def problem(self) -> str:
+        """What people should know: that answers are on fewer machines than they should be; nothing otherwise."""
+        if self._missing_since is None:
+            return ""
+        return (
+            f"Answers are confirmed without their {self._copies} copies, because a replica of the store does not keep up."
+            " They are on this store's disk. Check the replica; nothing else needs to be done."
+        )
+
+    async def run(
+        self, script: str, keys: Sequence[str], arguments: Sequence[str | int], *, copied: bool = False
+    ) -> Any:
+        """Run a Lua script atomically; it is sent once and then called by its digest.
+
+        With `copied`, return when what it wrote is on the disks of as many machines as the operator wants. That takes a
+        second at most: where the copies are not there by then, the reply comes with the copy of the store alone, `problem`
+        says so, and for some seconds nobody else waits.
+        """
+        call = self._call_and_wait if copied and self._waits_for_copies() else self._client.evalsha
+        words = (self._digest(script), len(keys), *keys, *(str(part) for part in arguments))
         try:
             try:
-                return await self._client.evalsha(digest, len(keys), *keys, *(str(part) for part in arguments))
+                return await call(*words)
             except NoScriptError:
                 await self._client.script_load(script)
-                return await self._client.evalsha(digest, len(keys), *keys, *(str(part) for part in arguments))
+                return await call(*words)
         except RedisError as error:
             raise _translate(error) from error
+
+    def _waits_for_copies(self) -> bool:
+        if self._missing_since is None:
+            return self._copies > 1
+        return asyncio.get_running_loop().time() - self._missing_since >= UNCOPIED_SECONDS
+
+    async def _call_and_wait(self, *words: Any) -> Any:
+        """Call a script and wait for its copies in one round trip; note whether they are there."""
+        async with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.evalsha(*words)
+            pipeline.execute_command("WAITAOF", 1, self._copies - 1, COPY_MS)
+            reply, copied = await pipeline.execute(raise_on_error=False)
+        if isinstance(reply, RedisError):
+            raise reply
+        if isinstance(copied, RedisError) or copied[1] < self._copies - 1:
+            if self._missing_since is None:
+                log.error("answers are not copied", extra=fields(wanted=self._copies, replies=str(copied)))
+            self._missing_since = asyncio.get_running_loop().time()
+        elif self._missing_since is not None:
+            self._missing_since = None
+            log.warning("answers are copied again", extra=fields(copies=self._copies))
+        return reply
+
+    def _digest(self, script: str) -> str:
+        return self._digests.setdefault(script, hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest())
 
     async def alive(self) -> bool:
         """Return whether Redis answers."""
@@ -90,6 +142,37 @@ class Verbs:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    async def _change(
+        self, known: Sequence[str], commands: Sequence[tuple[str, str, *tuple[str | int, ...]]]
+    ) -> list[Any]:
+        """Run commands (name, key, arguments) together where all `known` keys are there, and return their replies.
+
+        Where one is missing, because an experiment was deleted or a participant erased while a request was under way,
+        nothing happens and GoneError is raised.
+        """
+        parts = [part for name, _, *arguments in commands for part in (1 + len(arguments), name, *arguments)]
+        replies = await self._connection.run(
+            CHANGE_WHERE_KNOWN, (*known, *(key for _, key, *_ in commands)), (len(known), *parts)
+        )
+        if replies is None:
+            raise gone()
+        return replies
+
+
+def gone() -> GoneError:
+    """Return the error of a request whose experiment or participant was removed while it was under way."""
+    return GoneError("This experiment was deleted, or this participant was erased.", hint="Nothing was written.")
+
+
+def fields_of(values: Mapping[str, str | int]) -> tuple[str | int, ...]:
+    """Return names and values one after the other, as commands take them."""
+    return tuple(part for pair in values.items() for part in pair)
+
+
+def values_of(reply: Sequence[str]) -> dict[str, str]:
+    """Return the fields of a hash from names and values one after the other, as scripts return them."""
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
 
 def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
     return Redis(
@@ -100,6 +183,9 @@ def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
             socket_timeout=WAIT_SECONDS,
             socket_connect_timeout=WAIT_SECONDS,
             decode_responses=decode_responses,
+            # With them, the client uses connections that were broken while they idled, and each fails once.
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            encoding_errors="replace",  # a flipped byte is found by its checksum, not by a failure to decode
         )
     )
 

@@ -1,17 +1,19 @@
 """Experiments in the store: their state, and their revisions, which are added and never rewritten."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from frontend.errors import ConflictError, NotFoundError
-from frontend.store.connection import Verbs
-from salmon.wire import EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
-from salmon.wire.keys import NOBODY, draw_experiment_id
+from frontend.errors import ConflictError, GoneError, NotFoundError
+from frontend.store.connection import Verbs, fields_of
+from salmon.wire import BUNDLES, BUNDLING, EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
+from salmon.wire.keys import NOBODY, draft_keys, draw_experiment_id
 
 State = Literal["draft", "open", "paused", "closed"]
 #: The state's own fields; all others are counters.
-OWN_FIELDS = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared"})
+OWN_FIELDS = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared", "shares"})
+#: What somebody may do with an experiment that is shared with them.
+Share = Literal["view", "edit"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,10 @@ class Revision:
 
 @dataclass(frozen=True)
 class ExperimentState:
-    """State of an experiment: all that may change after it was created. Fields that are not its own are counters."""
+    """State of an experiment: all that may change after it was created. Fields that are not its own are counters.
+
+    `owner` is the id of an account, and `shared` says by account what others may do.
+    """
 
     experiment: str
     slug: str
@@ -51,7 +56,7 @@ class ExperimentState:
     created_ms: int
     opened_ms: int
     counters: dict[str, int]
-    shared: tuple[str, ...] = ()
+    shared: dict[str, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,15 +113,35 @@ class Experiments(Verbs):
                 "Somebody else has changed this experiment since you opened it.",
                 hint="Load the page again; what you wrote is still in your own file or editor.",
             )
-        await self._connection.do(lambda client: client.hset(keys.state, "revision", str(number)))
+        await self._change((keys.state,), (("HSET", keys.state, "revision", number),))
         await self.announce(experiment)
         return number
 
-    async def share(self, experiment: str, names: Sequence[str]) -> None:
-        """Say which accounts beside the owner's may see and change an experiment."""
-        await self._connection.do(
-            lambda client: client.hset(Keys(experiment).state, "shared", encode_json(sorted(set(names))))
+    async def share(self, experiment: str, shared: Mapping[str, Share]) -> None:
+        """Say which accounts beside the owner's may look at an experiment or change it."""
+        state = Keys(experiment).state
+        shares = encode_json(dict(sorted(shared.items())))
+        await self._change((state,), (("HSET", state, "shares", shares), ("HDEL", state, "shared")))
+
+    async def hand_over(self, account: str, to: str) -> int:
+        """Give the experiments of an account to another, end what was shared with it, and return how many were given.
+
+        All of them change at once. Ids of accounts are never given twice, so nobody gets what is left by an interruption.
+        """
+        found = [state for state in await self.list() if state.owner == account or account in state.shared]
+        await self._connection.together(
+            lambda pipeline: [
+                pipeline.hset(
+                    Keys(state.experiment).state,
+                    mapping={
+                        "owner": to if state.owner == account else state.owner,
+                        "shares": encode_json({key: value for key, value in state.shared.items() if key != account}),
+                    },
+                )
+                for state in found
+            ]
         )
+        return sum(state.owner == account for state in found)
 
     async def note_change(self, experiment: str, change: Change) -> None:
         """Append who did what to the experiment."""
@@ -141,18 +166,21 @@ class Experiments(Verbs):
     async def delete(self, slug: str, experiment: str) -> None:
         """Delete an experiment: its name, its description, and all that is known of its participants.
 
-        The answers, which carry no names, stay in the store: this process may not delete them, so that no mistake can.
-        Nothing leads to them any more. The name is deleted first, so that an experiment whose deletion was
-        interrupted is invisible too.
+        The answers and models, which carry no names, are left to the eraser (`People.delete_experiment`): this process may
+        not delete them, so that no mistake can. The name and the state go first, so that an experiment whose deletion was
+        interrupted is invisible too, and takes nothing more from pages that are still open.
         """
         keys = Keys(experiment)
-        await self._connection.do(lambda client: client.hdel(EXPERIMENTS, slug))
+        await self._connection.together(
+            lambda pipeline: (pipeline.hdel(EXPERIMENTS, slug), pipeline.delete(keys.state))
+        )
         arrivals: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.arrivals))
         for participant in (*arrivals.values(), NOBODY):
-            names = (keys.participant(participant), keys.asked(participant), keys.answered(participant))
+            names = keys.of_participant(participant)
             await self._connection.do(lambda client, names=names: client.delete(*names))
-        names = (keys.arrivals, keys.events, keys.counts, keys.changes, keys.spec, keys.state)
+        names = (keys.arrivals, keys.events, keys.counts, keys.changes, keys.quality, keys.spec)
         await self._connection.do(lambda client: client.delete(*names))
+        await self._connection.do(lambda client: client.delete(*draft_keys(experiment)))
         await self.announce(experiment)
 
     async def announce(self, experiment: str) -> None:
@@ -162,6 +190,24 @@ class Experiments(Verbs):
                 REQUESTS, cast("Any", {"kind": "experiment", "experiment": experiment}), maxlen=10_000, approximate=True
             )
         )
+
+    async def note_bundle(self, experiment: str, values: Mapping[str, Any]) -> None:
+        """Note what is known of the nightly bundles of an experiment; it stays when the experiment is deleted."""
+        text = encode_json(dict(values))
+        await self._connection.do(lambda client: client.hset(BUNDLES, experiment, text))
+
+    async def read_bundles(self) -> dict[str, dict[str, Any]]:
+        """Return what was noted of nightly bundles, by experiment."""
+        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(BUNDLES))
+        return {experiment: decode_json(text) for experiment, text in found.items()}
+
+    async def lock_bundles(self, owner: str, *, lives_seconds: int) -> bool:
+        """Return whether `owner` may write nightly bundles for so long: one process at a time."""
+        return bool(await self._connection.do(lambda client: client.set(BUNDLING, owner, nx=True, ex=lives_seconds)))
+
+    async def unlock_bundles(self) -> None:
+        """Let another process write nightly bundles."""
+        await self._connection.do(lambda client: client.delete(BUNDLING))
 
     async def find(self, slug: str) -> str | None:
         """Return the id of the experiment of this name."""
@@ -173,15 +219,15 @@ class Experiments(Verbs):
         hashes: list[dict[str, str]] = await self._connection.together(
             lambda pipeline: [pipeline.hgetall(Keys(experiment).state) for experiment in names.values()]
         )
-        found = [_parse_state(e, h) for e, h in zip(names.values(), hashes, strict=True) if h]
+        found = [parse_state(e, h) for e, h in zip(names.values(), hashes, strict=True) if h]
         return tuple(sorted(found, key=lambda item: -item.created_ms))
 
     async def read(self, experiment: str) -> ExperimentState:
         """Return the state of an experiment."""
         values = await self.read_fields(experiment)
         if not values:
-            raise NotFoundError(f"There is no experiment {experiment!r}.", hint="It may have been deleted.")
-        return _parse_state(experiment, values)
+            raise GoneError("This experiment was deleted.", hint="Nothing was written.")
+        return parse_state(experiment, values)
 
     async def read_fields(self, experiment: str) -> dict[str, str]:
         """Return the fields of its state as they are stored, for bundles; none where there is no such experiment."""
@@ -201,24 +247,25 @@ class Experiments(Verbs):
 
     async def archive(self, experiment: str) -> None:
         """Close an experiment for good: the first Salmon's addresses, which mean the newest one, skip it."""
-        await self._connection.do(
-            lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", {"state": "closed", "archived": 1}))
-        )
+        key = Keys(experiment).state
+        await self._change((key,), (("HSET", key, "state", "closed", "archived", 1),))
         await self.announce(experiment)
 
     async def set_state(self, experiment: str, state: State, *, now_ms: int) -> None:
         """Open, pause or close; the first opening is remembered as the start of the run."""
-        opened = await self._connection.do(lambda client: client.hget(Keys(experiment).state, "opened_ms"))
+        key = Keys(experiment).state
+        opened = await self._connection.do(lambda client: client.hget(key, "opened_ms"))
         values: dict[str, str | int] = {"state": state}
         if state == "open" and opened in {None, "0"}:
             values["opened_ms"] = now_ms
         if state == "open":
             values["archived"] = 0  # an experiment that is opened again is no longer archived
-        await self._connection.do(lambda client: client.hset(Keys(experiment).state, mapping=cast("Any", values)))
+        await self._change((key,), (("HSET", key, *fields_of(values)),))
         await self.announce(experiment)
 
 
-def _parse_state(experiment: str, values: dict[str, str]) -> ExperimentState:
+def parse_state(experiment: str, values: Mapping[str, str]) -> ExperimentState:
+    """Return the state of the fields that are stored of it, in the store or in a bundle."""
     return ExperimentState(
         experiment=experiment,
         slug=values["slug"],
@@ -228,5 +275,8 @@ def _parse_state(experiment: str, values: dict[str, str]) -> ExperimentState:
         created_ms=int(values["created_ms"]),
         opened_ms=int(values["opened_ms"]),
         counters={name: int(value) for name, value in values.items() if name not in OWN_FIELDS},
-        shared=tuple(decode_json(values.get("shared", "[]"))),
+        # Earlier versions stored a list of names, which are the ids of their accounts; all could change the experiment.
+        shared=decode_json(values["shares"])
+        if "shares" in values
+        else dict.fromkeys(decode_json(values.get("shared", "[]")), "edit"),
     )

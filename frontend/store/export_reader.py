@@ -4,13 +4,15 @@ Everything is read page by page, so that neither side ever holds all of it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import chain
 
-from frontend.store.connection import Verbs
+from frontend.errors import DamagedError
+from frontend.store.connection import Connection, Verbs
 from frontend.store.participants import Participant
 from salmon.errors import StoreError
 from salmon.records import Answer
-from salmon.wire import AnswerReader, Keys
+from salmon.wire import AnswerReader, Keys, is_intact
 
 #: Answers read in one piece; the server is busy with a page for half a millisecond an answer at the most.
 PAGE = 1000
@@ -34,7 +36,18 @@ Entry = tuple[str, dict[str, str]]
 
 
 class ExportReader(Verbs):
-    """Verbs that read whole experiments."""
+    """Verbs that read whole experiments.
+
+    An answer that is not as it was recorded is never passed on: reading ends with a DamagedError, unless
+    `leave_out_damaged` is set, which keeps them in `damaged`.
+    """
+
+    leave_out_damaged = False
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        #: Stream ids of answers that were left out.
+        self.damaged: list[str] = []
 
     async def last_answer(self, experiment: str) -> str:
         """Return the id of the newest answer; `0-0` before the first."""
@@ -44,15 +57,45 @@ class ExportReader(Verbs):
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
         """Yield pages of (stream id, fields) of answers as they are stored, up to and including an id."""
         async for page in self._read_fields(experiment, until=until):
-            yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in page]
+            intact = self._intact(page)
+            yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in intact]
 
     async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
         """Yield pages of (stream id, answer), up to and including an id."""
         reader = AnswerReader(experiment)
         async for page in self._read_fields(experiment, until=until):
-            yield [(stream_id, reader.read(fields)) for stream_id, *fields in page]
+            yield [(stream_id, reader.read(fields)) for stream_id, *fields in self._intact(page)]
 
-    async def _read_fields(self, experiment: str, *, until: str) -> AsyncIterator[Iterator[list[str]]]:
+    async def read_answers_of(self, experiment: str, participant: str, *, most: int) -> list[Answer]:
+        """Return the answers of one participant, in order; no more than `most`."""
+        keys, reader = Keys(experiment), AnswerReader(experiment)
+        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.answered(participant)))
+        places = sorted(
+            (name for name in found.values() if "-" in name), key=lambda name: [int(x) for x in name.split("-")]
+        )
+        entries: list[list[Entry]] = await self._connection.together(
+            lambda pipeline: [pipeline.xrange(keys.answers, name, name) for name in places[:most]]
+        )
+        lines = ([at, *chain.from_iterable(entry.items())] for page in entries for at, entry in page)
+        return [reader.read(entry) for _, *entry in self._intact(lines)]
+
+    async def verify(self, experiment: str, *, until: str) -> None:
+        """Compare every answer with its checksum; DamagedError names the first page's that are damaged."""
+        async for page in self._read_fields(experiment, until=until):
+            self._intact(page)
+
+    def _intact(self, page: Iterable[list[str]]) -> list[list[str]]:
+        """Return the entries of a page that are as they were recorded."""
+        entries = list(page)
+        damaged = [stream_id for stream_id, *fields in entries if len(fields) % 2 or not is_intact(fields)]
+        if not damaged:
+            return entries
+        if not self.leave_out_damaged:
+            raise DamagedError(damaged)
+        self.damaged += [each for each in damaged if each not in self.damaged]
+        return [entry for entry in entries if entry[0] not in set(damaged)]
+
+    async def _read_fields(self, experiment: str, *, until: str) -> AsyncIterator[Iterable[list[str]]]:
         """Yield pages of answers, each as [stream id, name, value, name, value, …].
 
         The server gathers the next page while this one is used. Whoever uses it may take longer than a reply may wait, as

@@ -1,19 +1,99 @@
 """Lua scripts of the web process. Each runs as a whole or not at all, and is preceded by what it guarantees.
 
-They reach only keys of one experiment, so one node of a Redis Cluster can run them.
+They reach only keys of one experiment, or only those of accounts, so one node of a Redis Cluster can run them.
+"""
+
+#: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
+#: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
+#: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too.
+#: With number 0 the next turn begins, unless a query that must not be passed over is still to be answered.
+#: Returns nothing where the experiment was deleted or the participant erased, otherwise {number, what happened, entry of `given`,
+#: last head, answers, status}.
+#: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, numbers that are over
+BEGIN_TURN = """
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return false end
+local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'last_head', 'answers', 'status')
+local turns, spares = tonumber(values[1] or '0'), tonumber(values[2] or '0')
+local top, settled = tonumber(values[3] or turns), tonumber(values[4] or turns)
+for i = 5, #ARGV do
+  local over = tonumber(ARGV[i])
+  if over > settled and over <= top then redis.call('HSET', KEYS[2], over, '') end
+end
+while redis.call('HGET', KEYS[2], settled + 1) == '' do
+  settled = settled + 1
+  redis.call('HDEL', KEYS[2], settled)
+end
+redis.call('HSET', KEYS[1], 'settled', settled)
+local number = tonumber(ARGV[1])
+if number == 0 then
+  number = top + 1
+  for known = settled + 1, top do
+    local entry = redis.call('HGET', KEYS[2], known)
+    local began = entry and string.match(entry, '^|%d+|%d+|%d|(%d+)$')
+    if entry and (string.sub(entry, 1, 1) == 'L' or began and tonumber(ARGV[3]) - tonumber(began) > 2000) then
+      number = known
+      break
+    end
+  end
+end
+local function told(what, entry)
+  return {number, what, entry, values[5] or '', values[6] or '0', values[7] or ''}
+end
+if number <= settled then return told('over', '') end
+local entry = redis.call('HGET', KEYS[2], number)
+if entry == '' then return told('over', '') end
+if not entry then
+  if number > top + 8 then return told('early', '') end
+  if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[4]) then return told('full', '') end
+  turns, spares = turns + 1, spares + tonumber(ARGV[2])
+  entry = table.concat({'', turns - spares, redis.call('HGET', KEYS[3], 'revision') or '0', ARGV[2], ARGV[3]}, '|')
+  redis.call('HSET', KEYS[2], number, entry)
+  redis.call('HSET', KEYS[1], 'turns', turns, 'spares', spares, 'top', math.max(top, number))
+end
+return told('begun', entry)
+"""
+
+#: Saves the next version of a draft if `known` is the newest one, so nobody overwrites what they have not seen. Versions that one
+#: window saves within some minutes are one version; the oldest are dropped. Returns {1, number} or {0, newest number}.
+#: KEYS draft · ARGV known, version (JSON), window, now (ms), minutes of one version (ms), most versions, seconds it is kept
+SAVE_DRAFT = """
+local head, window, began, first = unpack(redis.call('HMGET', KEYS[1], 'head', 'window', 'began', 'first'))
+head, first = tonumber(head or '0'), tonumber(first or '1')
+if tonumber(ARGV[1]) ~= head then return {0, head} end
+local number = head + 1
+if window == ARGV[3] and tonumber(ARGV[4]) - tonumber(began) < tonumber(ARGV[5]) then
+  redis.call('HDEL', KEYS[1], 'v' .. head)
+else
+  began = ARGV[4]
+end
+redis.call('HSET', KEYS[1], 'v' .. number, ARGV[2], 'head', number, 'window', ARGV[3], 'began', began)
+while redis.call('HLEN', KEYS[1]) > tonumber(ARGV[6]) + 4 do
+  redis.call('HDEL', KEYS[1], 'v' .. first)
+  first = first + 1
+end
+redis.call('HSET', KEYS[1], 'first', first)
+redis.call('EXPIRE', KEYS[1], ARGV[7])
+return {1, number}
 """
 
 #: Takes the best query this participant has not seen, with another head than their last where there is one. It leaves the
-#: list, counts as seen and is pending, all at once: two participants never take the same element, and a query whose
-#: participant disappears is known to the backend. Returns the element, or nothing when the list holds none for them.
-#: KEYS queries, asked, pending, participant · ARGV token, now (ms), last head, most elements looked at
+#: list, counts as seen, is pending and belongs to the turn, all at once: two participants never take the same element, and
+#: a query whose participant disappears is known to the backend. Returns the entry of the turn, which is an earlier one
+#: where the turn had a query already, nothing when the list holds none for them, or 'gone' where there is no such
+#: participant any more.
+#: KEYS queries, asked, pending, participant, given · ARGV token, now (ms), last head, most elements looked at, number of
+#: the turn, beginning of its entry
 TAKE_QUERY = """
+if redis.call('EXISTS', KEYS[4]) == 0 then return 'gone' end
+local entry = redis.call('HGET', KEYS[5], ARGV[5])
+if entry and entry ~= '' and string.sub(entry, 1, 1) ~= '|' then return entry end
 local function take(element, key)
   redis.call('LREM', KEYS[1], 1, element)
   redis.call('SADD', KEYS[2], key)
   redis.call('HSET', KEYS[3], ARGV[1], key .. '|' .. ARGV[2])
   redis.call('HSET', KEYS[4], 'last_head', string.match(key, '^%d+'))
-  return element
+  redis.call('HSET', KEYS[5], ARGV[5], ARGV[6] .. element)
+  return ARGV[6] .. element
 end
 local second, second_key
 local from, most, step = 0, tonumber(ARGV[4]), 64
@@ -36,39 +116,269 @@ return false
 """
 
 #: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen each.
-#: It counts as seen, and is pending where a learner should know of it. Returns the position of the candidate, from 1.
-#: KEYS asked, participant, state[, pending] · ARGV token, now (ms), name of a counter or '', then the candidates' keys
+#: It counts as seen, belongs to the turn, and is pending where a learner should know of it. Returns the entry of the turn,
+#: which is an earlier one where the turn had a query already, or 'gone' where there is no such participant any more.
+#: KEYS asked, participant, state, given[, pending] · ARGV token, now (ms), name of a counter or '', number of the turn,
+#: beginning of its entry, then the candidates as elements of a list
 REMEMBER_QUERY = """
-local chosen = 4
-for i = 4, #ARGV do
-  if redis.call('SISMEMBER', KEYS[1], ARGV[i]) == 0 then chosen = i break end
+if redis.call('EXISTS', KEYS[2]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return 'gone' end
+local entry = redis.call('HGET', KEYS[4], ARGV[4])
+if entry and entry ~= '' and string.sub(entry, 1, 1) ~= '|' then return entry end
+local function key_of(element) return string.match(element, '^[^|]+') end
+local chosen = ARGV[6]
+for i = 6, #ARGV do
+  if redis.call('SISMEMBER', KEYS[1], key_of(ARGV[i])) == 0 then chosen = ARGV[i] break end
 end
-redis.call('SADD', KEYS[1], ARGV[chosen])
-redis.call('HSET', KEYS[2], 'last_head', string.match(ARGV[chosen], '^%d+'))
+local key = key_of(chosen)
+redis.call('SADD', KEYS[1], key)
+redis.call('HSET', KEYS[2], 'last_head', string.match(key, '^%d+'))
+redis.call('HSET', KEYS[4], ARGV[4], ARGV[5] .. chosen)
 if ARGV[3] ~= '' then redis.call('HINCRBY', KEYS[3], ARGV[3], 1) end
-if KEYS[4] then redis.call('HSET', KEYS[4], ARGV[1], ARGV[chosen] .. '|' .. ARGV[2]) end
-return chosen - 3
+if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
+return ARGV[5] .. chosen
+"""
+
+#: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before. A
+#: field that is there stays as it is. Returns {participant's id, names and values of their fields}, or nothing where the experiment was deleted.
+#: KEYS arrivals, state, hash of the id that a new participant would get · ARGV identity, that id, then names and values
+ARRIVE = """
+if redis.call('EXISTS', KEYS[2]) == 0 then return false end
+local first = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if first == 1 then redis.call('HSETNX', KEYS[3], 'place', redis.call('HLEN', KEYS[1]) - 1) end
+local key = string.sub(KEYS[3], 1, -#ARGV[2] - 1) .. known
+for i = 3, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
+return {known, redis.call('HGETALL', key)}
+"""
+
+#: Runs commands together where certain keys are there: the state of an experiment that is not deleted, the hash of a
+#: participant who is not erased. Elsewhere it does nothing, so that no request that was under way brings back what was
+#: removed. Returns the replies of the commands, or nothing.
+#: KEYS those that must be there, then the key of each command · ARGV how many must be there, then for each command the
+#: number of its parts, its name, and its arguments without the key
+CHANGE_WHERE_KNOWN = """
+local known, at = tonumber(ARGV[1]), 2
+for i = 1, known do
+  if redis.call('EXISTS', KEYS[i]) == 0 then return false end
+end
+local replies = {}
+for i = 1, #KEYS - known do
+  local last = at + tonumber(ARGV[at])
+  replies[i] = redis.call(ARGV[at + 1], KEYS[known + i], unpack(ARGV, at + 2, last))
+  at = last + 1
+end
+return replies
+"""
+
+#: Counts somebody who has finished, once, and notes it: the counter always agrees with the participants. Returns nothing
+#: where there is no such participant any more.
+#: KEYS participant, counts · ARGV now (ms), counter, then more fields of the participant and their values
+COMPLETE = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+if redis.call('HSETNX', KEYS[1], 'completed_ms', ARGV[1]) == 1 then
+  redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
+end
+redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+return 1
+"""
+
+#: Lets so many through from one address, and then a few every second: the time at which the address will have used up
+#: nothing moves on with each. Returns 0, or how many milliseconds to wait.
+#: KEYS arrivals of the address · ARGV now (ms), milliseconds that each costs, how many may come at once
+ADMIT = """
+local now, cost = tonumber(ARGV[1]), tonumber(ARGV[2])
+local free = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0')) + cost
+local wait = free - now - cost * tonumber(ARGV[3])
+if wait > 0 then return math.ceil(wait) end
+redis.call('SET', KEYS[1], free, 'PX', math.ceil(free - now))
+return 0
 """
 
 #: A token's answer is in the stream once, however often it is sent: the second time the first result comes back.
-#: The answer, the note of its token, the end of being pending and the counters move together.
-#: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant}.
-#: KEYS answers, answered, pending, participant, state, counts · ARGV token, now (ms), sampler, counter of first answers,
-#: number of other counters c, their c names, then the fields of the answer
+#: The answer, the note of its token, the end of its turn, the end of being pending and the counters move together.
+#: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant}, or nothing where the experiment was
+#: deleted, or the participant was erased.
+#: KEYS answers, answered, pending, participant, state, counts, given, erased · ARGV token, now (ms), sampler, counter of
+#: first answers, number of the turn, number of other counters c, participant, their c names, then the fields of the answer
 RECORD_ANSWER = """
+if redis.call('EXISTS', KEYS[5]) == 0 then return false end
+if redis.call('SISMEMBER', KEYS[8], redis.sha1hex(ARGV[7])) == 1 then return false end
 local before = redis.call('HGET', KEYS[2], ARGV[1])
 if before then
   return {before, 0, tonumber(redis.call('HGET', KEYS[4], 'answers') or '0')}
 end
-local fields = 6 + tonumber(ARGV[5])
+local fields = 8 + tonumber(ARGV[6])
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, fields))
 redis.call('HSET', KEYS[2], ARGV[1], id)
 redis.call('HDEL', KEYS[3], ARGV[1])
+local entry = redis.call('HGET', KEYS[7], ARGV[5])
+if entry and string.find(entry, '|' .. ARGV[1] .. '|', 1, true) then redis.call('HSET', KEYS[7], ARGV[5], '') end
 redis.call('HSET', KEYS[4], 'last_ms', ARGV[2])
 redis.call('HINCRBY', KEYS[5], 'answers', 1)
 redis.call('HINCRBY', KEYS[5], 'answers:' .. ARGV[3], 1)
-for i = 6, fields - 1 do redis.call('HINCRBY', KEYS[6], ARGV[i], 1) end
+for i = 8, fields - 1 do redis.call('HINCRBY', KEYS[6], ARGV[i], 1) end
 local given = redis.call('HINCRBY', KEYS[4], 'answers', 1)
 if given == 1 then redis.call('HINCRBY', KEYS[6], ARGV[4], 1) end
 return {id, 1, given}
+"""
+
+#: Takes an invitation up: the account is written and the invitation is used, both or neither, so that of two who open the
+#: same link one succeeds. Returns 'done', or why not: 'unknown', 'used', 'old', 'taken' (there is such an account, or for
+#: the owner's link any) or 'gone' (the account whose password was to be reset).
+#: KEYS accounts, invitations · ARGV digest, now (ms), name, account as JSON, id of that account, field of the owner's claim
+TAKE_UP_INVITATION = """
+local kept = redis.call('HGET', KEYS[2], ARGV[1])
+if not kept then return 'unknown' end
+local invitation = cjson.decode(kept)
+if invitation.used_ms > 0 then return 'used' end
+if tonumber(ARGV[2]) > invitation.ends_ms then return 'old' end
+local there = redis.call('HGET', KEYS[1], ARGV[3])
+if invitation.purpose == 'reset' then
+  if not there or invitation.account ~= ARGV[5] then return 'gone' end
+elseif there then
+  return 'taken'
+elseif invitation.purpose == 'first' then
+  if redis.call('HLEN', KEYS[1]) > redis.call('HEXISTS', KEYS[1], ARGV[6]) then return 'taken' end
+  redis.call('HSET', KEYS[1], ARGV[6], ARGV[3])
+end
+redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
+invitation.used_ms = tonumber(ARGV[2])
+redis.call('HSET', KEYS[2], ARGV[1], cjson.encode(invitation))
+return 'done'
+"""
+
+#: Finds what a cookie or an API token stands for, with its account, and notes that it was used, at most once a minute.
+#: What has ended, or was idle for too long, is removed. Returns {what was kept, account}, or nothing.
+#: KEYS sessions or API tokens, last used, accounts · ARGV digest, now (ms), most idle time (ms; 0 for no limit)
+FIND_SESSION = """
+local kept = redis.call('HGET', KEYS[1], ARGV[1])
+if not kept then return false end
+local session = cjson.decode(kept)
+local now, idle = tonumber(ARGV[2]), tonumber(ARGV[3])
+local used = tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or session.created_ms)
+if (session.ends_ms > 0 and now > session.ends_ms) or (idle > 0 and now - used > idle) then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('HDEL', KEYS[2], ARGV[1])
+  return false
+end
+if now - used >= 60000 or used == session.created_ms then redis.call('HSET', KEYS[2], ARGV[1], ARGV[2]) end
+return {kept, redis.call('HGET', KEYS[3], session.name)}
+"""
+
+#: Reserves a place for one guess before it is checked, so that guesses at the same moment count each other. Nothing is
+#: reserved while one of the counters is waiting, nor where only the wait is asked for. A counter whose free places are
+#: gone waits twice as long after each further guess; a name that is guessed from many places gives each new place fewer.
+#: Returns {account or false, time to wait (ms)}.
+#: KEYS accounts, the name's counter, the counter of name and place[, the place's counter]
+#: ARGV account's name, now (ms), 1 to reserve, free places of name and place, the same while the name is attacked, guesses
+#: that make an attack, free places of the place, longest wait (ms), time until counters are forgotten (s)
+RESERVE_GUESS = """
+local account = redis.call('HGET', KEYS[1], ARGV[1])
+local now, wait = tonumber(ARGV[2]), 0
+for i = 3, #KEYS do
+  wait = math.max(wait, tonumber(redis.call('HGET', KEYS[i], 'until') or '0') - now)
+end
+if wait > 0 or ARGV[3] == '0' then return {account, wait} end
+local free = {tonumber(ARGV[4]), tonumber(ARGV[7])}
+if #KEYS == 4 then
+  if redis.call('HINCRBY', KEYS[2], 'count', 1) > tonumber(ARGV[6]) then free[1] = tonumber(ARGV[5]) end
+  redis.call('EXPIRE', KEYS[2], ARGV[9])
+end
+for i = 3, #KEYS do
+  local over = redis.call('HINCRBY', KEYS[i], 'count', 1) - free[i - 2]
+  if over >= 0 then
+    local delay = math.min(tonumber(ARGV[8]), 2 ^ math.min(over + 1, 30) * 1000)
+    redis.call('HSET', KEYS[i], 'until', string.format('%.0f', now + delay), 'free', free[i - 2])
+  else
+    redis.call('HSET', KEYS[i], 'free', free[i - 2])
+  end
+  redis.call('EXPIRE', KEYS[i], ARGV[9])
+end
+return {account, 0}
+"""
+
+#: Gives back the place of a guess that was right: the counter of its name and place begins again, the others forget it.
+#: KEYS the name's counter, the counter of name and place[, the place's counter]
+RELEASE_GUESS = """
+redis.call('DEL', KEYS[2])
+if KEYS[3] then
+  for _, key in ipairs({KEYS[1], KEYS[3]}) do
+    if redis.call('EXISTS', key) == 1 then
+      local left = redis.call('HINCRBY', key, 'count', -1)
+      if left < tonumber(redis.call('HGET', key, 'free') or '0') then redis.call('HDEL', key, 'until') end
+    end
+  end
+end
+return 1
+"""
+
+#: Notes that the one-time code of a moment was used. Returns 1, or 0 where it or a later one was used before.
+#: KEYS used codes · ARGV account's id, number of the code's moment
+USE_CODE = """
+if tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '-1') >= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return 1
+"""
+
+#: Removes a participant and what was kept of their turns; somebody anonymous who has the same status takes their place where
+#: the answers stay, so that counts of people agree. Without the answers, the count of those who completed is lowered.
+#: From now on nothing that their pages send is recorded. Returns whether there was anything.
+#: KEYS participant, asked, answered, given, arrivals, counts, erased[, anonymous participant] · ARGV participant, milliseconds
+#: in a minute, number of identities i, their i names, then names and values of the anonymous participant, the first of which
+#: is the identity
+ERASE_PARTICIPANT = """
+redis.call('SADD', KEYS[7], redis.sha1hex(ARGV[1]))
+local completed = redis.call('HGET', KEYS[1], 'completed_ms')
+local known = redis.call('EXISTS', KEYS[1]) == 1
+local after = 4 + tonumber(ARGV[3])
+if known and KEYS[8] then
+  if after > 4 then redis.call('HSET', KEYS[5], ARGV[after], string.match(KEYS[8], '[^:]+$')) end
+  redis.call('HSET', KEYS[8], unpack(ARGV, after + 1))
+elseif known and completed and tonumber(completed) > 0 then
+  local counter = 'completed:' .. math.floor(tonumber(completed) / tonumber(ARGV[2]))
+  if redis.call('HINCRBY', KEYS[6], counter, -1) <= 0 then redis.call('HDEL', KEYS[6], counter) end
+end
+for i = 4, after - 1 do redis.call('HDEL', KEYS[5], ARGV[i]) end
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+return known and 1 or 0
+"""
+
+#: Removes one answer and takes it out of all counters, unless it was removed before. Returns 1 if it was removed now.
+#: KEYS answers, state, counts · ARGV stream id, sampler, then the counters
+ERASE_ANSWER = """
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('HINCRBY', KEYS[2], 'answers', -1)
+redis.call('HINCRBY', KEYS[2], 'answers:' .. ARGV[2], -1)
+for i = 3, #ARGV do
+  if redis.call('HINCRBY', KEYS[3], ARGV[i], -1) <= 0 then redis.call('HDEL', KEYS[3], ARGV[i]) end
+end
+return 1
+"""
+
+#: Copies a page of entries to the end of another stream, under the same ids. Some get other fields.
+#: KEYS stream, copy · ARGV first id, last id, JSON of the ids of those → their fields [name, value, name, value, …]
+COPY_ENTRIES = """
+local changed = cjson.decode(ARGV[3])
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2])) do
+  redis.call('XADD', KEYS[2], entry[1], unpack(changed[entry[1]] or entry[2]))
+end
+"""
+
+#: Copies the entries after an id, and lets the copy take the place of the stream; what is appended next gets a later id than
+#: anything before, as in the old stream.
+#: KEYS stream, copy · ARGV last id that was copied, with ( before it
+REPLACE_STREAM = """
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1], '+')) do
+  redis.call('XADD', KEYS[2], entry[1], unpack(entry[2]))
+end
+local about, last = redis.call('XINFO', 'STREAM', KEYS[1]), nil
+for i = 1, #about, 2 do
+  if about[i] == 'last-generated-id' then last = about[i + 1] end
+end
+if redis.call('EXISTS', KEYS[2]) == 0 then
+  redis.call('XADD', KEYS[2], last, 'gone', '')
+  redis.call('XDEL', KEYS[2], last)
+end
+redis.call('XSETID', KEYS[2], last)
+redis.call('RENAME', KEYS[2], KEYS[1])
 """

@@ -48,6 +48,20 @@ class HistoryLine:
 
 
 @dataclass(frozen=True)
+class NewestModel:
+    """Which model participants are compared with: a generation of a sampler, and how many answers it has seen."""
+
+    sampler: str
+    generation: int
+    answers: int
+
+    @property
+    def name(self) -> str:
+        """Return what verdicts remember of it."""
+        return f"{self.sampler} {self.generation}"
+
+
+@dataclass(frozen=True)
 class SamplerProgress:
     """How many queries of a sampler are listed, and how many pending."""
 
@@ -66,6 +80,27 @@ class Models(Verbs):
             if b"coordinates" in fields:
                 return PublishedModel.parse(fields)
         return None
+
+    async def find_newest(self, experiment: str, samplers: Sequence[str]) -> NewestModel | None:
+        """Return the newest model of the sampler whose model has seen most answers, in one round trip; None before the first."""
+        if not samplers:
+            return None
+        keys = Keys(experiment)
+        found = await self._connection.together(
+            lambda pipeline: [
+                pipeline.hmget(key, "generation", "absorbed")
+                for sampler in samplers
+                for key in (keys.model(sampler), keys.restored(sampler))
+            ]
+        )
+        own, restored = found[::2], found[1::2]
+        known = [
+            NewestModel(sampler, int(float(generation)), int(float(answers or 0)))
+            for sampler, pair, before in zip(samplers, own, restored, strict=True)
+            for generation, answers in [pair if pair[0] is not None else before]
+            if generation is not None
+        ]
+        return max(known, key=lambda model: model.answers, default=None)
 
     async def read_history(
         self, experiment: str, sampler: str, *, after: str = "0"

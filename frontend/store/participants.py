@@ -11,25 +11,32 @@ and no counter moves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
+from frontend.errors import GoneError
 from frontend.store.answers import MINUTE_MS
-from frontend.store.connection import Verbs
-from frontend.store.lua import REMEMBER_QUERY, TAKE_QUERY
+from frontend.store.connection import Verbs, fields_of, gone, values_of
+from frontend.store.lua import ADMIT, ARRIVE, COMPLETE
 from salmon.quality import Decision, Verdict
-from salmon.records import Query
-from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, decode_query, encode_json
+from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, encode_json
 from salmon.wire.keys import draw_participant_id
 
 #: What is known of somebody who tries an experiment out is forgotten after this time.
 KEPT_SECONDS = 6 * 3600
-#: Elements of a list that are looked at to find a query this participant has not seen.
-MOST_LOOKED_AT = 4096
+#: Events kept of one participant.
+EVENTS_EACH = 2_000
+#: From one address so many may arrive at once, and then one in so many milliseconds: a class begins together, and a
+#: program that opens the link over and over waits.
+ARRIVALS_AT_ONCE = 300
+ARRIVAL_MS = 20
 #: Prefix of the fields in which the parameters of a participant's link are kept.
 _ARRIVED = "arrived:"
+#: Prefix of the fields that name the tokens of failed catch trials: a token that is noted twice counts once.
+_FAILED = "failed_catch:"
 
 Source = Literal["link", "prolific", "connect", "sona", "mturk"]
 #: Whom the experimenter keeps: `auto` leaves it to the proposal.
@@ -48,6 +55,7 @@ class Status(StrEnum):
     REDIRECTED = "redirected"
     DECLINED = "declined"
     SCREENED_OUT = "screened_out"
+    FAILED_CHECKS = "failed_checks"
     REPLACED = "replaced"
 
     def becomes(self, wanted: Status) -> Status:
@@ -66,11 +74,12 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = MappingProxyType(
         Status.ARRIVED: _BEFORE_TRIALS,
         Status.CONSENTED: _BEFORE_TRIALS,
         Status.TRAINING: _BEFORE_TRIALS,
-        Status.ACTIVE: frozenset({Status.ACTIVE, Status.COMPLETED, Status.REPLACED}) | _REFUSED,
+        Status.ACTIVE: frozenset({Status.ACTIVE, Status.COMPLETED, Status.REPLACED, Status.FAILED_CHECKS}) | _REFUSED,
         Status.COMPLETED: frozenset({Status.COMPLETED, Status.REDIRECTED}) | _REFUSED,
         Status.REDIRECTED: frozenset({Status.REDIRECTED}) | _REFUSED,
         Status.DECLINED: frozenset(),
         Status.SCREENED_OUT: frozenset(),
+        Status.FAILED_CHECKS: frozenset(),
         Status.REPLACED: frozenset(),
     }
 )
@@ -89,7 +98,8 @@ class Participant:
     `steps` says when each step was done, in Unix milliseconds; `consents` when each version of the text was agreed to;
     `attempts` are the options chosen at each attempt of the comprehension questions; `companions` are parameters of the
     link; `practice` is the JSON of the practice trials, and `replies` are the texts of the replies to the questions.
-    `turns` counts the queries given, of which `spares` stand outside of the experiment's order. `given_unsaved` is how
+    `failed_catches` counts the catch trials that were answered wrongly, where something follows from that. `turns` counts
+    the queries given, of which `spares` stand outside of the experiment's order. `place` is how many arrived before. `given_unsaved` is how
     many answers the page says were given, where it could not bring all across. `keep` is the experimenter's decision.
 
     `stored` is false for somebody of whom the store has nothing but answers.
@@ -98,9 +108,12 @@ class Participant:
     id: str
     puid: str = ""
     source: str = ""
+    group: str = ""
+    place: int = 0
     status: Status = Status.ARRIVED
     session: str = ""
     language: str = ""
+    browser: str = ""
     first_ms: int = 0
     seen_ms: int = 0
     last_ms: int = 0
@@ -109,6 +122,7 @@ class Participant:
     turns: int = 0
     spares: int = 0
     given_unsaved: int | None = None
+    failed_catches: int = 0
     keep: str = ""
     keep_note: str = ""
     keep_by: str = ""
@@ -186,9 +200,12 @@ class Participant:
             id=identifier,
             puid=fields.get("puid", ""),
             source=fields.get("source", ""),
+            group=fields.get("group", ""),
             status=Status(fields.get("status") or Status.ARRIVED),
             session=fields.get("session", ""),
             language=fields.get("language", ""),
+            browser=fields.get("browser", ""),
+            failed_catches=sum(name.startswith(_FAILED) for name in fields),
             given_unsaved=int(unsaved) if unsaved is not None else None,
             keep=fields.get("keep", ""),
             keep_note=fields.get("keep_note", ""),
@@ -205,7 +222,7 @@ class Participant:
 
 
 #: Attributes of a participant that are stored as whole numbers under their own name.
-_WHOLE = ("first_ms", "seen_ms", "last_ms", "completed_ms", "answers", "turns", "spares", "keep_ms")
+_WHOLE = ("first_ms", "seen_ms", "last_ms", "completed_ms", "answers", "turns", "spares", "keep_ms", "place")
 
 
 @dataclass(frozen=True)
@@ -264,23 +281,6 @@ class StepChange:
         return values | {f"question:{name}": encode_json(reply) for name, reply in self.replies.items()}
 
 
-@dataclass(frozen=True)
-class Turn:
-    """What is needed to choose the next query, read in one round trip.
-
-    `number` counts everything the participant was given, from 1; `position` counts the same without spare queries, which
-    stand outside of the experiment's order.
-    """
-
-    number: int
-    position: int
-    last_head: str
-    answers: int
-    status: Status
-    state: str
-    revision: int
-
-
 def identity_of(source: str, puid: str) -> str:
     """Return the field of the hash of arrivals: the same for the same person on the same platform."""
     return f"{source}:{puid}"
@@ -290,38 +290,51 @@ class Participants(Verbs):
     """Verbs about participants and the queries they are given."""
 
     async def arrive(
-        self, experiment: str, source: Source, puid: str, *, now_ms: int, status: Status = Status.ARRIVED
+        self,
+        experiment: str,
+        source: Source,
+        puid: str,
+        *,
+        now_ms: int,
+        status: Status = Status.ARRIVED,
     ) -> Participant:
         """Return the participant of a platform's id; the first arrival makes them, with this status."""
-        keys, fresh, identity = Keys(experiment), draw_participant_id(), identity_of(source, puid)
-        _, participant = await self._connection.together(
-            lambda pipeline: (
-                pipeline.hsetnx(keys.arrivals, identity, fresh),
-                pipeline.hget(keys.arrivals, identity),
-            )
+        keys, fresh = Keys(experiment), draw_participant_id()
+        reply = await self._connection.run(
+            ARRIVE,
+            (keys.arrivals, keys.state, keys.participant(fresh)),
+            (identity_of(source, puid), fresh, *fields_of(_first_values(source, puid, now_ms, status))),
         )
-        key = keys.participant(participant)
-        values = _first_values(source, puid, now_ms, status)
-        replies: list[Any] = await self._connection.together(
-            lambda pipeline: (
-                *(pipeline.hsetnx(key, name, cast("Any", value)) for name, value in values.items()),
-                pipeline.hgetall(key),
-            )
+        if reply is None:
+            raise gone()
+        participant, fields = reply
+        return Participant.parse(participant, values_of(fields))
+
+    async def find(self, experiment: str, source: Source, puid: str) -> Participant | None:
+        """Return the participant of a platform's id; None where nobody of this id has arrived."""
+        participant: str | None = await self._connection.do(
+            lambda client: client.hget(Keys(experiment).arrivals, identity_of(source, puid))
         )
-        return Participant.parse(participant, replies[-1])
+        return await self.read(experiment, participant) if participant else None
 
     async def restart(
-        self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int
+        self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int, group: str = ""
     ) -> Participant:
-        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers and is `replaced`."""
+        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers and is `replaced`.
+
+        The group stays the same.
+        """
         keys, fresh = Keys(experiment), draw_participant_id()
         values = _first_values(source, puid, now_ms, Status.ARRIVED)
-        await self._connection.together(
-            lambda pipeline: (
-                pipeline.hset(keys.participant(participant), "status", Status.REPLACED.value),
-                pipeline.hset(keys.arrivals, identity_of(source, puid), fresh),
-                pipeline.hset(keys.participant(fresh), mapping=cast("Any", values)),
-            )
+        if group:
+            values["group"] = group
+        await self._change(
+            (keys.state, keys.participant(participant)),
+            (
+                ("HSET", keys.participant(participant), "status", Status.REPLACED.value),
+                ("HSET", keys.arrivals, identity_of(source, puid), fresh),
+                ("HSET", keys.participant(fresh), *fields_of(values)),
+            ),
         )
         return Participant.parse(fresh, {name: str(value) for name, value in values.items()})
 
@@ -343,10 +356,15 @@ class Participants(Verbs):
         *,
         seen_ms: int,
         language: str,
+        browser: str,
+        group: str,
         companions: Mapping[str, str],
     ) -> None:
-        """Remember the newest opening of the page, its language, and what its link says beside the participant's id."""
-        values: Values = {"session": session, "seen_ms": seen_ms, "language": language}
+        """Remember the newest opening of the page, its language, the browser that began, the group, and what its link says
+        beside the participant's id.
+        """
+        values: Values = {"session": session, "seen_ms": seen_ms, "language": language, "browser": browser}
+        values |= {"group": group} if group else {}
         values |= {_ARRIVED + name: value for name, value in companions.items()}
         await self._write(experiment, participant, values)
 
@@ -358,6 +376,14 @@ class Participants(Verbs):
         """Store what carrying out a step changes."""
         await self._write(experiment, participant, change.encode())
 
+    async def note_failed_catch(self, experiment: str, participant: str, token: str) -> Participant:
+        """Note the token of a failed catch trial; return the participant with all that they have failed (atomic)."""
+        key = Keys(experiment).participant(participant)
+        _, fields = await self._connection.together(
+            lambda pipeline: (pipeline.hset(key, f"{_FAILED}{token}", "1"), pipeline.hgetall(key))
+        )
+        return Participant.parse(participant, fields)
+
     async def complete(
         self, experiment: str, participant: str, *, now_ms: int, given_unsaved: int | None = None
     ) -> None:
@@ -366,30 +392,42 @@ class Participants(Verbs):
         `given_unsaved` is how many answers the page has given where it cannot bring all across.
         """
         keys = Keys(experiment)
-        if await self._connection.do(
-            lambda client: client.hsetnx(keys.participant(participant), "completed_ms", cast("Any", now_ms))
-        ):
-            await self._connection.do(lambda client: client.hincrby(keys.counts, f"completed:{now_ms // MINUTE_MS}", 1))
         values: Values = {"status": Status.COMPLETED.value}
         if given_unsaved is not None:
             values["save_incomplete"] = given_unsaved
-        await self._write(experiment, participant, values)
+        done = await self._connection.run(
+            COMPLETE,
+            (keys.participant(participant), keys.counts),
+            (now_ms, f"completed:{now_ms // MINUTE_MS}", *fields_of(values)),
+        )
+        if done is None:
+            raise gone()
 
     async def decide(
-        self, experiment: str, participant: str, keep: Keep, *, note: str, by: str, now_ms: int
-    ) -> Participant:
-        """Note whether the experimenter keeps a participant (atomic with the count of such decisions)."""
+        self, experiment: str, decisions: Mapping[str, tuple[Keep, str]], *, by: str, now_ms: int
+    ) -> list[Participant]:
+        """Note whom the experimenter keeps, with a note for each (atomic with the count of such decisions)."""
         keys = Keys(experiment)
-        key = keys.participant(participant)
-        values = {"keep": keep, "keep_note": note, "keep_by": by, "keep_ms": str(now_ms)}
-        *_, fields = await self._connection.together(
-            lambda pipeline: (
-                pipeline.hset(key, mapping=cast("Any", values)),
-                pipeline.hincrby(keys.state, "decisions", 1),
-                pipeline.hgetall(key),
+        written = (
+            (
+                "HSET",
+                keys.participant(participant),
+                *fields_of({"keep": keep, "keep_note": note, "keep_by": by, "keep_ms": now_ms}),
             )
+            for participant, (keep, note) in decisions.items()
         )
-        return Participant.parse(participant, fields)
+        found = await self._change(
+            (keys.state,),
+            (
+                *written,
+                ("HINCRBY", keys.state, "decisions", len(decisions)),
+                *(("HGETALL", keys.participant(participant)) for participant in decisions),
+            ),
+        )
+        return [
+            Participant.parse(participant, values_of(fields))
+            for participant, fields in zip(decisions, found[-len(decisions) :], strict=True)
+        ]
 
     async def read_verdicts(self, experiment: str) -> StoredVerdicts | None:
         """Return the verdicts on the quality of participants as they were remembered; None where there are none."""
@@ -399,135 +437,68 @@ class Participants(Verbs):
         """Keep the verdicts on the quality of participants, for the next who asks."""
         await self._connection.do(lambda client: client.set(Keys(experiment).quality, verdicts.encode()))
 
-    async def begin_turn(self, experiment: str, participant: str, *, spare: bool = False) -> Turn:
-        """Count one more query for this participant (atomic), and read what choosing it needs."""
-        keys = Keys(experiment)
-        key = keys.participant(participant)
-        number, spares, (last_head, answers, status), (state, revision) = await self._connection.together(
-            lambda pipeline: (
-                pipeline.hincrby(key, "turns", 1),
-                pipeline.hincrby(key, "spares", int(spare)),
-                pipeline.hmget(key, ["last_head", "answers", "status"]),
-                pipeline.hmget(keys.state, ["state", "revision"]),
+    async def admit(self, experiment: str, address: str, *, now_ms: int) -> int:
+        """Count an arrival from an address; return 0, or how many milliseconds it has to wait because so many came."""
+        return int(
+            await self._connection.run(
+                ADMIT, (Keys(experiment).arriving(address),), (now_ms, ARRIVAL_MS, ARRIVALS_AT_ONCE)
             )
         )
-        return Turn(
-            number=int(number),
-            position=int(number) - int(spares),
-            last_head=last_head or "",
-            answers=int(answers or 0),
-            status=Status(status or Status.ARRIVED),
-            state=state or "",
-            revision=int(revision or 0),
-        )
 
-    async def peek_queries(self, experiment: str, sampler: str, count: int) -> list[Query]:
-        """Return the best published queries of a sampler, which stay where they are."""
-        elements = await self._connection.do(
-            lambda client: client.lrange(Keys(experiment).queries(sampler), 0, count - 1)
-        )
-        return [decode_query(element) for element in elements]
-
-    async def take_query(
-        self, experiment: str, participant: str, sampler: str, *, token: str, last_head: str, now_ms: int
-    ) -> Query | None:
-        """Take the best published query for this participant (atomic); None when the list holds none."""
+    async def arrive_to_try(
+        self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int, group: str = ""
+    ) -> Participant:
+        """Remember somebody who tries an experiment out, for a while, with ids that are made up; no arrival is counted."""
         keys = Keys(experiment)
-        element = await self._connection.run(
-            TAKE_QUERY,
-            (
-                keys.queries(sampler),
-                keys.asked(participant),
-                keys.pending(sampler),
-                keys.participant(participant),
-            ),
-            (token, now_ms, last_head, MOST_LOOKED_AT),
-        )
-        return decode_query(element) if element else None
-
-    async def remember_query(
-        self,
-        experiment: str,
-        participant: str,
-        candidates: Sequence[Query],
-        *,
-        token: str,
-        now_ms: int,
-        pending_of: str | None = None,
-    ) -> Query:
-        """Return the first candidate the participant has not seen, and remember it as seen (atomic).
-
-        With `pending_of` the query stands in for one of that sampler's: it is pending there, and counted as a fallback.
-        """
-        keys = Keys(experiment)
-        names = [keys.asked(participant), keys.participant(participant), keys.state]
-        if pending_of is not None:
-            names.append(keys.pending(pending_of))
-        counter = f"fallbacks:{pending_of}" if pending_of is not None else ""
-        position = await self._connection.run(
-            REMEMBER_QUERY, names, (token, now_ms, counter, *(query.key for query in candidates))
-        )
-        return candidates[int(position) - 1]
-
-    async def count_turn(self, experiment: str, participant: str, sampler: str) -> int:
-        """Count one more query of a sampler for this participant (atomic); return how many came before it."""
-        key = Keys(experiment).participant(participant)
-        return int(await self._connection.do(lambda client: client.hincrby(key, f"turns:{sampler}", 1))) - 1
-
-    async def forget_asked(self, experiment: str, participant: str) -> None:
-        """Let every query be new to this participant again."""
-        await self._connection.do(lambda client: client.delete(Keys(experiment).asked(participant)))
-
-    async def claim(self, experiment: str, asker: str, token: str, participant: str) -> str:
-        """Return whose a token is that was given to `asker` for whoever answers it: the first who does."""
-        key = Keys(experiment).answered(asker)
-        _, holder = await self._connection.together(
-            lambda pipeline: (pipeline.hsetnx(key, token, participant), pipeline.hget(key, token))
-        )
-        return str(holder)
-
-    async def arrive_to_try(self, experiment: str, participant: str, *, now_ms: int) -> Participant:
-        """Remember somebody who tries an experiment out, for a while; no arrival is counted."""
-        keys = Keys(experiment)
-        names = (keys.participant(participant), keys.asked(participant), keys.answered(participant))
-        values = _first_values("link", "tryout", now_ms, Status.ARRIVED)
+        names = keys.of_participant(participant)
+        values = _first_values(source, puid, now_ms, Status.ARRIVED)
+        if group:
+            values["group"] = group
         await self._connection.together(
             lambda pipeline: (
                 pipeline.hset(names[0], mapping=cast("Any", values)),
                 pipeline.sadd(names[1], ""),
                 pipeline.hset(names[2], "", ""),
+                pipeline.hset(names[3], "0", ""),
                 *(pipeline.expire(name, KEPT_SECONDS) for name in names),
             )
         )
         return Participant.parse(participant, {name: str(value) for name, value in values.items()})
 
-    async def answer_to_try(self, experiment: str, participant: str, token: str) -> tuple[bool, int]:
+    async def answer_to_try(self, experiment: str, participant: str, token: str, number: int) -> tuple[bool, int]:
         """Confirm an answer of somebody who tries; return (whether its token is new, answers so far). Nothing is logged."""
         keys = Keys(experiment)
         answered, key = keys.answered(participant), keys.participant(participant)
-        fresh = bool(await self._connection.do(lambda client: client.hsetnx(answered, token, "tried")))
-        count = await self._connection.do(lambda client: client.hincrby(key, "answers", int(fresh)))
-        return fresh, int(count)
+        (fresh,) = await self._change((key,), (("HSETNX", answered, token, "tried"),))
+        count, _ = await self._change(
+            (key,), (("HINCRBY", key, "answers", fresh), ("HSET", keys.given(participant), number, ""))
+        )
+        return bool(fresh), int(count)
+
+    async def skip_trials_to_try(self, experiment: str, participant: str, *, answers: int) -> None:
+        """Let somebody who tries count as one who has given so many answers."""
+        await self._write(experiment, participant, {"answers": answers})
 
     async def complete_to_try(self, experiment: str, participant: str) -> None:
         """Remember that somebody who tries has finished; nothing is counted."""
         await self._write(experiment, participant, {"status": Status.COMPLETED.value})
 
     async def add_events(self, experiment: str, participant: str, events: Sequence[dict[str, str]]) -> None:
-        """Append what happened on a page; the oldest events go when there are too many."""
-        key = Keys(experiment).events
-        await self._connection.together(
-            lambda pipeline: [
-                pipeline.xadd(
-                    key, cast("Any", {"participant": participant, **event}), maxlen=EVENTS_KEPT, approximate=True
-                )
-                for event in events
-            ]
-        )
+        """Append what happened on a page; the oldest events go when there are too many.
+
+        What one participant sends beyond their share is counted and not kept, so that nobody pushes others' events out.
+        """
+        keys = Keys(experiment)
+        key = keys.participant(participant)
+        with suppress(GoneError):  # erased: their page is still open
+            (sent,) = await self._change((key,), (("HINCRBY", key, "events", len(events)),))
+            kept = events[: max(0, EVENTS_EACH - (int(sent) - len(events)))]
+            appended = ("XADD", keys.events, "MAXLEN", "~", EVENTS_KEPT, "*", "participant", participant)
+            await self._change((key,), [(*appended, *fields_of(event)) for event in kept])
 
     async def _write(self, experiment: str, participant: str, values: Values) -> None:
         key = Keys(experiment).participant(participant)
-        await self._connection.do(lambda client: client.hset(key, mapping=cast("Any", values)))
+        await self._change((key,), (("HSET", key, *fields_of(values)),))
 
 
 def _first_values(source: Source, puid: str, now_ms: int, status: Status) -> Values:

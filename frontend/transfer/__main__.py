@@ -1,7 +1,11 @@
-"""Write one file or import one: `python -m frontend.transfer export|import ORDER`, with the settings of the web process.
+"""Do slow work in a process of its own: `python -m frontend.transfer export|figure|import|people|erase|retention|nightly`.
 
-`export` writes the file that the order names on standard output. `import` makes an experiment of uploaded files and prints
-what it made as JSON. ORDER is JSON (`ExportOrder`, `ImportOrder`).
+The settings are those of the web process, and the variable SALMON_ORDER holds the order.
+
+`export` and `figure` write the file that the order names on standard output. `import` makes an experiment of uploaded files
+and prints what it made as JSON. `people` finds or exports a person, or notes that one is to be erased, and prints JSON. `erase`
+carries out what was noted, `retention` removes what was kept long enough, and `nightly` writes the bundles that are due. An
+order is JSON (`ExportOrder`, `FigureOrder`, `ImportOrder`, `PeopleOrder`).
 
 An error is one line of JSON on standard error and an exit code of 1. The web process turns it into a reply if nothing was
 sent yet; otherwise it breaks the connection, so that nobody takes part of a file for the whole.
@@ -33,9 +37,18 @@ def main(arguments: list[str], output: BinaryIO) -> int:
     from salmon.errors import SalmonError
     from salmon.wire import encode_json
 
-    what, order = arguments
+    what, *order = arguments
+    work = {
+        "export": _export,
+        "figure": _figure,
+        "import": _import,
+        "people": _people,
+        "erase": _erase,
+        "retention": _retention,
+        "nightly": _nightly,
+    }
     try:
-        asyncio.run(_export(order, output) if what == "export" else _import(order, output))
+        asyncio.run(work[what](order[0] if order else os.environ.get("SALMON_ORDER", ""), output))
         output.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # the interpreter flushes once more at its end
@@ -79,6 +92,35 @@ async def write(source: ExportSource, output: BinaryIO) -> None:
         output.write(await document_of(source, name, extension))
 
 
+async def _figure(order: str, output: BinaryIO) -> None:
+    """Draw the map that was ordered, with the pictures of the experiment's targets."""
+    import numpy as np
+    from pydantic import TypeAdapter
+
+    from frontend.context import open_context
+    from frontend.settings import Settings
+    from frontend.transfer.subprocesses import FigureOrder
+    from salmon.export.map_drawing import MapGroups, draw_map, target_labels
+
+    ordered = TypeAdapter(FigureOrder).validate_json(order)
+    async with open_context(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        targets = (await context.catalogue.find(ordered.slug)).targets[: len(ordered.coordinates)]
+        pictures: dict[int, bytes] = {}
+        for target in targets:
+            if target.kind == "image" and target.media:
+                with context.media.open(target.media) as medium:
+                    pictures[target.index] = medium.read()
+    groups = MapGroups(ordered.groups, ordered.group_names) if ordered.groups is not None else None
+    drawn = draw_map(
+        np.array(ordered.coordinates),
+        target_labels(targets),
+        pictures=pictures,
+        groups=groups,
+        width_mm=ordered.width_mm,
+    )
+    output.write(drawn.content(ordered.extension))
+
+
 async def _import(order: str, output: BinaryIO) -> None:
     from dataclasses import asdict
     from pathlib import Path
@@ -94,6 +136,52 @@ async def _import(order: str, output: BinaryIO) -> None:
     files = ImportFiles(Path(given.answers), given.name, config, targets)
     made = await import_here(files, slug=given.slug, otherwise=given.otherwise, owner=given.owner)
     output.write(encode_json({**asdict(made), "message": made.sentence}).encode())
+
+
+async def _people(order: str, output: BinaryIO) -> None:
+    """Find or export a person, or note that one is to be erased."""
+    from pydantic import TypeAdapter
+
+    from frontend.settings import Settings
+    from frontend.transfer import erasure
+    from salmon.wire import encode_json
+
+    asked = TypeAdapter(erasure.PeopleOrder).validate_json(order)
+    async with erasure.open_eraser(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        match asked.do:
+            case "find":
+                found = await erasure.find_person(context, asked)
+            case "export":
+                found = await erasure.export_person(context, asked)
+            case "erase":
+                found = {"erasure": await erasure.order_erasure(context, asked)}
+    output.write(encode_json(found).encode())
+
+
+async def _erase(_: str, __: BinaryIO) -> None:
+    from frontend.settings import Settings
+    from frontend.transfer.erasure import carry_out, open_eraser
+
+    async with open_eraser(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        await carry_out(context)
+
+
+async def _retention(_: str, __: BinaryIO) -> None:
+    from frontend.settings import Settings
+    from frontend.transfer.erasure import open_eraser
+    from frontend.transfer.retention import remove_expired
+
+    async with open_eraser(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        await remove_expired(context)
+
+
+async def _nightly(_: str, __: BinaryIO) -> None:
+    from frontend.context import open_context
+    from frontend.settings import Settings
+    from frontend.transfer.nightly_bundles import write_due
+
+    async with open_context(Settings()) as context:  # pyright: ignore[reportCallIssue]
+        await write_due(context)
 
 
 if __name__ == "__main__":

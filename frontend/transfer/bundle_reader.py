@@ -25,7 +25,7 @@ from frontend.transfer.bundle_zip import BundleZip
 from salmon.errors import SpecError
 from salmon.records import Answer
 from salmon.spec import dump_spec, parse_spec
-from salmon.spec.schema import SAMPLER_NAME
+from salmon.spec.kinds import SAMPLER_NAME
 from salmon.wire import decode_answer, decode_array
 from salmon.wire.keys import place_of
 
@@ -242,10 +242,12 @@ def outline_of(bundle: BundleZip) -> Outline:
         revisions[key] = text
         samplers |= set(parsed.spec.samplers)
         n = max(n, len(parsed.targets))
-        media |= {target.media for target in parsed.targets if target.media}
+        media |= {file.media for file in parsed.files if file.media}
     newest = int(state["revision"])
     require(newest in revisions, where, f"lacks revision {newest}")
-    missing = sorted(name for name in media if MEDIA + name not in bundle.names)
+    named = bundle.manifest.get("media_problems") or {}
+    require(isinstance(named, dict), "manifest.json", "has no list of media that are missing")
+    missing = sorted(name for name in media if MEDIA + name not in bundle.names and name not in named)
     require(not missing, MEDIA + (missing or [""])[0], "is missing")
     slug: Any = bundle.manifest.get("slug")
     require(_is_like(slug, SLUG) and len(slug) <= _LONGEST_SLUG, "manifest.json", "names no experiment")

@@ -4,7 +4,8 @@ Documents are the exports that are no tables: the spec, the provenance, the data
 
 A bundle is a ZIP of every file and, for `salmon import`, of all that the store holds of the experiment. It is written
 from front to end without going back, so that it can be sent while it is made. The manifest comes last, because it has
-the SHA-256 of everything before it. The contents of the store are text as JSON lines, and arrays as .npy without
+the SHA-256 of everything before it. Media that are missing, or are not what was uploaded, are left out and named in the
+manifest and the README. The contents of the store are text as JSON lines, and arrays as .npy without
 pickles:
 
 machine/state.json          the fields of the experiment's state
@@ -98,6 +99,7 @@ async def _readme(source: ExportSource) -> str:
         exported=moment(source.context.now_ms()),
         tables=tables,
         whole=source.order.personal,
+        problems=tuple((await source.media_problems()).values()),
     )
 
 
@@ -201,7 +203,8 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
                 continue
             for extension in extensions:
                 await bundle.add(f"{name}.{extension}", table_pieces(source, name, extension))
-        for medium in sorted({target.media for target in experiment.targets if target.media}):
+        problems = await source.media_problems()
+        for medium in sorted({file.media for file in experiment.files if file.media} - problems.keys()):
             await bundle.add(MEDIA + medium, _medium(source, medium), stored=True)
         if source.order.personal:
             async for name, pieces in members_of(source):
@@ -213,6 +216,7 @@ async def write_bundle(source: ExportSource, send: Callable[[bytes], object]) ->
             exported=moment(context.now_ms()),
             as_of=source.until,
             complete=source.order.personal,
+            media_problems=problems,
         )
 
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from frontend.context import Context, open_context
 from frontend.errors import BundleError
 from frontend.experiments import make_revision
@@ -32,9 +30,9 @@ from salmon.answer_files.rows import AnswersFileError, ContainerError, bare
 from salmon.answer_files.salmon1_backup import is_backup, modern_config, modern_tree, read_backup
 from salmon.errors import Problem
 from salmon.records import Answer, Served, Timing
-from salmon.spec import Manifest, Spec, TargetSpec, parse_spec, targets_of
+from salmon.spec import Manifest, Spec, TargetSpec, parse_spec, targets_of, write_tree
+from salmon.spec.kinds import MAX_TARGETS, MIN_TARGETS, SAMPLER_NAME
 from salmon.spec.sampler_arguments import OLD_CLASSES, SAMPLER_CLASSES
-from salmon.spec.schema import MAX_TARGETS, MIN_TARGETS, SAMPLER_NAME
 from salmon.wire import encode_answer
 from salmon.wire.keys import derive_participant_id
 
@@ -137,7 +135,7 @@ def describe_answers(known: Survey, manifest: Manifest | None) -> FittedDescript
         "targets": _texts(known, indices),
         "samplers": {called: {"class": _class_of(called)} for called in dict.fromkeys(samplers.values())},
     }
-    source = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+    source = write_tree(tree)
     spec = parse_spec(source, name="the file of answers", manifest=manifest, default_sampler="Random").spec
     notes = ["No experiment file was given: texts, samplers and settings are Salmon's defaults."]
     guessed = [called for called in spec.samplers if _class_of(called) == "Random" and called.casefold() != "random"]
@@ -177,7 +175,7 @@ def fit_description(known: Survey, source: str, spec: Spec, manifest: Manifest |
 
 async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: str, owner: str) -> Imported:
     manifest = await asyncio.to_thread(context.media.unpack, files.targets) if files.targets is not None else None
-    known, description, began_ms, notes = await asyncio.to_thread(_read, files, folder, manifest)
+    known, description, manifest, began_ms, notes = await asyncio.to_thread(_read, files, folder, manifest)
     now_ms = context.now_ms()
     last = await asyncio.to_thread(_last_place, known, now_ms)
     experiment = await free_id(context, await asyncio.to_thread(_digest, files.answers), slug, last, known.answers)
@@ -215,7 +213,13 @@ async def _restore(context: Context, files: ImportFiles, folder: Path, *, slug: 
         {**state, "state": "paused", "owner": owner, "revision": 1, "created_ms": now_ms, "opened_ms": opened_ms},
     )
     await context.store.experiments.note_change(
-        experiment, Change(now_ms, owner, "imported", f"{known.answers} answers of {files.name}"[:200])
+        experiment,
+        Change(
+            now_ms,
+            await context.store.accounts.name_of(owner),
+            "imported",
+            f"{known.answers} answers of {files.name}"[:200],
+        ),
     )
     await context.store.experiments.announce(experiment)
     return Imported(slug, "paused", known.answers, len(people), (*notes, *description.notes, _UNKNOWN))
@@ -278,8 +282,10 @@ def _of_pictures(targets: Sequence[TargetSpec], manifest: Manifest | None) -> tu
 
 def _read(
     files: ImportFiles, folder: Path, manifest: Manifest | None
-) -> tuple[Survey, FittedDescription, int, tuple[str, ...]]:
-    """Return (what the answers name, the description, when it began in Unix ms or 0, sentences about what was assumed)."""
+) -> tuple[Survey, FittedDescription, Manifest | None, int, tuple[str, ...]]:
+    """Return what the answers name, the description, the manifest without pictures of texts among its targets, when it
+    began in Unix ms or 0, and sentences about what was assumed.
+    """
     path, began_ms, source = files.answers, 0, ""
     notes: tuple[str, ...] = ()
     if is_backup(path):
@@ -294,14 +300,16 @@ def _read(
         source, notes = modern_config(files.config.read_bytes())
     if not source:
         known = survey(path, name=files.name)
-        return known, describe_answers(known, manifest), began_ms, (*notes, *_list_assumptions(known))
+        return known, describe_answers(known, manifest), manifest, began_ms, (*notes, *_list_assumptions(known))
     parsed = parse_spec(
         source, name=files.config.name if files.config else files.name, manifest=manifest, default_sampler="Random"
     )
     known = survey(
         path, name=files.name, classes={name: one.sampler_class for name, one in parsed.spec.samplers.items()}
     )
-    return known, fit_description(known, source, parsed.spec, manifest), began_ms, (*notes, *_list_assumptions(known))
+    manifest = parsed.manifest
+    description = fit_description(known, source, parsed.spec, manifest)
+    return known, description, manifest, began_ms, (*notes, *_list_assumptions(known))
 
 
 def _last_place(known: Survey, now_ms: int) -> str:

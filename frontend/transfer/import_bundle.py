@@ -134,9 +134,13 @@ async def _write(
     )
     answers = totals.state.get("answers", 0)
     detail = f"{answers} answers of {bundle.manifest['slug']}, exported {bundle.manifest.get('exported', '')}"
-    await context.store.experiments.note_change(experiment, Change(now_ms, owner, "imported", detail[:200]))
+    await context.store.experiments.note_change(
+        experiment, Change(now_ms, await context.store.accounts.name_of(owner), "imported", detail[:200])
+    )
     await context.store.experiments.announce(experiment)
-    return Imported(slug, state, answers, count, (_OPEN_PAGES,))
+    lacking = sorted(name for name in outline.media if MEDIA + name not in bundle.names)
+    notes = (f"The bundle lacks these files of targets: {', '.join(lacking)}.",) if lacking else ()
+    return Imported(slug, state, answers, count, (_OPEN_PAGES, *notes))
 
 
 def _with_answers(fields: dict[str, str], answers: int) -> dict[str, str]:

@@ -99,13 +99,18 @@ _COMPANIONS = {
 
 PLATFORM_IDS = Table(
     "platform_ids",
-    "a participant; only this file and the column puid of responses contain platform ids",
-    columns(
-        "text",
-        participant="the id inside this experiment",
-        source="where the link came from: prolific, connect, sona, mturk or link",
-        puid="the platform's id of the participant",
-        **{name: f"the parameter {parameter} of the link" for name, parameter in _COMPANIONS.items()},
+    "a participant with their platform ids, which the column puid of responses, salmon_responses and triplettools_triplets holds, too",
+    (
+        *columns(
+            "text",
+            participant="the id inside this experiment",
+            source="where the link came from: prolific, connect, sona, mturk or link",
+        ),
+        *columns(
+            "written",
+            puid="the platform's id of the participant",
+            **{name: f"the parameter {parameter} of the link" for name, parameter in _COMPANIONS.items()},
+        ),
     ),
 )
 
@@ -146,11 +151,13 @@ _CONDUCT = (
         load_failures="files of targets that did not load",
         resumes="how often the page was reloaded or the link opened again",
     ),
-    *columns("text", language="language of the page", device="device named in a refusal of the page, if any"),
+    *columns("text", language="language of the page"),
+    *columns("written", device="device named in a refusal of the page, if any"),
     *columns("integer", viewport_w="width of the page in pixels when it was opened", viewport_h="its height"),
     *columns("number", pixel_ratio="physical pixels for each pixel of the page"),
     *columns(
         "text",
+        group="the group of `groups` in the file, if there are any",
         duplicate_of="an earlier participant with the same platform id",
         practice="the practice trials as JSON",
     ),
@@ -159,7 +166,7 @@ _KEPT = (
     *columns(
         "text", flags="names of the flags, separated by spaces", reasons="the reasons, one sentence for each flag"
     ),
-    *columns("truth", keep_auto="the proposal: false if a flag that proposes exclusion is set"),
+    *columns("truth", keep_auto="the proposal: false if exclusion is proposed"),
     *columns("text", keep_manual="keep or exclude where the experimenter has decided; empty otherwise"),
     *columns("truth", keep="the result: the experimenter's decision if there is one, otherwise the proposal"),
     *columns("text", note="the experimenter's note", decided_by="who decided"),
@@ -177,12 +184,14 @@ _FIGURES: Mapping[str, tuple[Kind, str]] = {
     "geometric_mean_rt_ms": ("number", "geometric mean of the response times"),
     "median_rt_ms": ("number", "median of the response times"),
     "fast_share": ("number", "share of answers within 300 ms"),
+    "timed": ("integer", "answers whose response time is known"),
     "shared_answers": ("integer", "answers to queries that everybody is asked, where the others have a majority"),
     "agreement": ("number", "share of them that agrees with the majority of the others"),
     "agreement_by_chance": ("number", "95th percentile of the agreement of guessers with as many answers"),
     "repeats": ("integer", "answers to queries that the participant had answered before"),
     "repeats_swapped": ("integer", "those of them with the sides exchanged"),
     "repeat_consistency": ("number", "share of repeats answered as before"),
+    "sided": ("integer", "answers whose side counts: all but practice"),
     "left_share": ("number", "share of answers on the left side"),
     "side_p": ("number", "probability that a fair coin leans to one side as much (exact binomial, two-sided)"),
     "longest_run": ("integer", "most answers on one side in a row"),
@@ -192,6 +201,12 @@ _FIGURES: Mapping[str, tuple[Kind, str]] = {
     "cycles_by_chance": ("number", "such triads expected of a guesser: a quarter"),
     "fit_answers": ("integer", "answers compared with the newest embedding of the group"),
     "fit_accuracy": ("number", "share of them that the embedding predicts; it has seen most of them"),
+    "fit_expected": ("number", "share that it predicts of careful people's answers to such queries"),
+    "guess_p": ("number", "probability that a guesser does as well in what tells most"),
+    "careless_p": (
+        "number",
+        "probability that a careful person looks as careless, everything together (docs/quality.md)",
+    ),
 }
 
 QUALITY = Table(
@@ -217,7 +232,7 @@ def participants_table(questions: Sequence[str]) -> Table:
             *(column for column in QUALITY.columns if column.name in _SHOWN),
             *_CONDUCT,
             *_KEPT,
-            *(Column(f"question_{name}", "text", f"reply to the question {name}") for name in questions),
+            *(Column(f"question_{name}", "written", f"reply to the question {name}") for name in questions),
         ),
     )
 
@@ -281,6 +296,7 @@ def participant_row(
         width,
         height,
         conduct.pixel_ratio,
+        person.group,
         duplicate_of,
         person.practice,
         *_decision_cells(decision),

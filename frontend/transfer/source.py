@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
 from frontend.context import Context
 from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
 from frontend.store.experiments import Revision
-from frontend.store.models import PublishedModel
+from frontend.store.models import NewestModel, PublishedModel
 from frontend.store.participants import Participant
 from frontend.transfer.participant_tables import Conduct
-from frontend.transfer.subprocesses import ExportOrder
+from frontend.transfer.subprocesses import OF_ANSWERS, ExportOrder
 from salmon.export import RevisionRecord, TargetNames
 from salmon.export.targets_models import Generation
 from salmon.quality import Decision, Evidence, judge
 from salmon.wire import StoredVerdicts, decode_array
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 People = dict[str, Participant]
 
@@ -37,10 +34,12 @@ class ExportSource:
         self.order = order
         self.until = until
         self.export_reader = context.store.export_reader
+        self.export_reader.leave_out_damaged = order.damaged == "leave_out"
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
         self._quality: StoredVerdicts | None = None
         self._people: People | None = None
         self._revisions: dict[int, RevisionRecord] | None = None
+        self._media_problems: dict[str, str] | None = None
 
     @staticmethod
     async def open(context: Context, order: ExportOrder) -> ExportSource:
@@ -53,7 +52,11 @@ class ExportSource:
                 hint=f"There is {', '.join(known)}.",
                 where="sampler",
             )
-        return ExportSource(context, experiment, order, await context.store.export_reader.last_answer(experiment.id))
+        source = ExportSource(context, experiment, order, await context.store.export_reader.last_answer(experiment.id))
+        if order.name in OF_ANSWERS:
+            # Before the first byte is sent: afterwards, an error could only break the connection.
+            await source.export_reader.verify(experiment.id, until=source.until)
+        return source
 
     @property
     def samplers(self) -> tuple[str, ...]:
@@ -80,6 +83,12 @@ class ExportSource:
                 for number, revision in stored.items()
             }
         return self._revisions
+
+    async def media_problems(self) -> dict[str, str]:
+        """Return name of the medium → sentence, for media that are missing or were altered."""
+        if self._media_problems is None:
+            self._media_problems = await asyncio.to_thread(self.context.media.problems, self.experiment.files)
+        return self._media_problems
 
     async def dimensions(self) -> int:
         """Columns that every embedding fits into: the most dimensions that any revision gives to a sampler."""
@@ -119,9 +128,13 @@ class ExportSource:
         """Return the verdicts on everybody: as remembered, or found and remembered where something has happened since."""
         if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
+            newest = await self.context.store.models.find_newest(
+                self.experiment.id, tuple(self.experiment.spec.samplers)
+            )
             known = await self.context.store.participants.read_verdicts(self.experiment.id)
-            if known is None or (known.as_of, known.decisions) != (self.until, decisions):
-                known = await self._judge(decisions)
+            now = (self.until, decisions, newest.name if newest else "")
+            if known is None or (known.as_of, known.decisions, known.model) != now:
+                known = await self._judge(decisions, newest)
                 await self.context.store.participants.remember_verdicts(self.experiment.id, known)
             self._quality = known
         return self._quality
@@ -146,8 +159,10 @@ class ExportSource:
             return None
         return _decode_generation(sampler, model, "reported" if "reported" in model.arrays else "coordinates")
 
-    async def _judge(self, decisions: int) -> StoredVerdicts:
-        evidence = Evidence(len(self.targets))
+    async def _judge(self, decisions: int, newest: NewestModel | None) -> StoredVerdicts:
+        # The newest model is named before it is read: where another is published in between, verdicts are found once more.
+        shown, checks = await self.newest(newest.sampler) if newest else None, self.experiment.spec.checks
+        evidence = Evidence(len(self.targets), checks.obvious)
         async for page in self.export_reader.read_answers(self.experiment.id, until=self.until):
             for _, answer in page:
                 evidence.add(answer)
@@ -160,15 +175,13 @@ class ExportSource:
                 if person.keep == "exclude":
                     excluded.add(person.id)
         verdicts = judge(
-            evidence, asked=asked, excluded=frozenset(excluded), coordinates=await self._map_of_most_answers()
+            evidence,
+            asked=asked,
+            excluded=frozenset(excluded),
+            coordinates=shown.coordinates if shown else None,
+            tolerate=None if checks.on_failure == "nothing" else checks.tolerate,
         )
-        return StoredVerdicts(self.until, decisions, verdicts)
-
-    async def _map_of_most_answers(self) -> NDArray[Any] | None:
-        """Return the newest embedding of the sampler whose model has seen most answers."""
-        found = [await self.newest(sampler) for sampler in self.experiment.spec.samplers]
-        known = [generation for generation in found if generation is not None]
-        return max(known, key=lambda generation: generation.answers).coordinates if known else None
+        return StoredVerdicts(self.until, decisions, newest.name if newest else "", verdicts)
 
 
 def _decode_generation(sampler: str, model: PublishedModel, array: str) -> Generation:

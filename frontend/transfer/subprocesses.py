@@ -1,7 +1,7 @@
 """Run slow work in subprocesses, so that it never delays the requests of participants.
 
-An order says which file of which experiment to write, or which uploaded files to import. A subprocess gets its order by its
-arguments and the address of the store by its environment. It reports an error as one line of JSON on standard error. It is
+An order says which file of which experiment to write, or which uploaded files to import. A subprocess gets its order
+and the address of the store by its environment, which other users of the machine cannot read. It reports an error as one line of JSON on standard error. It is
 killed when nobody waits for it any more.
 """
 
@@ -9,21 +9,24 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from fastapi import Depends, Request
 
 from frontend.context import WithContext
-from frontend.errors import BadRequestError, NotFoundError, SubprocessError, TooManyError
+from frontend.errors import BadRequestError, ClientLeftError, NotFoundError, SubprocessError, TooManyError
 from frontend.settings import Settings
 from salmon.logs import fields
 from salmon.parent_watch import SUPERVISED
 from salmon.wire import decode_json, encode_json
 
 Excluded = Literal["mark", "leave_out"]
+#: What happens when answers are not as they were recorded: no file, or a file without them.
+Damaged = Literal["refuse", "leave_out"]
 
 _TABLE = ("csv", "jsonl", "parquet")
 
@@ -54,6 +57,10 @@ BUNDLE = ("bundle", "zip")
 VERDICTS = ("verdicts", "json")
 
 
+#: Files in which every answer counts; those that follow from answers are written from the same ones.
+OF_ANSWERS = frozenset({"responses", "salmon_responses", "triplettools_triplets", "cblearn", "psiz", BUNDLE[0]})
+
+
 @dataclass(frozen=True)
 class ExportOrder:
     """Order of one file. `generation` 0 is the newest; `personal` says whether ids of platforms are in it."""
@@ -65,6 +72,7 @@ class ExportOrder:
     sampler: str = ""
     generation: int = 0
     personal: bool = True
+    damaged: Damaged = "refuse"
 
     def encode(self) -> str:
         """Return the argument of the subprocess."""
@@ -83,6 +91,7 @@ class ExportOrder:
             "sampler": self.sampler or "all",
             "generation": str(self.generation or "newest"),
             "personal": "yes" if self.personal else "no",
+            "damaged": self.damaged,
         }
 
 
@@ -101,6 +110,22 @@ class ImportOrder:
     owner: str
     config: str = ""
     targets: str = ""
+
+    def encode(self) -> str:
+        """Return the argument of the subprocess."""
+        return encode_json(asdict(self))
+
+
+@dataclass(frozen=True)
+class FigureOrder:
+    """Order of a map for print: coordinates (n, d) on the axes to draw; `groups` has one number a target."""
+
+    slug: str
+    extension: Literal["svg", "pdf", "png"]
+    coordinates: list[list[float]]
+    width_mm: float
+    groups: tuple[int, ...] | None = None
+    group_names: tuple[str, ...] = ()
 
     def encode(self) -> str:
         """Return the argument of the subprocess."""
@@ -131,13 +156,21 @@ log = logging.getLogger("salmon.subprocesses")
 
 #: The program that subprocesses run.
 MODULE = "frontend.transfer"
+#: The variable that holds the order.
+ORDER = "SALMON_ORDER"
 #: Subprocesses at once: each takes some 100 MB and as much of a core as participants leave it.
 MOST = 4
 #: A subprocess that is not urgent is not started again for so many times as long as it took.
 _REST = 4.0
 _PIECE_BYTES = 1 << 16
+#: How often a request that waits for its subprocess looks whether its client is still there.
+_LOOK_SECONDS = 1.0
 #: Bytes that are kept of the end of standard error.
 _MOST_SAID = 1 << 16
+
+
+#: Says whether the client of a request has left, like `Request.is_disconnected`.
+Left = Callable[[], Awaitable[bool]]
 
 
 class BrokenOffError(Exception):
@@ -149,22 +182,31 @@ class Subprocesses:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._running = 0
+        self._running: set[object] = set()
         self._underway: dict[str, asyncio.Task[bytes]] = {}
         self._rests_until: dict[str, float] = {}
+        #: Says whether the client of the request has left; None where no request waits.
+        self.left: Left | None = None
 
-    async def stream(self, *arguments: str) -> AsyncIterator[bytes]:
-        """Return the output of `python -m frontend.transfer`, piece by piece; an error before the first piece is raised at once."""
+    def watch(self, left: Left) -> Self:
+        """Return the same subprocesses for one request, which end when its client has left."""
+        watching = copy(self)
+        watching.left = left
+        return watching
+
+    async def stream(self, *arguments: str, watched: bool = True) -> AsyncIterator[bytes]:
+        """Return the output of `python -m frontend.transfer`, piece by piece; an error before the first piece is raised at once.
+
+        A client that leaves before the first piece is noticed here, and afterwards by the reply. `watched` is False for
+        work that goes on without its client.
+        """
         pieces = self._pieces(arguments)
-        try:
-            first = await anext(pieces)
-        except StopAsyncIteration:
-            first = b""
+        first = await _unless_left(anext(pieces, b""), self.left if watched else None)
         return _join_pieces(first, pieces)
 
     async def run(self, *arguments: str) -> bytes:
         """Return the whole output of `python -m frontend.transfer`, where it is short."""
-        return b"".join([piece async for piece in self._pieces(arguments)])
+        return await _unless_left(self._gather(arguments), self.left)
 
     def begin(self, name: str, *arguments: str, urgent: bool = True) -> asyncio.Task[bytes] | None:
         """Start `python -m frontend.transfer` unless one of this name is under way, and wait for nothing.
@@ -183,9 +225,12 @@ class Subprocesses:
             self._rests_until[name] = ended + _REST * (ended - now)
             _ = done.cancelled() or done.exception()  # the exception is raised for whoever waits
 
-        task = self._underway[name] = asyncio.create_task(self.run(*arguments))
+        task = self._underway[name] = asyncio.create_task(self._gather(arguments))
         task.add_done_callback(rest)
         return task
+
+    async def _gather(self, arguments: tuple[str, ...]) -> bytes:
+        return b"".join([piece async for piece in self._pieces(arguments)])
 
     async def _pieces(self, arguments: tuple[str, ...]) -> AsyncGenerator[bytes]:
         began = False
@@ -206,18 +251,20 @@ class Subprocesses:
 
     @asynccontextmanager
     async def _process(self, arguments: tuple[str, ...]) -> AsyncGenerator[asyncio.subprocess.Process]:
-        if self._running >= MOST:
+        if len(self._running) >= MOST:
             raise TooManyError(
-                f"{self._running} files are being written already.", hint="Wait until one of them is finished."
+                f"{len(self._running)} files are being written already.", hint="Wait until one of them is finished."
             )
-        self._running += 1
+        own = object()
+        self._running.add(own)
         try:
+            what, *order = arguments
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", MODULE, *arguments),
+                *(sys.executable, "-m", MODULE, what),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=_environment(self._settings),
+                env={**_environment(self._settings), ORDER: "".join(order)},
             )
             try:
                 yield process
@@ -227,15 +274,29 @@ class Subprocesses:
                         process.kill()
                     await asyncio.shield(_wait_until_gone(process))
         finally:
-            self._running -= 1
+            self._running.discard(own)
+
+
+async def _unless_left(work: Awaitable[bytes], left: Left | None) -> bytes:
+    """Return the result of some work; end it if the client leaves, because nobody else would see the result."""
+    task = asyncio.ensure_future(work)
+    try:
+        while left is not None and not (await asyncio.wait((task,), timeout=_LOOK_SECONDS))[0]:
+            if await left():
+                raise ClientLeftError
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
 
 
 def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
-    """Return the subprocesses of the application."""
+    """Return the subprocesses of the application, for this request."""
     state = request.app.state
     if not hasattr(state, "subprocesses"):
         state.subprocesses = Subprocesses(context.settings)
-    return state.subprocesses
+    return state.subprocesses.watch(request.is_disconnected)
 
 
 WithSubprocesses = Annotated[Subprocesses, Depends(find_subprocesses)]

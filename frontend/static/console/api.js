@@ -1,4 +1,8 @@
 // Requests of the console. Each returns a value or throws a Failure whose message is shown to the experimenter.
+//
+// The types of replies and bodies follow from the address, by ../types.d.ts, which is made from the server's routes.
+
+/** @import { Body, Reply } from "../types" */
 
 export class Failure extends Error {
   constructor(error, status) {
@@ -11,7 +15,8 @@ export class Failure extends Error {
   }
 }
 
-const token = () => document.querySelector('meta[name="csrf"]').content;
+/** @type {() => string} */
+const token = () => /** @type {HTMLMetaElement} */ (document.querySelector('meta[name="csrf"]')).content;
 
 export async function request(method, path, body = undefined) {
   const headers = { Accept: "application/json" };
@@ -38,9 +43,23 @@ export async function request(method, path, body = undefined) {
   return content;
 }
 
+/** Post a body and return the file that is the reply. */
+export async function download(path, body) {
+  const headers = { "Content-Type": "application/json", "X-CSRF-Token": token() };
+  const reply = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }).catch(() => null);
+  if (reply === null) throw new Failure({ message: "The server does not respond.", hint: "Try again in a moment." }, 0);
+  if (reply.ok) return reply.blob();
+  const content = await reply.json().catch(() => null);
+  throw new Failure(content?.error ?? { message: `The server responded with status ${reply.status}.`, hint: "Try again." }, reply.status);
+}
+
+/** @type {<const P extends string>(path: P) => Promise<Reply<"GET", P>>} */
 export const get = (path) => request("GET", path);
+/** @type {<const P extends string>(path: P, body?: Body<"POST", P>) => Promise<Reply<"POST", P>>} */
 export const post = (path, body) => request("POST", path, body);
+/** @type {<const P extends string>(path: P, body: Body<"PUT", P> | FormData) => Promise<Reply<"PUT", P>>} */
 export const put = (path, body) => request("PUT", path, body);
+/** @type {<const P extends string>(path: P, body?: Partial<Body<"DELETE", P>>) => Promise<Reply<"DELETE", P>>} */
 export const remove = (path, body) => request("DELETE", path, body);
 
 /** Call `work` when a form is submitted, with its buttons disabled meanwhile, and show the outcome below it. */

@@ -20,6 +20,7 @@ function fill(element, attributes, children) {
   return element;
 }
 
+/** @type {(selector: string, within?: ParentNode) => any} */
 export const $ = (selector, within = document) => within.querySelector(selector);
 
 export const data = () => JSON.parse(document.getElementById("data").textContent);
@@ -62,14 +63,14 @@ export const utc = (ms) => `${new Date(ms).toISOString().slice(0, 16).replace("T
 
 /** Format the times in the page. */
 export function showTimes(within = document) {
-  for (const element of within.querySelectorAll("time[data-ms]")) {
+  for (const element of /** @type {NodeListOf<HTMLElement>} */ (within.querySelectorAll("time[data-ms]"))) {
     element.replaceWith(time(Number(element.dataset.ms)));
   }
 }
 
 /** Make buttons with data-copy copy that text. */
 export function showCopies(within = document) {
-  for (const button of within.querySelectorAll("[data-copy]")) {
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (within.querySelectorAll("[data-copy]"))) {
     button.addEventListener("click", () => copy(button, button.dataset.copy));
   }
 }

@@ -8,7 +8,7 @@ showTimes();
 showCopies();
 for (const table of document.querySelectorAll("table[data-sortable]")) makeSortable(table);
 
-handleSubmit($("#import"), async (form) => {
+if ($("#import")) handleSubmit($("#import"), async (form) => {
   const made = await post("/api/experiments/import", form);
   const link = h("a", { href: `/console/experiments/${made.slug}/` }, made.slug);
   return h("div", {}, h("p", {}, "Imported: ", link, "."), ...(made.notes ?? []).map((note) => h("p", { class: "quiet" }, note)));

@@ -3,17 +3,19 @@
 import { $, data, h, showCopies } from "./dom.js";
 
 showCopies();
-const { slug, samplers } = data();
-const base = `/api/experiments/${slug}`;
+/** @type {import("../types").ExportsData} */
+const { slug, samplers, may_edit: mayEdit } = data();
+const base = /** @type {const} */ (`/api/experiments/${slug}`);
 const TABLE = ["csv", "jsonl", "parquet"];
 
+/** @type {[string, [string, string, string[]][]][]} */
 const FILES = [
   ["Answers", [
     ["responses", "One answer per row: the columns of Salmon 1, then everything else that was recorded.", TABLE],
     ["participants", "Everyone who opened the link: times, status, page events, quality, and whether they are kept.", TABLE],
     ["quality", "Quality figures, and the reason for every flag.", TABLE],
     ["events", "Page events: skips, lost focus, files that failed to load.", TABLE],
-    ["platform_ids", "Participants' IDs on the recruitment platform. Only this file and responses contain them.", TABLE],
+    ["platform_ids", "Participants' IDs on the recruitment platform. The column puid of responses, salmon_responses and triplettools_triplets contains them, too.", TABLE],
   ]],
   ["Embeddings", [
     ["embeddings", "The current position of every target.", TABLE],
@@ -40,6 +42,7 @@ const FILES = [
 $("#sampler").append(h("option", { value: "" }, "all samplers"), ...samplers.map((name) => h("option", { value: name }, name)));
 $("#sampler-choice").hidden = samplers.length < 2;
 
+/** @type {[HTMLAnchorElement, string, string][]} */
 const links = [];
 $("#files").append(
   ...FILES.flatMap(([title, files]) => [
@@ -47,7 +50,7 @@ $("#files").append(
     h(
       "dl",
       { class: "files" },
-      ...files.flatMap(([name, what, extensions]) => [
+      ...files.filter(([name]) => mayEdit || name !== "platform_ids").flatMap(([name, what, extensions]) => [
         h("dt", {}, name, " ", ...extensions.map((extension) => link(name, extension))),
         h("dd", {}, what),
       ]),
@@ -72,6 +75,7 @@ function updateLinks() {
 for (const id of ["excluded", "sampler"]) $(`#${id}`).addEventListener("change", updateLinks);
 updateLinks();
 
+$("#bundle [name=personal]").closest("label").hidden = !mayEdit;
 $("#bundle").addEventListener("submit", (event) => {
   event.preventDefault();
   const personal = new FormData(event.target).has("personal") ? "?personal=no" : "";

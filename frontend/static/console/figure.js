@@ -83,7 +83,8 @@ export class Figure {
   }
 
   csv() {
-    return this.#rows(this.#shown).map((row) => row.map((value) => value ?? "").join(",")).join("\r\n") + "\r\n";
+    const quoted = (value) => (/[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+    return this.#rows(this.#shown).map((row) => row.map((value) => quoted(`${value ?? ""}`)).join(",")).join("\r\n") + "\r\n";
   }
 
   #draw() {

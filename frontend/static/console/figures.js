@@ -118,28 +118,44 @@ export const timeBetweenTrials = histogram("wait", {
   sentence: "Time from an answer until the next query is ready. One query is always fetched in advance, so nearly all bars should be at the left.",
 });
 
+// The colours of the heat map reach from no answer to so many times the mean of a row.
+const MOST_OF_MEAN = 2;
+
+const shorten = (name, letters) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
+
 /** How often each target was asked about, as a heat map. */
 export const answersPerTarget = {
   name: "answers-per-target",
   title: "Answers per target",
-  sentence: "Darker means more answers. Each row should be even: the positions of light targets are uncertain.",
+  sentence: "Darker means more answers, compared with the mean of the row. Each row should be even: the positions of light targets are uncertain.",
   emptyText: "No answers yet.",
-  height: 190,
-  option({ targets_asked: asked, targets: n }, colour) {
+  height: 270,
+  option({ targets_asked: asked, targets: n, names }, colour) {
     const kinds = [["won", "winner"], ["foot", "foot"], ["head", "head"]];
-    const most = Math.max(...kinds.map(([kind]) => Math.max(...asked[kind])));
-    if (most === 0) return null;
-    const cells = kinds.flatMap(([kind], row) => asked[kind].map((count, target) => [target, row, count / Math.max(1, ...asked[kind])]));
+    const means = kinds.map(([kind]) => asked[kind].reduce((sum, count) => sum + count, 0) / Math.max(1, n));
+    if (Math.max(...means) === 0) return null;
+    const cells = kinds.flatMap(([kind], row) => asked[kind].map((count, target) => [target, row, Math.min(MOST_OF_MEAN, count / (means[row] || 1))]));
     return {
-      xAxis: { type: "category", data: [...Array(n).keys()], name: "target", nameGap: 26, splitLine: { show: false } },
+      xAxis: { type: "category", data: names, splitLine: { show: false }, axisLabel: { rotate: 40, formatter: (name) => shorten(name, 12) } },
       yAxis: { type: "category", data: kinds.map(([, label]) => label), splitLine: { show: false } },
-      grid: { left: 64, right: 16, top: 8, bottom: 44 },
-      tooltip: { trigger: "item", confine: true, formatter: ({ value: [target, row] }) => `Target ${target} as ${kinds[row][1]}: ${number(asked[kinds[row][0]][target])}` },
-      visualMap: { show: false, min: 0, max: 1, inRange: { color: ["#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154"] } },
+      grid: { left: 64, right: 16, top: 8, bottom: 110 },
+      tooltip: { trigger: "item", confine: true, renderMode: "richText", formatter: ({ value: [target, row] }) => `${names[target]} as ${kinds[row][1]}: ${number(asked[kinds[row][0]][target])}` },
+      visualMap: {
+        min: 0,
+        max: MOST_OF_MEAN,
+        orient: "horizontal",
+        left: "center",
+        bottom: 0,
+        itemWidth: 12,
+        itemHeight: 120,
+        text: ["twice the mean or more", "no answers"],
+        textStyle: { color: colour.ink },
+        inRange: { color: ["#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154"] },
+      },
       series: [{ type: "heatmap", data: cells, itemStyle: { borderColor: colour.background, borderWidth: n < 120 ? 1 : 0 } }],
     };
   },
-  rows: ({ targets_asked: asked }) => [["target", "head", "foot", "winner"], ...asked.head.map((count, target) => [target, count, asked.foot[target], asked.won[target]])],
+  rows: ({ targets_asked: asked, names }) => [["target", "name", "head", "foot", "winner"], ...asked.head.map((count, target) => [target, names[target], count, asked.foot[target], asked.won[target]])],
 };
 
 /** Durations of refits and searches by number of answers. */

@@ -12,6 +12,7 @@ html:
   max_queries: 40
 `;
 
+/** @type {import("../types").LaunchData} */
 const { examples } = data();
 const draft = new Draft({ spec: TEMPLATE, label: "Experiment file (YAML)" });
 let example = "";
@@ -21,9 +22,11 @@ choice.append(...examples.map(({ name }) => h("option", { value: name }, name)))
 choice.addEventListener("change", async () => {
   const chosen = examples.find(({ name }) => name === choice.value);
   if (!chosen) return;
+  if (draft.hasOwnFiles && !confirm("The example comes with its own targets. Put them in place of your files?")) return;
   example = chosen.name;
-  draft.spec = chosen.spec;
-  draft.setArchive(chosen.zip ? await fetchArchive(chosen.name) : null);
+  draft.spec = chosen.spec; // one step: Undo brings back what was there
+  if (chosen.zip) await draft.upload([await fetchArchive(chosen.name)], { own: false });
+  else await draft.removeFiles();
 });
 
 async function fetchArchive(name) {
@@ -34,14 +37,15 @@ async function fetchArchive(name) {
 handleSubmit($("#launch"), async (form, button) => {
   const body = new FormData();
   body.set("spec", new Blob([draft.spec]), example ? `${example}.yaml` : "experiment.yaml");
-  if (draft.archive) body.set("targets", draft.archive);
+  body.set("from_draft", "true");
   body.set("name", form.get("name"));
   body.set("state", button?.value ?? "draft");
   try {
     const made = await post("/api/experiments", body);
+    draft.finish();
     location.assign(`/console/experiments/${made.slug}/${made.state === "draft" ? "settings" : ""}`);
   } catch (error) {
-    if (error instanceof Failure && error.problems.length) draft.showProblems(error.problems);
+    if (error instanceof Failure && error.problems.length) await draft.check();
     throw error;
   }
 });

@@ -1,126 +1,278 @@
-// Draws the map: targets at their positions, axes with equal scales, and a grid.
+// Draws a map: pictures, dots, labels and lines where the server's layout puts them, on axes with equal scales.
 
 import { h, svg } from "./dom.js";
-import { ellipse, fitView, gridStep, moveView, placeLabels, project, toScreen, zoomView } from "./map_model.js";
+import { SHAPES, ellipse, fitView, gridStep, isInside, moveView, neighbourTowards, project, toScreen, zoomView } from "./map_model.js";
 
 const HTML = "http://www.w3.org/1999/xhtml";
 const STEP = 1.25;
-const LABEL_FONT = "12px system-ui, sans-serif";
+const ARRANGE_PAUSE_MS = 60;
+const CLICK_PX = 5;
+const LINE = 1.2;
+const GAP = 4;
+const MOST_ARRANGED = 2000; // of more targets in the window, all are dots
+const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const HELP = "Arrow keys move the map, plus and minus zoom, 0 resets the view. The Tab key leads to the targets.";
 
 export class MapDrawing {
-  size = 56;
+  size = 72;
   showsEllipses = false;
-  showsLabels = false;
+  showsLabels = true;
+  isLasso = false;
+  /** @type {(index: number | null) => void} */
   onpoint = () => {};
+  /** @type {(chosen: Set<number>) => void} */
+  onselect = () => {};
+  /** @type {(view: object) => void} */
+  onview = () => {};
+  /** @type {(error: unknown) => void} */
+  onfail = () => {};
   #place;
   #targets;
+  #arrange;
   #root;
   #layers = {};
   #marks = [];
+  /** @type {import("../types").ModelReply | null} */
   #model = null;
+  /** @type {[number, number]} */
   #axes = [0, 1];
   #view = null;
+  /** @type {(import("../types").LayoutReply & {points: number[][]}) | null} */
+  #layout = null;
+  #asked = 0;
+  #isAsking = false;
+  #waiting = null;
   #pointed = null;
   #found = null;
+  #chosen = new Set();
   #pointers = new Map();
+  #pressed = null;
+  #lasso = null;
   #measure = h("canvas").getContext("2d");
+  #widths = [];
+  #font = 0;
 
-  constructor(element, targets) {
+  /**
+   * `arrange(body)` asks the server for a layout.
+   * @param {HTMLElement} element
+   * @param {import("../types").MapTarget[]} targets
+   * @param {(body: import("../types").LayoutBody) => Promise<import("../types").LayoutReply>} arrange
+   * @param {string} title
+   */
+  constructor(element, targets, arrange, title) {
     this.#place = element;
     this.#targets = targets;
-    this.#measure.font = LABEL_FONT;
-    this.#root = svg("svg", { class: "map-drawing", tabindex: "0", role: "group", "aria-label": "Map of the targets. Arrow keys move it, plus and minus zoom, 0 resets the view." });
-    for (const name of ["grid", "ellipses", "lines", "targets", "labels"]) {
+    this.#arrange = arrange;
+    this.#root = svg("svg", { class: "map-drawing", tabindex: "0", role: "group", "aria-label": `${title}. ${HELP}` });
+    for (const name of ["grid", "ellipses", "lines", "leaders", "targets", "labels", "lasso"]) {
       this.#layers[name] = svg("g", { class: name });
       this.#root.append(this.#layers[name]);
     }
+    for (const name of ["labels", "leaders", "grid", "lasso"]) this.#layers[name].setAttribute("aria-hidden", "true");
+    this.#layers.targets.setAttribute("role", "listbox");
+    this.#layers.targets.setAttribute("aria-multiselectable", "true");
+    this.#layers.targets.setAttribute("aria-label", "Targets. Arrow keys go to the next target in a direction, Space selects.");
     this.#marks = targets.map((target) => this.#mark(target));
     this.#layers.targets.append(...this.#marks.map(({ group }) => group));
+    this.#marks[0]?.group.setAttribute("tabindex", "0");
     element.append(this.#root);
     this.#listen();
-    new ResizeObserver(() => this.draw()).observe(element);
+    let extent = "";
+    new ResizeObserver(() => {
+      if (String(this.#extent()) === extent) return;
+      extent = String(this.#extent());
+      if (this.#view !== null) this.fit();
+    }).observe(element);
   }
 
   get axes() {
     return this.#axes;
   }
 
-  /** Show an embedding {coordinates, spread, nearest}; the view stays, so that changes are visible. */
+  get model() {
+    return this.#model;
+  }
+
+  get chosen() {
+    return this.#chosen;
+  }
+
+  /**
+   * Show an embedding; the view stays, so that changes are visible.
+   * @param {import("../types").ModelReply} model
+   * @param {[number, number]} axes
+   */
   show(model, axes = this.#axes) {
-    const fits = this.#view !== null && String(axes) === String(this.#axes);
+    const stays = this.#view !== null && String(axes) === String(this.#axes);
     this.#model = model;
     this.#axes = axes;
-    if (!fits) this.fit();
-    else this.draw();
+    if (stays) this.draw();
+    else this.fit();
   }
 
   fit() {
     if (this.#model === null) return;
     const [width, height] = this.#extent();
-    this.#view = fitView(project(this.#model.coordinates, this.#axes), width, height, this.size + 24);
+    this.#setView(fitView(project(this.#model.coordinates, this.#axes), width, height, 44));
+  }
+
+  /** Show the part of the map that another drawing shows. */
+  follow(view) {
+    if (this.#model === null) return;
+    this.#view = view;
     this.draw();
   }
 
   zoom(closer, at = null) {
+    if (this.#model === null) return;
     const [width, height] = this.#extent();
-    this.#view = zoomView(this.#view, closer ? STEP : 1 / STEP, at ?? [width / 2, height / 2], width, height);
-    this.draw();
+    this.#setView(zoomView(this.#view, closer ? STEP : 1 / STEP, at ?? [width / 2, height / 2], width, height));
   }
 
-  /** Highlight targets whose name contains the words; with `go`, centre the first one. */
+  /** Highlight targets whose name contains the words and return them; with `go`, centre the first one. */
   find(words, { go = false } = {}) {
     const wanted = words.trim().toLowerCase();
-    const fits = this.#targets.filter(({ name }) => name.toLowerCase().includes(wanted)).map(({ index }) => index);
+    const fits = wanted ? this.#targets.filter(({ name }) => name.toLowerCase().includes(wanted)).map(({ index }) => index) : [];
     this.#found = wanted ? new Set(fits) : null;
-    if (go && fits.length) {
+    if (go && fits.length && this.#model !== null) {
       const [x, y] = project(this.#model.coordinates, this.#axes)[fits[0]];
-      this.#view = { ...this.#view, x, y };
+      this.#setView({ ...this.#view, x, y });
       this.#point(fits[0]);
     }
     this.draw();
+    return fits;
+  }
+
+  /** Colour targets by group: {names, groups} or null. */
+  group(groups) {
+
+    this.#marks.forEach(({ group, dot, badge, frame }, index) => {
+      const of = groups ? groups.groups[index] : -1;
+      for (const element of [dot, badge]) element.setAttribute("d", SHAPES[Math.max(0, of)]);
+      for (const element of [dot, badge, frame]) element.dataset.group = groups ? of : "";
+      group.setAttribute("aria-label", this.#targets[index].name + (of >= 0 ? `, ${groups.names[of]}` : ""));
+    });
+    this.draw();
+  }
+
+  /** Select these targets and no others. */
+  select(chosen) {
+    this.#chosen = new Set(chosen);
+    this.#marks.forEach(({ group }, index) => group.setAttribute("aria-selected", String(this.#chosen.has(index))));
   }
 
   draw() {
+    this.#paint();
+    clearTimeout(this.#waiting);
+    this.#waiting = setTimeout(() => this.#rearrange(), ARRANGE_PAUSE_MS);
+  }
+
+  #setView(view) {
+    this.#view = view;
+    this.onview(view);
+    this.draw();
+  }
+
+  #places() {
+    const [width, height] = this.#extent();
+    return project(this.#model.coordinates, this.#axes).map((point) => toScreen(point, this.#view, width, height));
+  }
+
+  /** Ask for the layout of what the window shows now, and draw it. */
+  async #rearrange() {
+    const [width, height] = this.#extent();
+    if (this.#model === null || width < 50) return;
+    const asked = (this.#asked += 1);
+    if (this.#isAsking) return; // once its layout is here, the newest one is asked for
+    this.#isAsking = true;
+    const points = this.#places();
+    const widths = this.#textWidths();
+    const small = width < 560;
+    const rounded = (value) => Math.round(10 * value) / 10;
+    const seen = points.flatMap(([x, y], index) => (x >= 0 && y >= 0 && x <= width && y <= height ? [index] : []));
+    try {
+      const layout = seen.length > MOST_ARRANGED ? null : await this.#arrange({
+        frame: [width, height],
+        points: seen.map((index) => points[index].map(rounded)),
+        pictures: seen.map((index) => this.#marks[index].shape()),
+        labels: seen.map((index) => (this.showsLabels ? [widths[index] + 2, this.#font * LINE] : [0, 0])),
+        smallest: small ? 13 : 20,
+        largest: Math.max(small ? 13 : 20, this.size),
+        dot: 4,
+        gap: GAP,
+      });
+      if (asked === this.#asked) {
+        const marks = points.map(() => null);
+        seen.forEach((index, place) => (marks[index] = layout?.marks[place] ?? null));
+        this.#layout = layout && { ...layout, marks, points };
+        this.#paint();
+        this.#root.dataset.arranged = String(asked);
+      }
+    } catch (error) {
+      this.onfail(error);
+    } finally {
+      this.#isAsking = false;
+    }
+    if (asked !== this.#asked) this.#rearrange();
+  }
+
+  #paint() {
     if (this.#model === null) return;
     const [width, height] = this.#extent();
     this.#root.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const points = project(this.#model.coordinates, this.#axes).map((point) => toScreen(point, this.#view, width, height));
+    const points = this.#places();
     this.#drawGrid(width, height);
-    this.#marks.forEach(({ group, resize }, index) => {
-      const known = index < points.length;
-      group.setAttribute("visibility", known ? "visible" : "hidden");
-      if (!known) return;
-      group.setAttribute("transform", `translate(${points[index].map((value) => value.toFixed(2)).join(" ")})`);
-      resize(this.size);
+    const layout = this.#layout;
+    const dot = layout?.dot ?? 4;
+    const [texts, leaders] = [[], []];
+    this.#marks.forEach((mark, index) => {
+      const { group } = mark;
+      const place = layout?.marks[index] ?? null;
+      const point = points[index];
+      const isSeen = point && point[0] > -80 && point[1] > -80 && point[0] < width + 80 && point[1] < height + 80;
+      group.classList.toggle("away", !isSeen);
+      if (!isSeen) return;
+      // While a new layout is on its way, everything keeps its place beside its target.
+      const [dx, dy] = place ? [point[0] - layout.points[index][0], point[1] - layout.points[index][1]] : [0, 0];
+      const [x, y] = place ? [place.centre[0] + dx, place.centre[1] + dy] : point;
+      group.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)})`);
+      mark.draw(place?.picture ? layout.side : 0, dot);
       group.classList.toggle("faded", this.#isFaded(index));
+      if (place?.picture && Math.hypot(x - point[0], y - point[1]) > Math.max(2, 0.15 * layout.side)) {
+        leaders.push(svg("line", { class: "moved", x1: point[0], y1: point[1], x2: x, y2: y }), svg("circle", { cx: point[0], cy: point[1], r: 1.6 }));
+      }
+      if (place?.leader) {
+        const [x1, y1, x2, y2] = place.leader;
+        leaders.push(svg("line", { x1: x1 + dx, y1: y1 + dy, x2: x2 + dx, y2: y2 + dy }));
+      }
+      if (place?.label) {
+        const font = this.#font * layout.font;
+        const text = svg("text", { x: place.label[0] + dx + 1, y: place.label[1] + dy + 0.94 * font, "font-size": font }, this.#labelOf(index));
+        text.classList.toggle("faded", this.#isFaded(index));
+        text.dataset.index = index;
+        texts.push(text);
+      }
     });
+    this.#layers.leaders.replaceChildren(...leaders);
+    this.#layers.labels.replaceChildren(...texts);
     this.#drawEllipses(points);
     this.#drawNearest(points);
-    this.#drawLabels(points);
   }
 
-  /** Return the drawing as a self-contained SVG on white. */
-  async file() {
-    const copy = this.#root.cloneNode(true);
-    const [width, height] = this.#extent();
-    for (const [name, value] of Object.entries({ width, height, xmlns: "http://www.w3.org/2000/svg" })) copy.setAttribute(name, value);
-    for (const name of ["tabindex", "role", "aria-label", "class"]) copy.removeAttribute(name);
-    copy.querySelector(".lines").replaceChildren();
-    for (const element of copy.querySelectorAll("[tabindex]")) element.removeAttribute("tabindex");
-    copy.querySelectorAll(".faded").forEach((element) => element.classList.remove("faded"));
-    copy.prepend(svg("style", {}, STYLE), svg("rect", { width, height, fill: "#fff" }));
-    await Promise.all([...copy.querySelectorAll("image")].map(embedImage));
-    return new XMLSerializer().serializeToString(copy);
+  #labelOf(index) {
+    const { name } = this.#targets[index];
+    return name.length > 28 ? `${name.slice(0, 27)}…` : name;
   }
 
-  async png(scale = 3) {
-    const [width, height] = this.#extent();
-    const picture = new Image();
-    picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(await this.file())}`;
-    await picture.decode();
-    const canvas = h("canvas", { width: scale * width, height: scale * height });
-    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
-    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  #textWidths() {
+    const [width] = this.#extent();
+    const font = width > 2400 ? 16 : 12;
+    if (font !== this.#font) {
+      this.#font = font;
+      this.#measure.font = `${font}px ${getComputedStyle(this.#root).fontFamily}`;
+      this.#widths = this.#targets.map((_, index) => this.#measure.measureText(this.#labelOf(index)).width);
+    }
+    return this.#widths;
   }
 
   #extent() {
@@ -134,23 +286,62 @@ export class MapDrawing {
   }
 
   #mark(target) {
-    const group = svg("g", { class: "mark", tabindex: "0", role: "img", "aria-label": target.name });
-    const resize = drawTarget(target, group);
+    const dot = svg("path", { class: "dot", d: SHAPES[0] });
+    const badge = svg("path", { class: "badge", d: SHAPES[0] });
+    const card = svg("rect", { class: "card" });
+    const frame = svg("rect", { class: "frame" });
+    const { element, shape } = drawTarget(target);
+    const picture = svg("g", {}, card, element, frame, badge);
+    const group = svg("g", { class: "mark", tabindex: "-1", role: "option", "aria-selected": "false", "aria-label": target.name }, dot, picture);
+    group.dataset.index = target.index;
+    const draw = (side, radius) => {
+      dot.setAttribute("visibility", side ? "hidden" : "inherit");
+      picture.setAttribute("visibility", side ? "inherit" : "hidden");
+      dot.setAttribute("transform", `scale(${radius})`);
+      if (!side) return;
+      const [width, height] = shape().map((share) => side * share);
+      for (const box of [card, frame]) setBox(box, width, height);
+      if (element) sizeTarget(element, width, height);
+      const small = 0.13 * Math.min(width, height);
+      badge.setAttribute("transform", `translate(${-width / 2} ${-height / 2}) scale(${Math.max(2.5, small)})`);
+    };
     group.addEventListener("pointerenter", () => this.#point(target.index));
     group.addEventListener("pointerleave", () => this.#point(null));
-    group.addEventListener("focus", () => this.#point(target.index));
+    group.addEventListener("focus", () => {
+      this.#keepInView(target.index);
+      this.#point(target.index);
+    });
     group.addEventListener("blur", () => this.#point(null));
-    return { group, resize };
+    group.addEventListener("keydown", (event) => this.#keyOnMark(event, target.index));
+    return { group, dot, badge, frame, shape, draw };
   }
 
   #point(index) {
     if (this.#pointed === index || this.#pointers.size > 0) return;
     this.#pointed = index;
-    // The last element is drawn on top. An element with the focus is not moved, because it would lose the focus.
-    const group = index === null ? null : this.#marks[index].group;
-    if (group !== null && group !== document.activeElement) this.#layers.targets.append(group);
     this.onpoint(index);
-    this.draw();
+    this.#paint();
+  }
+
+  /** Focus a target; it becomes the one that the Tab key leads to. */
+  #focus(index) {
+    for (const { group } of this.#marks) group.setAttribute("tabindex", "-1");
+    this.#marks[index].group.setAttribute("tabindex", "0");
+    this.#marks[index].group.focus();
+  }
+
+  #keepInView(index) {
+    const [width, height] = this.#extent();
+    const point = this.#model && this.#places()[index];
+    if (!point || (point[0] > 0 && point[1] > 0 && point[0] < width && point[1] < height)) return;
+    const [x, y] = project(this.#model.coordinates, this.#axes)[index];
+    this.#setView({ ...this.#view, x, y });
+  }
+
+  #toggle(index) {
+    const chosen = new Set(this.#chosen);
+    if (!chosen.delete(index)) chosen.add(index);
+    this.onselect(chosen);
   }
 
   #drawGrid(width, height) {
@@ -180,22 +371,6 @@ export class MapDrawing {
     this.#layers.lines.replaceChildren(...near.map((index) => svg("line", { x1, y1, x2: points[index][0], y2: points[index][1] })));
   }
 
-  #drawLabels(points) {
-    if (!this.showsLabels) {
-      this.#layers.labels.replaceChildren();
-      return;
-    }
-    const pictured = this.#targets.slice(0, points.length).filter(({ kind }) => kind !== "text");
-    const labels = pictured.map((target) => ({
-      x: points[target.index][0],
-      y: points[target.index][1],
-      width: this.#measure.measureText(target.name).width,
-      half: this.size / 2,
-    }));
-    const texts = placeLabels(labels).map((at, index) => at && svg("text", { x: at[0], y: at[1] }, pictured[index].name));
-    this.#layers.labels.replaceChildren(...texts.filter(Boolean));
-  }
-
   #listen() {
     const root = this.#root;
     const at = (event) => {
@@ -210,96 +385,106 @@ export class MapDrawing {
     root.addEventListener("pointerdown", (event) => {
       if (this.#model === null) return;
       root.setPointerCapture(event.pointerId);
+      this.#pressed = { index: event.target.closest?.(".mark")?.dataset.index, at: at(event), adds: event.shiftKey || event.ctrlKey || event.metaKey };
+      if (this.isLasso && this.#pointers.size === 0) this.#lasso = [at(event)];
       this.#pointers.set(event.pointerId, at(event));
     });
     root.addEventListener("pointermove", (event) => {
       const before = this.#pointers.get(event.pointerId);
       if (!before) return;
       const now = at(event);
-      if (this.#pointers.size === 1) this.#view = moveView(this.#view, now[0] - before[0], now[1] - before[1]);
-      else this.#pinch(event.pointerId, before, now);
+      const others = [...this.#pointers].filter(([id]) => id !== event.pointerId);
       this.#pointers.set(event.pointerId, now);
-      this.draw();
+      if (this.#lasso) {
+        this.#lasso.push(now);
+        this.#layers.lasso.replaceChildren(svg("polygon", { points: this.#lasso.map((point) => point.join(",")).join(" ") }));
+      } else if (others.length === 0) this.#setView(moveView(this.#view, now[0] - before[0], now[1] - before[1]));
+      else this.#pinch(before, now, others[0][1]);
     });
-    for (const name of ["pointerup", "pointercancel"]) root.addEventListener(name, (event) => this.#pointers.delete(event.pointerId));
+    for (const type of ["pointerup", "pointercancel"]) {
+      root.addEventListener(type, (event) => {
+        if (!this.#pointers.delete(event.pointerId)) return;
+        if (type === "pointerup") this.#release(at(event));
+        this.#lasso = null;
+        this.#layers.lasso.replaceChildren();
+      });
+    }
     root.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  #pinch(pointer, before, now) {
-    const [, other] = [...this.#pointers].find(([id]) => id !== pointer);
+  #release(now) {
+    const isClick = this.#pressed && Math.hypot(now[0] - this.#pressed.at[0], now[1] - this.#pressed.at[1]) < CLICK_PX;
+    if (isClick && this.#pressed.index !== undefined) {
+      const index = Number(this.#pressed.index);
+      this.#focus(index);
+      if (this.#pressed.adds || this.isLasso) this.#toggle(index);
+    } else if (this.#lasso && this.#lasso.length > 2) {
+      const inside = this.#places().flatMap((point, index) => {
+        const place = this.#layout?.marks[index];
+        return isInside(place?.picture ? place.centre : point, this.#lasso) ? [index] : [];
+      });
+      this.onselect(new Set(this.#pressed.adds ? [...this.#chosen, ...inside] : inside));
+    }
+  }
+
+  #pinch(before, now, other) {
     const apart = ([x, y]) => Math.max(1, Math.hypot(x - other[0], y - other[1]));
     const [width, height] = this.#extent();
-    this.#view = zoomView(this.#view, apart(now) / apart(before), other, width, height);
+    this.#setView(zoomView(this.#view, apart(now) / apart(before), other, width, height));
+  }
+
+  #keyOnMark(event, index) {
+    const last = this.#targets.length - 1;
+    if (event.key in DIRECTIONS) this.#focus(neighbourTowards(this.#places(), index, DIRECTIONS[event.key]));
+    else if (event.key === "Home") this.#focus(0);
+    else if (event.key === "End") this.#focus(last);
+    else if (event.key === " " || event.key === "Enter") this.#toggle(index);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   #key(event) {
-    if (this.#model === null) return;
-    const moves = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] };
-    if (event.key in moves) this.#view = moveView(this.#view, ...moves[event.key]);
-    else if (event.key === "+" || event.key === "=") return this.zoom(true);
-    else if (event.key === "-") return this.zoom(false);
-    else if (event.key === "0") return this.fit();
-    else return undefined;
+    if (this.#model === null || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key in DIRECTIONS) {
+      const [dx, dy] = DIRECTIONS[event.key];
+      this.#setView(moveView(this.#view, -40 * dx, -40 * dy));
+    } else if (event.key === "+" || event.key === "=") this.zoom(true);
+    else if (event.key === "-") this.zoom(false);
+    else if (event.key === "0") this.fit();
+    else return;
     event.preventDefault();
-    this.draw();
-    return undefined;
   }
 }
 
-const STYLE = `
-  .grid line { stroke: #e8e8e8; stroke-width: 1 }
-  .ellipses ellipse { fill: #0072b2; fill-opacity: .1; stroke: #0072b2; stroke-opacity: .55; stroke-width: 1 }
-  text { font: 12px system-ui, Helvetica, Arial, sans-serif; text-anchor: middle; fill: #1c1c1c }
-  .mark text { font-size: 14px }
-  .dot { fill: #0072b2 }
-`;
-
-/** Draw a target in a group; return a function that changes its size. */
-function drawTarget(target, group) {
+/** Return {element, shape}: what shows a target (null for a dot) and its width and height with a longer side of 1. */
+function drawTarget(target) {
   if (target.kind === "image") {
     const wide = target.width && target.height ? Math.min(1, target.width / target.height) : 1;
     const high = target.width && target.height ? Math.min(1, target.height / target.width) : 1;
-    const image = svg("image", { href: target.media, preserveAspectRatio: "xMidYMid meet" });
-    group.append(image);
-    return (size) => setBox(image, size * wide, size * high);
+    return { element: svg("image", { href: target.media, preserveAspectRatio: "xMidYMid meet" }), shape: () => [wide, high] };
   }
-  if (target.kind === "text") {
-    const text = svg("text", { "dominant-baseline": "central" }, target.html);
-    group.append(text);
-    return () => {};
-  }
-  if (target.kind === "html") return drawHtml(target, group);
-  group.append(svg("circle", { class: "dot", r: 6 }), svg("text", { y: 22 }, target.name)); // sound and video
-  return () => {};
-}
-
-/** Draw HTML that the server has cleaned; it is scaled once it has been laid out. */
-function drawHtml(target, group) {
+  if (target.kind !== "html") return { element: null, shape: () => [0, 0] };
+  // The server has cleaned this HTML; it is scaled once it has been laid out.
   const box = document.createElementNS(HTML, "div");
   box.innerHTML = target.html;
   box.setAttribute("style", "display:inline-block;transform-origin:0 0");
-  const frame = svg("foreignObject", { overflow: "visible" }, box);
-  group.append(frame);
-  return (size) => {
-    const [width, height] = [Math.max(1, box.offsetWidth), Math.max(1, box.offsetHeight)];
-    const factor = size / Math.max(width, height);
-    box.style.transform = `scale(${factor})`;
-    setBox(frame, width * factor, height * factor);
+  const element = svg("foreignObject", { overflow: "visible", width: 1, height: 1 }, box);
+  return {
+    element,
+    shape: () => {
+      const [width, height] = [Math.max(1, box.offsetWidth), Math.max(1, box.offsetHeight)];
+      return [width / Math.max(width, height), height / Math.max(width, height)];
+    },
   };
+}
+
+function sizeTarget(element, width, height) {
+  setBox(element, width, height);
+  const box = element.firstElementChild;
+  if (box) box.style.transform = `scale(${Math.max(width, height) / Math.max(1, box.offsetWidth, box.offsetHeight)})`;
 }
 
 function setBox(element, width, height) {
   for (const [name, value] of Object.entries({ x: -width / 2, y: -height / 2, width, height })) element.setAttribute(name, value.toFixed(2));
-}
-
-/** Replace the address of a picture by its content. */
-async function embedImage(image) {
-  const reply = await fetch(image.getAttribute("href"));
-  const content = await reply.blob();
-  const reader = new FileReader();
-  const address = await new Promise((resolve) => {
-    reader.addEventListener("load", () => resolve(reader.result));
-    reader.readAsDataURL(content);
-  });
-  image.setAttribute("href", address);
 }

@@ -1,7 +1,7 @@
 // The live overview: key figures, problems, figures and tables.
 
-import { get } from "./api.js";
-import { $, count, data, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
+import { Failure, get, put } from "./api.js";
+import { $, copy, count, data, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
 import { Figure } from "./figure.js";
 import * as figures from "./figures.js";
 import { Table } from "./table.js";
@@ -9,8 +9,10 @@ import { Table } from "./table.js";
 const HISTORY_PAUSE_MS = 3000;
 
 showCopies();
-const { slug, samplers } = data();
-const base = `/api/experiments/${slug}`;
+/** @type {import("../types").OverviewData} */
+const { slug, samplers, names, may_edit: mayEdit } = data();
+const link = $("[data-copy]").dataset.copy;
+const base = /** @type {const} */ (`/api/experiments/${slug}`);
 
 const drawn = Object.fromEntries(Object.entries(figures).map(([name, figure]) => [name, new Figure(figure)]));
 const order = ["accuracy", "answersOverTime", "responseTimes", "timeBetweenTrials", "answersPerTarget", "learning"];
@@ -18,6 +20,7 @@ const embeds = samplers.length > 0;
 const shown = order.filter((name) => embeds || (name !== "accuracy" && name !== "learning"));
 $("#figures").append(...shown.map((name) => drawn[name].element));
 
+/** @type {Table<import("../types").SamplerRow>} */
 const table = new Table(
   [
     { name: "name", label: "Sampler", value: (row) => row.name },
@@ -35,6 +38,7 @@ const table = new Table(
 );
 $("#samplers").append(table.element);
 
+/** @type {Table<import("../types").Latency>} */
 const server = new Table(
   [
     { name: "route", label: "Request", value: (row) => row.route, show: (row) => (row.route.endsWith("query") ? "next query" : "record answers") },
@@ -56,7 +60,44 @@ const tile = (label, value, detail, { bar = null, warn = false, title = null } =
     h("p", { class: "quiet" }, detail),
   );
 
+const ACTIONS = {
+  invite: () => h("button", { type: "button", onclick: (event) => copy(event.target, link) }, "Copy link"),
+  open: () => h("button", { type: "button", onclick: (event) => setState(event.target, "open") }, "Open the experiment"),
+  close: () => h("button", { type: "button", onclick: (event) => setState(event.target, "closed") }, "Close the experiment"),
+};
+
+async function setState(button, state) {
+  if (state === "closed" && !confirm("Close the experiment? Participants who have begun can no longer continue. You can open it again in Settings.")) return;
+  button.disabled = true;
+  try {
+    await put(`${base}/state`, { state });
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    $("#verdict-why").textContent = `${error.message} ${error.hint}`;
+    button.disabled = false;
+  }
+}
+
+let verdictShown = "";
+
+/**
+ * Show the verdict; the button is drawn anew only when the verdict changes, so that it can be pressed.
+ * @param {import("../types").VerdictRow} verdict
+ */
+function showVerdict(verdict) {
+  const now = JSON.stringify(verdict);
+  if (now === verdictShown) return;
+  verdictShown = now;
+  $("#verdict").hidden = false;
+  $("#verdict").dataset.level = verdict.level;
+  if ($("#verdict-what").textContent !== verdict.what) $("#verdict-what").textContent = verdict.what;
+  $("#verdict-why").textContent = verdict.why;
+  $("#verdict-action").replaceChildren(...(verdict.action && (mayEdit || verdict.action === "invite") ? [ACTIONS[verdict.action]()] : []));
+}
+
+/** @param {import("../types").OverviewReply} overview */
 function show(overview) {
+  showVerdict(overview.verdict);
   const { answers, participants, backend, fallbacks, times } = overview;
   const best = overview.samplers.find(({ accuracy }) => accuracy !== null && accuracy !== undefined);
   const urgent = overview.sentences.filter(({ level }) => level === "error").length;
@@ -66,9 +107,9 @@ function show(overview) {
     tile("Answers", number(answers.total), `of ${number(answers.goal)} (${answers.goal_is})`, { bar: answers.total / answers.goal, title: answers.goal_from }),
     tile("Participants", number(participants.completed), `finished; ${number(participants.began)} began, ${number(participants.arrived)} opened the link`),
     best
-      ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${best.ceiling ? `; noise ceiling ${percent(best.ceiling)}` : ""}`)
+      ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${describeCeiling(best)}`)
       : tile("Accuracy", "–", embeds ? "appears once random queries have been answered" : "no sampler fits an embedding while it runs"),
-    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.a_minute > 0 ? `${short(answers.a_minute)} answers per minute, ${number(answers.to_go)} to go` : "no answers in the last half hour"),
+    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.a_minute > 0 ? `${short(answers.a_minute)} answers per minute, ${number(answers.to_go)} to go` : "no full minute of answers in the last half hour"),
     tile("Time between trials", milliseconds(times.wait.p95), `95th percentile, from an answer to the next query; ${percent(fallbacks.share, 1)} fallbacks`),
     tile(
       "Learning process",
@@ -80,24 +121,31 @@ function show(overview) {
   $("#sentences").replaceChildren(
     ...(overview.sentences.length
       ? overview.sentences.map(({ level, what, hint }) => h("li", { class: level }, h("b", {}, what), ` ${hint}`))
-      : [h("li", { class: "good" }, overview.answers.total ? "No problems." : nextStep(overview))]),
+      : [h("li", { class: "good" }, "No problems.")]),
   );
-  for (const name of ["answersOverTime", "responseTimes", "timeBetweenTrials", "answersPerTarget"]) drawn[name].show(overview);
+  for (const name of ["answersOverTime", "responseTimes", "timeBetweenTrials", "answersPerTarget"]) drawn[name].show({ ...overview, names });
   table.show(overview.samplers);
   server.show(overview.server);
 }
 
-const nextStep = ({ state }) =>
-  state === "open"
-    ? "No answers yet. Send participants the link above."
-    : "No answers yet. Try out the experiment in Settings, then open it.";
+/**
+ * Say how far the accuracy is from the most that any embedding can predict. Both are estimates, so it may seem above.
+ * @param {import("../types").SamplerRow} sampler
+ */
+function describeCeiling({ accuracy, ceiling }) {
+  if (!ceiling) return "";
+  return accuracy >= ceiling ? "; as much as people agree with one another" : `; about ${percent(ceiling)} is possible`;
+}
 
 let newest = -1;
 let drawnGeneration = -1;
 let readAt = -HISTORY_PAUSE_MS;
 let timer = null;
 
-/** Read the history again after a new generation, but not more often than every few seconds. */
+/**
+ * Read the history again after a new generation, but not more often than every few seconds.
+ * @param {import("../types").OverviewReply} overview
+ */
 function readHistory(overview) {
   newest = Math.max(-1, ...overview.samplers.map((sampler) => sampler.generation ?? -1));
   if (!embeds || newest === drawnGeneration || timer) return;
@@ -115,6 +163,7 @@ function readHistory(overview) {
 const live = $("#live");
 const source = new EventSource(`${base}/stream`);
 source.addEventListener("overview", (event) => {
+  /** @type {import("../types").OverviewReply} */
   const overview = JSON.parse(event.data);
   show(overview);
   readHistory(overview);

@@ -1,17 +1,22 @@
 // The participants page: quality figures, flags and exclusions.
 
 import { Failure, get, post, put, remove } from "./api.js";
-import { $, count, data, duration, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
+import { $, count, data, duration, h, milliseconds, number, percent, short, showCopies, svg, time } from "./dom.js";
 import { Table } from "./table.js";
 
 const AGAIN_MS = 1500;
 const PAGE = 5000;
+const MOST_DECISIONS = 1000;
 
 showCopies();
-const { slug, samplers } = data();
-const base = `/api/experiments/${slug}`;
+/** @type {import("../types").ParticipantsData} */
+const { slug, samplers, may_edit: mayEdit } = data();
+const base = /** @type {const} */ (`/api/experiments/${slug}`);
+/** @typedef {import("../types").ParticipantRow} Row */
+/** @type {Row[]} */
 let people = [];
 
+/** @type {(name: keyof import("../types").Figures) => (row: Row) => any} */
 const figure = (name) => (row) => row.figures?.[name] ?? null;
 const share = (name, label, help) => ({
   name,
@@ -22,23 +27,48 @@ const share = (name, label, help) => ({
   show: (row) => percent(figure(name)(row)),
 });
 
+/** @type {(row: Row) => string} */
+const name = (row) => row.puid || row.participant;
+
+/** @type {Table<import("../types").ParticipantRow>} */
 const table = new Table(
   [
     {
       name: "puid",
       label: "Participant",
-      value: (row) => row.puid,
-      show: (row) => h("span", {}, row.puid, h("span", { class: "quiet block" }, row.source), h("span", { class: "quiet block" }, row.participant)),
+      value: name,
+      show: (row) =>
+        h(
+          "span",
+          { class: "person" },
+          h("button", { type: "button", class: "plain", "aria-label": `Answers of ${name(row)}`, onclick: () => showAnswers(row) }, name(row)),
+          h("span", { class: "quiet block" }, row.source, row.puid ? ` · ${row.participant}` : ""),
+        ),
+    },
+    {
+      name: "fit_accuracy",
+      label: "Fit",
+      help: "Share of answers that the map predicts; in brackets, what it predicts of careful people with such queries",
+      number: true,
+      value: figure("fit_accuracy"),
+      show: (row) => h("span", {}, percent(figure("fit_accuracy")(row)), figure("fit_expected")(row) === null ? "" : h("span", { class: "quiet" }, ` (${percent(figure("fit_expected")(row))})`)),
+    },
+    {
+      name: "careless_p",
+      label: "Evidence",
+      help: "How rare such answers are among careful people: fit, agreement, catch trials, repeats, sides, runs and times together",
+      value: figure("careless_p"),
+      show: (row) => describeEvidence(figure("careless_p")(row)),
     },
     { name: "keep", label: "Decision", value: (row) => (row.keep ? "kept" : "excluded"), show: (row) => decisionCell(row) },
     {
       name: "reasons",
-      label: "Flags",
+      label: "Reasons",
       value: (row) => row.flags.map(({ reason }) => reason).join(" "),
       show: (row) => (row.flags.length ? h("ul", { class: "reasons" }, ...row.flags.map((flag) => h("li", { class: flag.excludes ? "excludes" : null }, flag.reason))) : ""),
     },
-    { name: "status", label: "Status", value: (row) => row.status },
     { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
+    { name: "status", label: "Status", value: (row) => row.status },
     { name: "geometric_mean_rt_ms", label: "Response time", help: "Geometric mean of the response times", number: true, value: figure("geometric_mean_rt_ms"), show: (row) => milliseconds(figure("geometric_mean_rt_ms")(row)) },
     share("fast_share", "Under 300 ms", "Share of answers given in less than 300 ms"),
     share("left_share", "Left", "Share of answers on the left side"),
@@ -46,7 +76,6 @@ const table = new Table(
     share("catch_accuracy", "Catch trials", "Share of catch trials answered correctly"),
     share("agreement", "Agreement", "Share of shared queries answered like the majority"),
     share("repeat_consistency", "Consistency", "Share of repeated queries answered the same way"),
-    share("fit_accuracy", "Fit", "Share of answers that the embedding predicts"),
     {
       name: "took_ms",
       label: "Duration",
@@ -58,15 +87,80 @@ const table = new Table(
     { name: "first_ms", label: "Arrived", value: (row) => row.first_ms, show: (row) => time(row.first_ms) },
     { name: "note", label: "Note", value: (row) => row.note },
   ],
-  { name: `${slug}-participants`, label: "Participants", key: (row) => row.participant },
+  {
+    name: `${slug}-participants`,
+    label: "Participants",
+    key: (row) => row.participant,
+    sorted: "careless_p",
+    select: mayEdit ? (keys) => showSelection(keys) : null,
+  },
 );
 $("#table").append(table.element);
 
+/** Say how rare such answers are among careful people, in words that need no statistics. */
+function describeEvidence(p) {
+  if (p === null) return "–";
+  if (p >= 0.04) return "usual";
+  return p < 1e-6 ? "under 1 in a million" : `1 in ${short(Math.round(1 / p))}`;
+}
+
+const selection = $("#selection");
+let selected = [];
+let undone = null;
+
+/** Show what can be done with the rows that are ticked. */
+function showSelection(keys) {
+  selected = keys;
+  $("#selected").textContent = keys.length ? `${count(keys.length, "participant")} selected` : "Nobody selected";
+  for (const button of selection.querySelectorAll("[data-keep]")) button.disabled = keys.length === 0;
+}
+
+$("#propose").addEventListener("click", () => table.choose(people.filter(({ keep_auto: proposed }) => !proposed).map(({ participant }) => participant)));
+selection.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const keep = event.submitter.dataset.keep;
+  const note = keep === "auto" ? "" : $("#note").value;
+  const decisions = selected.map((participant) => ({ participant, keep, note }));
+  if (await decideAll(decisions, keep === "auto" ? "left to the proposal" : keep === "keep" ? "kept" : "excluded")) {
+    $("#note").value = "";
+    table.choose([]);
+  }
+});
+$("#undo").addEventListener("click", async () => {
+  const decisions = undone;
+  if (await decideAll(decisions, "as before")) $("#undo").hidden = true;
+});
+
+/**
+ * Store decisions, say so, and remember those before them for Undo.
+ * @param {import("../types").NamedDecision[]} decisions
+ * @param {string} done
+ */
+async function decideAll(decisions, done) {
+  const before = decisions.map(({ participant }) => people.find((row) => row.participant === participant)).map((row) => ({ participant: row.participant, keep: row.keep_manual || "auto", note: row.note }));
+  try {
+    for (let from = 0; from < decisions.length; from += MOST_DECISIONS) {
+      await put(`${base}/participants`, { decisions: decisions.slice(from, from + MOST_DECISIONS) });
+    }
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    $("#decided").textContent = `${error.message} ${error.hint}`;
+    return false;
+  }
+  undone = before;
+  $("#undo").hidden = false;
+  $("#decided").textContent = `${count(decisions.length, "participant")} ${done}.`;
+  await read();
+  return true;
+}
+
+/** @param {Row} row */
 function decisionCell(row) {
+  if (!mayEdit) return h("span", { class: row.keep ? "kept" : "excluded" }, row.keep ? "✓ kept" : "✕ excluded");
   const proposal = row.keep_auto ? "keep" : "exclude";
   const choice = h(
     "select",
-    { "aria-label": `Decision for ${row.puid}`, onchange: (event) => decide(row, event.target.value) },
+    { "aria-label": `Decision for ${name(row)}`, onchange: (event) => decideAll([{ participant: row.participant, keep: event.target.value, note: event.target.value === "auto" ? "" : row.note }], "changed") },
     h("option", { value: "auto" }, `automatic: ${proposal}`),
     h("option", { value: "keep" }, "keep (manual)"),
     h("option", { value: "exclude" }, "exclude (manual)"),
@@ -75,23 +169,56 @@ function decisionCell(row) {
   return h("span", { class: row.keep ? "kept" : "excluded" }, h("b", { class: "block" }, row.keep ? "✓ kept" : "✕ excluded"), choice);
 }
 
-async function decide(row, keep) {
-  const note = keep === "auto" ? "" : (prompt(`Why do you ${keep} ${row.puid}? Your note is included in every export.`, row.note) ?? null);
-  if (note !== null) {
-    try {
-      await put(`${base}/participants/${row.participant}`, { keep, note });
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      $("#as-of").textContent = `${error.message} ${error.hint}`;
-      return;
-    }
-  }
-  await read();
+/**
+ * Show the answers of one participant in order: times from below upwards, sides by direction, and what the map predicts.
+ * @param {Row} row
+ */
+async function showAnswers(row) {
+  const panel = $("#answers");
+  panel.hidden = false;
+  $("#answers-title").textContent = `Answers of ${name(row)}`;
+  const { answers } = await get(`${base}/participants/${row.participant}/answers`);
+  $("#answers-figure").replaceChildren(answers.length ? timeline(answers) : h("p", {}, "No answers yet."));
+  const known = answers.filter(([, , , , fits]) => fits !== null);
+  const left = answers.filter(([, , side]) => side === "left").length;
+  $("#answers-words").textContent = `${count(answers.length, "answer")}, ${number(left)} on the left. ${known.length ? `The map predicts ${number(known.filter(([, , , , fits]) => fits).length)} of ${number(known.length)}.` : "There is no map to compare them with."}`;
+  panel.scrollIntoView({ block: "nearest" });
+  $("#answers-title").focus();
+}
+
+const TIMELINE = { height: 170, left: 56, top: 10, bottom: 30 };
+
+/** @param {import("../types").AnswersOfParticipantReply["answers"]} answers */
+function timeline(answers) {
+  const { height, left, top, bottom } = TIMELINE;
+  const step = Math.max(6, Math.min(18, 1100 / answers.length));
+  const width = left + step * answers.length + 12;
+  const [least, most] = [100, 30_000];
+  const y = (ms) => top + (height - top - bottom) * (1 - Math.log(Math.min(most, Math.max(least, ms)) / least) / Math.log(most / least));
+  const x = (place) => left + step * (place + 0.5);
+  const scale = [100, 300, 1000, 3000, 10_000].map((ms) =>
+    svg("g", { class: "scale" }, svg("line", { x1: left, x2: width, y1: y(ms), y2: y(ms) }), svg("text", { x: left - 6, y: y(ms) + 4, "text-anchor": "end" }, milliseconds(ms))),
+  );
+  const marks = answers.map(([, rt, side, , fits], place) => {
+    const [cx, cy] = [x(place), y(rt ?? least)];
+    const point = side === "left" ? -4 : 4;
+    return svg(
+      "path",
+      { class: fits === null ? "unknown" : fits ? "predicted" : "surprising", d: `M${cx + point} ${cy} L${cx - point} ${cy - 4} L${cx - point} ${cy + 4} Z` },
+      svg("title", {}, `${place + 1}: ${side}, ${rt === null ? "time unknown" : milliseconds(rt)}${fits === null ? "" : fits ? ", as the map predicts" : ", against the map"}`),
+    );
+  });
+  const every = answers.length > 200 ? 50 : answers.length > 40 ? 20 : 5;
+  const numbers = answers.map((_, place) => place + 1).filter((place) => place === 1 || place % every === 0);
+  const axis = numbers.map((place) => svg("text", { x: x(place - 1), y: height - 8, "text-anchor": "middle" }, String(place)));
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Answers in order" }, svg("svg", { class: "timeline", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Response time, side and prediction of each answer" }, ...scale, ...marks, ...axis));
 }
 
 /** Read and show all participants; while figures are being computed, show the previous ones and read again. */
 async function read() {
+  /** @type {import("../types").ParticipantsReply} */
   let reply;
+  /** @type {Row[]} */
   const rows = [];
   do {
     reply = await get(`${base}/participants?offset=${rows.length}&limit=${PAGE}`);
@@ -100,12 +227,17 @@ async function read() {
   people = rows;
   table.show(people);
   const excluded = people.filter(({ keep }) => !keep).length;
-  $("#as-of").textContent = `${count(people.length, "participant")}, ${number(excluded)} excluded. ${reply.fresh ? "" : "Updating the figures for new answers…"}`;
+  const flagged = people.filter(({ flags }) => flags.some((flag) => flag.name !== "incomplete")).length;
+  const proposed = people.filter(({ keep_auto: kept }) => !kept).length;
+  $("#propose").textContent = `Select the ${number(proposed)} proposed`;
+  $("#propose").disabled = proposed === 0;
+  $("#as-of").textContent = `${count(people.length, "participant")}: ${number(flagged)} flagged, ${number(excluded)} excluded. ${reply.fresh ? "" : "Updating the figures for new answers…"}`;
   $("#compare").disabled = excluded === 0 || samplers.length === 0;
   if (!reply.fresh) setTimeout(read, AGAIN_MS);
 }
 
 const outcome = $("#comparison");
+$("#compare").closest("section").hidden = !mayEdit;
 let running = null;
 
 $("#compare").addEventListener("click", async () => {
@@ -147,13 +279,18 @@ async function follow(request, excluded) {
   }
 }
 
+/**
+ * @param {import("../types").FitResult} result
+ * @param {number} excluded
+ */
 function showComparison(result, excluded) {
   const { held_out: held } = result;
   if (!held?.without || !held?.with) {
     outcome.replaceChildren(h("p", {}, "There are too few answers to random queries for a comparison."));
     return;
   }
-  const row = (label, estimate) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "number" }, percent(estimate.value, 1)), h("td", { class: "number" }, `${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`));
+  /** @type {(label: string, estimate: import("../types").Estimate) => HTMLElement} */
+  const row = (label, estimate) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "number" }, percent(estimate.accuracy, 1)), h("td", { class: "number" }, `${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`));
   outcome.replaceChildren(
     h(
       "table",
@@ -162,16 +299,20 @@ function showComparison(result, excluded) {
       h("tbody", {}, row("all participants", held.with), row(`without the ${number(excluded)} excluded`, held.without)),
     ),
     h("p", {}, describeChange(held.change)),
-    result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy.value ?? result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
+    result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
   );
 }
 
+/** @param {import("../types").Estimate} change */
 function describeChange(change) {
   if (!change) return "";
   const points = (value) => `${(100 * value).toFixed(1)} percentage points`;
-  if (change.low > 0) return `Excluding them increases accuracy by ${points(change.value)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
-  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.value)}: their answers improve the embedding.`;
-  return `There is no clear difference: ${points(change.value)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
+  if (change.low > 0) return `Excluding them increases accuracy by ${points(change.accuracy)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
+  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.accuracy)}: their answers improve the embedding.`;
+  return `There is no clear difference: ${points(change.accuracy)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
 }
 
+selection.hidden = !mayEdit;
+$("#close-answers").addEventListener("click", () => ($("#answers").hidden = true));
+showSelection([]);
 await read();

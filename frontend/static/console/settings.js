@@ -6,8 +6,9 @@ import { Draft } from "./draft.js";
 import { Table } from "./table.js";
 
 showCopies();
+/** @type {import("../types").SettingsData} */
 const page = data();
-const base = `/api/experiments/${page.slug}`;
+const base = /** @type {const} */ (`/api/experiments/${page.slug}`);
 
 const SENTENCES = {
   draft: "Draft: participants cannot see it yet. Try it out, then open it.",
@@ -27,6 +28,7 @@ function showState(state) {
   $("#state").textContent = state;
   $("#state").dataset.state = state;
   $("#state-sentence").textContent = SENTENCES[state];
+  if (!page.may_edit) return;
   $("#state-buttons").replaceChildren(
     ...BUTTONS[state].map(([to, label]) => h("button", { type: "button", onclick: () => setState(to) }, label)),
   );
@@ -52,52 +54,63 @@ $("#tryout").addEventListener("click", async () => {
 });
 showState(page.state);
 
-const draft = new Draft({ spec: page.spec, slug: page.slug, label: "Experiment file (YAML)" });
+const draft = new Draft({ spec: page.spec, slug: page.slug, label: "Experiment file (YAML)", keep: page.may_edit });
 $("#revision-sentence").textContent =
   `Revision ${page.revision}. ` +
   (page.answers > 0
     ? "There are answers already, so targets keep their order and new ones are added at the end. You can change everything else; participants get the change with their next query."
     : "There are no answers yet, so you can change everything.");
-handleSubmit($("#revise"), async () => {
+if (!page.may_edit) $("#revise").replaceChildren(h("p", {}, "You may look at this file; only those whom the owner lets change the experiment can save it."));
+else handleSubmit($("#revise"), async () => {
   const body = new FormData();
   body.set("spec", new Blob([draft.spec]), `${page.slug}.yaml`);
-  body.set("revision", page.revision);
-  if (draft.archive) body.set("targets", draft.archive);
+  body.set("revision", String(page.revision));
+  body.set("from_draft", "true");
   try {
     const made = await put(`${base}/spec`, body);
     page.revision = made.revision;
-    draft.setArchive(null);
+    draft.revised();
     $("#revision-sentence").textContent = `Revision ${made.revision} is now in use.`;
     return ["Saved.", ...made.warnings].join(" ");
   } catch (error) {
-    if (error instanceof Failure && error.problems.length) draft.showProblems(error.problems);
+    if (error instanceof Failure && error.problems.length) await draft.check();
     throw error;
   }
 });
 
-if (page.everybodys) {
-  $("#share").replaceChildren(h("p", {}, "This experiment was launched on the server itself, so every account can see and change it."));
-} else {
-  showSharing();
-}
+if (page.access === "own") showSharing();
+else $("#share").replaceChildren(h("p", {}, "Only the owner can share this experiment."));
 
 function showSharing() {
-  const shared = new Set(page.shared);
-  const box = (name) =>
-    h("label", { class: "inline check" }, h("input", { type: "checkbox", name: "names", value: name, checked: shared.has(name) }), name);
-  const nobody = h("p", { class: "quiet" }, "There are no other accounts on this server yet. The owner of the server can invite people.");
-  $("#accounts").append(...(page.accounts.length ? page.accounts.map(box) : [nobody]));
+  if (page.everybodys) $("#share").prepend(h("p", {}, "This experiment was launched on the server itself, so every experimenter can see and change it. Viewers see it when you share it with them."));
+  const listed = page.accounts.filter(({ role }) => !page.everybodys || role === "viewer");
+  const choice = ({ name, role, may }) => {
+    const select = h(
+      "select",
+      { name },
+      h("option", { value: "" }, "nothing"),
+      h("option", { value: "view" }, "look"),
+      role === "viewer" ? null : h("option", { value: "edit" }, "change"),
+    );
+    select.value = role === "viewer" && may ? "view" : may;
+    return h("label", { class: "inline" }, `${name} may `, select);
+  };
+  const nobody = h("p", { class: "quiet" }, "There are no other accounts to share it with yet. The owner of the server can invite people.");
+  $("#accounts").append(...(listed.length ? listed.map(choice) : [nobody]));
   handleSubmit($("#share"), async (form) => {
-    await put(`${base}/shared`, { names: form.getAll("names") });
+    await put(`${base}/shared`, { accounts: Object.fromEntries([...form].filter(([, may]) => may)) });
     return "Saved.";
   });
 }
 
-handleSubmit($("#copy"), async (form) => {
-  const made = await post(`${base}/copy`, { name: form.get("name") });
-  location.assign(`/console/experiments/${made.slug}/settings`);
-});
+if ($("#copy")) {
+  handleSubmit($("#copy"), async (form) => {
+    const made = await post(`${base}/copy`, { name: form.get("name") });
+    location.assign(`/console/experiments/${made.slug}/settings`);
+  });
+}
 
+/** @type {Table<import("../types").Change>} */
 const changes = new Table(
   [
     { name: "at_ms", label: "When", value: (row) => row.at_ms, show: (row) => time(row.at_ms) },
@@ -110,7 +123,7 @@ const changes = new Table(
 $("#changes").append(changes.element);
 changes.show(page.changes);
 
-if (page.may_delete) {
+if (page.access === "own") {
   handleSubmit($("#delete"), async (form) => {
     await remove(base, { name: form.get("name") });
     location.assign("/console/");

@@ -6,11 +6,19 @@ import { copy, count, h, number, save } from "./dom.js";
 const DRAWN_ROWS = 300;
 
 /**
+ * @template Row
+ * @typedef {{name: string, label: string, value: (row: Row) => any, show?: (row: Row) => any, number?: boolean, help?: string}} Column
+ */
+
+/**
  * `columns` are {name, label, value(row), show?(row), number?, help?}: `value` is sorted, filtered and saved, `show` is
- * displayed. Rows keep their order until the user sorts them.
+ * displayed. Rows are in the order of the column `sorted`, or keep theirs, until the user sorts them. With `select`, each
+ * row has a box to tick; it is called with the keys of the rows that are ticked.
+ * @template Row
  */
 export class Table {
   #columns;
+  /** @type {Row[]} */
   #rows = [];
   #sorted = { name: null, down: false };
   #words = "";
@@ -19,12 +27,21 @@ export class Table {
   #head;
   #key;
   #limit = DRAWN_ROWS;
+  #select;
+  #selected = new Set();
   #more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => this.#drawMore() });
 
-  constructor(columns, { name, label, key = (row, place) => place, searchable = true }) {
+  /**
+   * @param {Column<Row>[]} columns
+   * @param {{name: string, label: string, key?: (row: Row, place: number) => any, searchable?: boolean, sorted?: string, select?: (keys: any[]) => void}} options
+   */
+  constructor(columns, { name, label, key = (row, place) => place, searchable = true, sorted = null, select = null }) {
     this.#columns = columns;
     this.#key = key;
+    this.#select = select;
+    if (sorted) this.#sorted = { name: sorted, down: false };
     this.#head = h("tr", {}, ...columns.map((column) => this.#heading(column)));
+    this.#markSorted();
     const search = h("input", {
       type: "search",
       "aria-label": `Filter ${label.toLowerCase()}`,
@@ -56,6 +73,7 @@ export class Table {
     );
   }
 
+  /** @param {Row[]} rows */
   show(rows) {
     this.#rows = rows;
     this.#draw();
@@ -69,11 +87,35 @@ export class Table {
   #sortBy(name) {
     const same = this.#sorted.name === name;
     this.#sorted = { name, down: same ? !this.#sorted.down : false };
+    this.#markSorted();
+    this.#draw();
+  }
+
+  #markSorted() {
     for (const cell of this.#head.children) {
-      if (cell.dataset.name === name) cell.setAttribute("aria-sort", this.#sorted.down ? "descending" : "ascending");
+      if (cell.dataset.name === this.#sorted.name) cell.setAttribute("aria-sort", this.#sorted.down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
     }
+  }
+
+  /** Tick exactly the rows of these keys. */
+  choose(keys) {
+    this.#selected = new Set(keys);
     this.#draw();
+    this.#select?.([...this.#selected]);
+  }
+
+  #box(key, name) {
+    return h("input", {
+      type: "checkbox",
+      "aria-label": `Select ${name}`,
+      checked: this.#selected.has(key),
+      onchange: (event) => {
+        if (event.target.checked) this.#selected.add(key);
+        else this.#selected.delete(key);
+        this.#select([...this.#selected]);
+      },
+    });
   }
 
   #shown() {
@@ -100,7 +142,7 @@ export class Table {
     this.#more.hidden = rows.length === found.length;
     this.#more.textContent = `Show more rows (first ${number(rows.length)} shown)`;
     this.#count.textContent = found.length === this.#rows.length ? count(found.length, "row") : `${number(found.length)} of ${count(this.#rows.length, "row")}`;
-    const focused = document.activeElement?.closest("tr[data-key]")?.dataset.key;
+    const focused = /** @type {HTMLElement} */ (document.activeElement?.closest("tr[data-key]"))?.dataset.key;
     this.#body.replaceChildren(
       ...rows.map((row, place) =>
         h(
@@ -109,12 +151,14 @@ export class Table {
           ...this.#columns.map((column, position) => {
             const shown = column.show ? column.show(row) : (column.value(row) ?? "");
             const attributes = { class: column.number ? "number" : null };
-            return position === 0 ? h("th", { scope: "row", ...attributes }, shown) : h("td", attributes, shown);
+            if (position > 0) return h("td", attributes, shown);
+            const box = this.#select ? this.#box(this.#key(row, place), column.value(row)) : null;
+            return h("th", { scope: "row", ...attributes }, box, shown);
           }),
         ),
       ),
     );
-    if (focused) this.#body.querySelector(`tr[data-key="${CSS.escape(focused)}"] button`)?.focus();
+    if (focused) /** @type {HTMLElement} */ (this.#body.querySelector(`tr[data-key="${CSS.escape(focused)}"] button`))?.focus();
   }
 
   #text(separator) {
@@ -127,7 +171,7 @@ export class Table {
 
 function compare(a, b) {
   const isEmpty = (value) => value === null || value === undefined || value === "";
-  if (isEmpty(a) || isEmpty(b)) return isEmpty(a) - isEmpty(b);
+  if (isEmpty(a) || isEmpty(b)) return Number(isEmpty(a)) - Number(isEmpty(b));
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b), undefined, { numeric: true });
 }

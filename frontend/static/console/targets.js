@@ -4,8 +4,11 @@ import { $, copy, count, data, h, number, showCopies } from "./dom.js";
 import { Table } from "./table.js";
 
 showCopies();
+/** @type {import("../types").TargetsData} */
 const { slug, targets } = data();
 
+/** @typedef {import("../types").TargetRow} Target */
+/** @type {(target: Target) => HTMLElement} */
 const picture = (target) => {
   if (target.kind === "image") return h("img", { src: target.media, alt: target.alt, loading: "lazy", class: "thumb" });
   if (target.kind === "video") return h("video", { src: target.media, muted: true, controls: true, preload: "metadata", class: "thumb", "aria-label": target.name });
@@ -15,11 +18,13 @@ const picture = (target) => {
   return h("iframe", { class: "thumb", sandbox: "", srcdoc: `<body style="margin:0;display:grid;place-items:center;min-height:100vh">${target.html}`, title: `Target ${target.index}`, loading: "lazy" });
 };
 
+/** @type {(target: Target) => string} */
 const size = (target) => [
   target.width ? `${number(target.width)} × ${number(target.height)}` : null,
   target.bytes ? `${number(Math.ceil(target.bytes / 1000))} kB` : null,
 ].filter(Boolean).join(" · ");
 
+/** @type {(target: Target) => boolean} */
 const lacksAlt = (target) => target.kind === "image" && !target.alt;
 
 const cards = targets.map((target) =>
@@ -52,6 +57,7 @@ function filter() {
 }
 for (const id of ["find", "only-odd", "only-silent"]) $(`#${id}`).addEventListener("input", filter);
 
+/** @type {Table<import("../types").TargetRow>} */
 const table = new Table(
   [
     { name: "index", label: "Index", number: true, value: (row) => row.index },

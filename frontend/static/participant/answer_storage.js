@@ -1,4 +1,4 @@
-// Stores answers on this device until the server has confirmed them, in IndexedDB. Without it they are only in memory.
+// Stores answers on this device until the server has confirmed them, in IndexedDB.
 
 const TIMEOUT_MS = 1000; // a database that hangs must not delay sending
 
@@ -6,8 +6,10 @@ export class AnswerStorage {
   #database;
   #place;
 
+  /** Return the storage of an experiment, or null in a browser or a page that has none. */
   static async open(place) {
-    return new AnswerStorage(await withTimeout(openDatabase()).catch(() => null), place);
+    const database = await withTimeout(openDatabase()).catch(() => null);
+    return database && new AnswerStorage(database, place);
   }
 
   /** `place` is the experiment's path; one server may have several experiments. */
@@ -34,7 +36,6 @@ export class AnswerStorage {
   }
 
   async #run(mode, request) {
-    if (!this.#database) return undefined;
     try {
       return await withTimeout(toPromise(request(this.#database.transaction("answers", mode).objectStore("answers"))));
     } catch {

@@ -12,6 +12,8 @@ export class Failure extends Error {
   }
 }
 
+/** @typedef {import("../types").QueryReply & {latency_ms: number, spare: boolean}} Query */
+
 export class Api {
   #base;
   #session = null;
@@ -20,23 +22,36 @@ export class Api {
     this.#base = base;
   }
 
-  async arrive(parameters, session) {
-    const reply = await this.#post("arrive", { parameters, session });
+  /** @returns {Promise<import("../types").ArrivalReply>} */
+  async arrive(parameters, { browser, session }) {
+    const reply = await this.#post("arrive", { browser, parameters, session });
     this.#session = reply.session;
     return reply;
   }
 
+  /**
+   * @param {string} name
+   * @param {import("../types").StepBody} body
+   * @returns {Promise<import("../types").StepReply>}
+   */
   step(name, body = {}) {
     return this.#post(`steps/${name}`, body);
   }
 
-  /** Return the next query and its latency; a `spare` query is random, or {none}. */
-  async query({ spare = false } = {}) {
+  /**
+   * Return the query of a turn and its latency: the same one each time until it is answered, {over} where it was, or {done}
+   * at the end. A `spare` query is random, or {none}. The numbers in `skipped` are not asked again.
+   * @returns {Promise<Query>}
+   */
+  async query(number, { skipped = [], spare = false } = {}) {
     const since = performance.now();
-    const query = await this.#send(spare ? "query?spare=true" : "query", { method: "GET" });
+    const parameters = new URLSearchParams(spare ? { number, spare: "true" } : { number });
+    for (const turn of skipped) parameters.append("skipped", turn);
+    const query = await this.#send(`query?${parameters}`, { method: "GET" });
     return { ...query, latency_ms: performance.now() - since, spare };
   }
 
+  /** @returns {Promise<import("../types").AnswerReply[]>} */
   async answers(list) {
     return (await this.#post("answers", list, { keepalive: true })).results;
   }
@@ -46,10 +61,20 @@ export class Api {
     return navigator.sendBeacon(`${this.#base}answers`, JSON.stringify(list));
   }
 
+  /**
+   * @param {import("../types").EventBody[]} list
+   * @returns {Promise<import("../types").StoredReply>}
+   */
   events(list) {
     return this.#post("events", list, { keepalive: true });
   }
 
+  /** Skip everything up to the last questions, in a try-out. */
+  skipToEnd() {
+    return this.#post("skip", {});
+  }
+
+  /** @returns {Promise<import("../types").FinishReply>} */
   finish(given, incomplete) {
     return this.#post("finish", { given, incomplete });
   }

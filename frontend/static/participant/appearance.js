@@ -3,7 +3,8 @@
 export function applyAppearance({ background, stimulus_size: size }) {
   const root = document.documentElement;
   root.style.setProperty("--background", background);
-  root.style.setProperty("--stimulus", size);
+  if (size === "fill") root.style.removeProperty("--stimulus");
+  else root.style.setProperty("--stimulus", size);
   root.classList.toggle("dark", isDark(getComputedStyle(document.body).backgroundColor));
 }
 

@@ -38,9 +38,12 @@ export async function waitUntilDeviceFits({ arrival, journal, screens, strings }
   if (fits()) return;
   const listeners = new AbortController();
   const { signal } = listeners;
-  await new Promise((resolve) => {
+  await new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
     const check = () => fits() && resolve();
-    addEventListener("keydown", () => check((known.keyboard = true)), { signal });
+    addEventListener("keydown", () => {
+      known.keyboard = true;
+      check();
+    }, { signal });
     addEventListener("resize", check, { signal });
     matchMedia("(any-pointer: fine)").addEventListener("change", check, { signal });
   });

@@ -14,9 +14,10 @@ export class Form {
     this.element.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Replies by the name of their question, without empty ones. */
+  /** Replies by the name of their question, without empty ones; several choices are joined by semicolons. */
   get replies() {
-    const entries = [...new FormData(this.element)].map(([name, value]) => [name, value.trim()]);
+    const data = new FormData(this.element);
+    const entries = [...new Set(data.keys())].map((name) => [name, data.getAll(name).map((value) => String(value).trim()).join("; ")]);
     return Object.fromEntries(entries.filter(([, value]) => value !== ""));
   }
 
@@ -55,16 +56,24 @@ export class Form {
     const common = { "aria-describedby": error.id, name: question.name };
     let inputs;
     let body;
-    if (question.type === "choice") {
-      inputs = question.options.map((value) => make("input", { ...common, type: "radio", value }));
+    const several = question.type === "multiple";
+    if (question.type === "choice" || several) {
+      inputs = question.options.map((value) => make("input", { ...common, type: several ? "checkbox" : "radio", value }));
       body = inputs.map((input) => make("label", { className: "option" }, input, make("span", { textContent: input.value })));
+    } else if (question.type === "likert") {
+      const values = Array.from({ length: question.points }, (_, place) => `${place + 1}`);
+      const ends = question.options.length === 2 && question.points > 2;
+      const names = ends ? [question.options[0], ...values.slice(1, -1).map(() => ""), question.options[1]] : question.options;
+      inputs = values.map((value, place) => make("input", { ...common, type: "radio", value, "aria-label": names[place] ? `${value}: ${names[place]}` : value }));
+      body = [make("div", { className: "likert" }, ...inputs.map((input, place) => make("label", {}, make("span", { textContent: input.value }), input, make("span", { textContent: names[place] ?? "" }))))];
     } else {
       const kind = question.type === "number" ? { inputMode: "decimal", type: "text" } : { maxLength: 5000, rows: 3 };
       inputs = [make(question.type === "number" ? "input" : "textarea", { ...common, ...kind, "aria-labelledby": label.id })];
       body = inputs;
     }
     this.#fields.set(question.name, { error, inputs, question });
-    const group = question.type === "choice" ? { "aria-labelledby": label.id, role: "radiogroup" } : {};
+    const role = { choice: "radiogroup", likert: "radiogroup", multiple: "group" }[question.type];
+    const group = role ? { "aria-labelledby": label.id, role } : {};
     return make("div", { ...group, className: "field" }, label, ...body, error);
   }
 }

@@ -16,6 +16,10 @@ export class Journal {
     this.trial = trial;
   }
 
+  /**
+   * @param {string} event
+   * @param {string | number} detail
+   */
   note(event, detail = "") {
     this.#entries.push({ client_ms: performance.now(), detail: String(detail).slice(0, 500), event, trial: this.trial() });
     this.#entries.splice(0, Math.max(0, this.#entries.length - MAX_ENTRIES)); // after a long time offline, keep the newest

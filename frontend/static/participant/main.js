@@ -13,7 +13,7 @@ import { make, paragraph, Screens } from "./screens.js";
 import { Steps } from "./steps.js";
 import { Stimuli } from "./stimuli.js";
 import { keyLabel, Strings } from "./strings.js";
-import { TabStorage } from "./tab_storage.js";
+import { browserSecret, TabStorage } from "./tab_storage.js";
 import { Trial } from "./trial.js";
 
 const MAX_UNSENT = 20;
@@ -21,6 +21,7 @@ const MAX_UNSENT = 20;
 const byId = (id) => document.getElementById(id);
 
 class Page {
+  /** @type {import("../types").ParticipantSetting} */
   #setting = JSON.parse(byId("setting").textContent);
   #strings = new Strings(this.#setting.strings);
   #screens = new Screens(this.#strings);
@@ -31,12 +32,22 @@ class Page {
     screens: this.#screens,
     strings: this.#strings,
   });
+  /** @type {import("../types").ArrivalReply | null} */
   #arrival = null;
+  #failedCheck = false;
+  /** @type {any} */
+  #out = null;
+  /** @type {Outbox | null} */
   #outbox = null;
+  /** @type {Journal | null} */
   #journal = null;
+  /** @type {Stimuli | null} */
   #stimuli = null;
+  /** @type {Trial | null} */
   #trial = null;
+  /** @type {Run | null} */
   #run = null;
+  /** @type {Steps | null} */
   #steps = null;
 
   async open() {
@@ -60,17 +71,20 @@ class Page {
     const loading = this.#stimuli.hasFiles && continues ? this.#preload() : [];
     if (review && continues) await this.#steps.readInstructions(this.#strings.say("review"));
     while (step !== "debrief") {
-      if (step === "trials" && this.#run.complete) step = this.#stepAfter("trials"); // the last answers are being sent
+      if (step === "trials" && this.#run.complete) {
+        step = this.#stepAfter("trials"); // the last answers are being sent
+        continue;
+      }
       if (step === "out") return this.#showExit(status);
       if (step === "trials" || step === "practice") await this.#waitForFiles(loading);
       ({ next: step, status } = step === "trials" ? await this.#answerAll() : await this.#steps[step]());
     }
-    return this.#steps.debrief({ given: () => this.#run.given, outbox: this.#outbox });
+    await this.#steps.debrief({ given: () => this.#run.given, outbox: this.#outbox });
   }
 
   /** Send the answers that an earlier visit left unsent, whoever arrives now. */
   async #openOutbox() {
-    const storage = await AnswerStorage.open(location.pathname);
+    const storage = (await AnswerStorage.open(location.pathname)) ?? this.#tabStorage;
     this.#outbox = new Outbox({
       onSent: (failure) => this.#screens.status(failure ? this.#strings.failure(failure) : ""),
       onRefused: (answers) => {
@@ -79,6 +93,7 @@ class Page {
         this.#screens.progress(this.#run.given, this.#arrival.page.max_queries);
         this.#journal.note("answers_refused", answers.length);
       },
+      onResult: (answer, result) => answer.owner === this.#arrival?.participant && this.#noteCheck(result),
       send: (list) => this.#api.answers(list),
       storage,
     });
@@ -93,7 +108,7 @@ class Page {
 
   async #arrive() {
     const parameters = Object.fromEntries(new URLSearchParams(location.search));
-    const arrival = await this.#retries.request(() => this.#api.arrive(parameters, this.#tabStorage.session));
+    const arrival = await this.#retries.request(() => this.#api.arrive(parameters, { browser: browserSecret(), session: this.#tabStorage.session }));
     this.#arrival = arrival;
     const sameParticipant = this.#tabStorage.participant === arrival.participant;
     this.#tabStorage.keepSession(arrival.session, arrival.participant);
@@ -103,13 +118,20 @@ class Page {
     this.#screens.participant(arrival.participant);
     this.#stimuli = new Stimuli(arrival.targets, this.#strings);
     this.#trial = new Trial(page, this.#stimuli, this.#strings);
+    // What the server has already, although its reply was lost, is not counted twice.
+    const waiting = this.#outbox.waitingOf(arrival.participant).filter((number) => arrival.numbers.open.includes(number));
     this.#run = new Run({
-      fetchQuery: () => this.#retries.request(() => this.#api.query()),
-      fetchSpare: () => this.#api.query({ spare: true }),
-      given: arrival.answers + this.#outbox.waitingOf(arrival.participant),
+      fetchQuery: async (number, skipped) => {
+        const query = await this.#retries.request(() => this.#api.query(number, { skipped }));
+        this.#noteCheck(query);
+        return query;
+      },
+      fetchSpare: (number) => this.#api.query(number, { spare: true }),
+      given: arrival.answers + waiting.length,
       keep: (queries) => this.#tabStorage.keepQueries(queries),
       kept: sameParticipant ? this.#tabStorage.queries : [],
       limit: page.max_queries,
+      numbers: { ...arrival.numbers, open: arrival.numbers.open.filter((number) => !waiting.includes(number)) },
       prepare: (query) => {
         const shown = this.#stimuli.prepare(query);
         this.#stimuli.prefetch(query.soon ?? []);
@@ -131,6 +153,7 @@ class Page {
       strings: this.#strings,
       trial: this.#trial,
     });
+    if (arrival.tryout) this.#showTryout();
     if (arrival.resumed && arrival.step === "trials") this.#screens.status(this.#strings.say("resumed"));
     this.#offerKeySwitch(page.keys);
     const shown = arrival.targets.map(({ html, source, text }) => html ?? text ?? `<img src="${source}">`);
@@ -163,7 +186,7 @@ class Page {
     const idle = this.#newIdleTimer();
     this.#trial.showButtons({ skip: page.skip_button, stop: page.max_queries <= 0 });
     let query = null;
-    for (let asked = performance.now(); ; ) {
+    for (let asked = performance.now(); !this.#out; ) {
       this.#screens.progress(run.given, page.max_queries);
       if (this.#outbox.waiting >= MAX_UNSENT) await this.#waitForOutbox();
       query ??= await this.#retries.showWaiting(this.#nextReady());
@@ -174,17 +197,17 @@ class Page {
       await this.#trial.show(query);
       run.prefetch().then(() => run.loadSpare());
       idle.start();
-      const { interrupted, skipped, stopped, timing, winner } = await decision;
+      const { interrupted, late, skipped, stopped, timing, winner } = await decision;
       idle.stop();
       this.#screens.status("", { instead: this.#strings.say("still_there") });
       if (interrupted) {
-        await this.#showPause();
+        if (!this.#out) await this.#showPause();
         asked = performance.now();
         continue; // shows the same query again
       }
       if (stopped) break;
-      if (skipped) {
-        this.#journal.note("skip", "button");
+      if (skipped || late) {
+        this.#journal.note("skip", late ? "time" : "button");
         run.skip();
       } else {
         const waits = { network_latency_ms: query.latency_ms ?? -1, query_wait_ms: Math.max(0, waited) };
@@ -193,9 +216,12 @@ class Page {
       }
       query = null;
       await this.#trial.gap();
+      if (late) await this.#screens.next("", [paragraph(this.#strings.say("time_up"))]);
       if (timing && timing.rt_ms < (page.warn_rt_ms ?? 0)) await this.#showTooFast();
+      if (this.#failedCheck) await this.#showFailedCheck();
       asked = performance.now();
     }
+    if (this.#out) return { next: "out", status: this.#out };
     this.#screens.progress(run.given, page.max_queries);
     document.body.classList.add("no-more-queries");
     if (page.max_queries > 0) return { next: this.#stepAfter("trials") };
@@ -240,6 +266,22 @@ class Page {
     await this.#screens.next("", [paragraph(this.#strings.say("too_fast"))]);
   }
 
+  async #showFailedCheck() {
+    this.#failedCheck = false;
+    await this.#screens.next("", [paragraph(this.#strings.say("check_failed"))]);
+  }
+
+  /**
+   * Note what the server says of a check: to `warn`, or that the participant is `out` and the trials end.
+   * @param {{out?: string, warn?: boolean}} reply
+   */
+  #noteCheck({ out, warn }) {
+    if (warn) this.#failedCheck = true;
+    if (!out) return;
+    this.#out = out;
+    this.#trial.interrupt();
+  }
+
   /** Offer to switch off keys that are single letters, because they interfere with speech input. */
   #offerKeySwitch(keys) {
     if (!keys.some((key) => key.length === 1)) return;
@@ -253,6 +295,19 @@ class Page {
       label();
     });
     label();
+  }
+
+  /** Tell an experimenter that nothing is recorded, and offer the way to the last questions and the end. */
+  #showTryout() {
+    const banner = byId("tryout");
+    const skip = make("button", { textContent: "Skip to the end", type: "button" });
+    skip.addEventListener("click", async () => {
+      skip.disabled = true;
+      await this.#retries.request(() => this.#api.skipToEnd());
+      location.reload();
+    });
+    banner.replaceChildren("Try-out: nothing is recorded.", ...(["questions", "debrief"].includes(this.#arrival.step) ? [] : [skip]));
+    banner.hidden = false;
   }
 
   /** Tell other tabs of the same participant that this one takes over. */
@@ -272,8 +327,9 @@ class Page {
     location.reload();
   }
 
-  /** Show that the study is over: the participant declined or failed the comprehension check. */
+  /** Show that the study is over: the participant declined, or failed the comprehension or the checks. */
   #showExit(status) {
+    if (status === "failed_checks") return this.#steps.failedChecks();
     const parts = [paragraph(this.#strings.say({ declined: "declined", screened_out: "screened_out" }[status] ?? "ended"))];
     const address = this.#arrival.steps.consent?.decline_url;
     if (status === "declined" && address) parts.push(make("a", { href: address, textContent: this.#strings.say("leave") }));

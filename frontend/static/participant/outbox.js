@@ -16,13 +16,15 @@ export class Outbox {
 
   /**
    * `send(list)` resolves to the server's result for each token. `onSent(failure)` is called after each attempt, with null
-   * after a success, and `onRefused(answers)` with answers that the server will never accept.
+   * after a success, `onRefused(answers)` with answers that the server will never accept, and `onResult(answer, result)` with each.
    */
-  constructor({ send, storage, onSent = () => {}, onRefused = () => {} }) {
+  /** @param {{send: (list: object[]) => Promise<import("../types").AnswerReply[]>, storage: any, onSent?: (failure: any) => void, onRefused?: (answers: any[]) => void, onResult?: (answer: any, result: any) => void}} parts */
+  constructor({ send, storage, onSent = () => {}, onRefused = () => {}, onResult = () => {} }) {
     this.#send = send;
     this.#storage = storage;
     this.onSent = onSent;
     this.onRefused = onRefused;
+    this.onResult = onResult;
   }
 
   /** Load answers that were not sent before the page was closed. */
@@ -49,9 +51,9 @@ export class Outbox {
     return JSON.stringify(this.#waiting.map(withoutOwner));
   }
 
-  /** Count one participant's waiting answers: on a shared computer, others may have left theirs. */
+  /** Return the turns of one participant's waiting answers: on a shared computer, others may have left theirs. */
   waitingOf(owner) {
-    return this.#waiting.filter((answer) => answer.owner === owner).length;
+    return this.#waiting.filter((answer) => answer.owner === owner).map((answer) => answer.trial);
   }
 
   /** Store an answer on this device, then send it. */
@@ -73,7 +75,7 @@ export class Outbox {
   /** Resolve when fewer than `most` answers are waiting. */
   async waitUntilFewerThan(most) {
     if (this.waiting < most) return;
-    await new Promise((resolve) => {
+    await new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
       const check = () => {
         if (this.waiting >= most) return;
         this.#listeners.delete(check);
@@ -99,6 +101,10 @@ export class Outbox {
     }
   }
 
+  /**
+   * @param {any[]} batch
+   * @param {import("../types").AnswerReply[]} results
+   */
   async #removeDone(batch, results) {
     const byToken = new Map(results.map((result) => [result.token, result]));
     const done = batch.filter((answer) => byToken.has(answer.token));
@@ -107,12 +113,13 @@ export class Outbox {
     this.#pauseMs = FIRST_PAUSE_MS;
     const refused = done.filter((answer) => byToken.get(answer.token).error);
     if (refused.length > 0) this.onRefused(refused);
+    for (const answer of done) this.onResult(answer, byToken.get(answer.token));
     this.#failing = false;
     this.onSent(null);
     for (const listener of this.#listeners) listener();
   }
 }
 
-function withoutOwner({ owner, ...answer }) {
+function withoutOwner({ owner, trial, ...answer }) {
   return answer;
 }

@@ -18,7 +18,12 @@ export class Retries {
     this.#strings = strings;
   }
 
-  /** Repeat a request until it succeeds, as long as another attempt can help; show the reason meanwhile. */
+  /**
+   * Repeat a request until it succeeds, as long as another attempt can help; show the reason meanwhile.
+   * @template T
+   * @param {() => Promise<T>} send
+   * @returns {Promise<T>}
+   */
   async request(send) {
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -27,8 +32,9 @@ export class Retries {
         return reply;
       } catch (failure) {
         if (!failure.retryable) throw failure;
-        if (attempt > 0) this.#screens.status(this.#strings.failure(failure)); // a single lost request is not announced
-        await pause(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]);
+        const busy = failure.code === "busy";
+        if (attempt > 0 || busy) this.#screens.status(this.#strings.failure(failure)); // a single lost request is not announced
+        await pause(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] * (busy ? 0.5 + Math.random() : 1)); // not all at once
       }
     }
   }

@@ -3,32 +3,60 @@
 const MAX_WAIT_MS = 300; // for the next query, if a spare one is ready
 const LATE = Symbol("late");
 
+/** @typedef {import("./api.js").Query} Query */
+
 export class Run {
+  /** @type {(number: number, skipped: number[]) => Promise<Query>} */
   #fetchQuery;
+  /** @type {(number: number) => Promise<Query>} */
   #fetchSpare;
+  #open;
+  #next;
+  #skipped = [];
   #keep;
   #prepare;
+  /** @type {Query | null} */
   #spare = null;
+  /** @type {Query[]} */
   #unanswered;
+  /** @type {Query[]} */
   #kept;
   #ahead = null;
   #given;
   #limit;
+  /** @type {Query | null} */
   #current = null;
 
   /**
-   * `fetchQuery()` resolves to a query or to {done}; the run ends after `limit` answers (0: never). `keep(queries)` is called
-   * with the served but unanswered queries; a reloaded page passes them as `kept` and shows them again.
-   * `prepare(query)` loads what a query needs, and `fetchSpare()` resolves to a random query or to null.
+   * `fetchQuery(number, skipped)` resolves to the query of a turn, to {over} or to {done}; the run ends after `limit` answers
+   * (0: never). `numbers` are the turns that the server knows: those that are `open` are asked for before the `next` one.
+   * `keep(queries)` is called with the served but unanswered queries; a reloaded page passes them as `kept` and shows them
+   * again. `prepare(query)` loads what a query needs, and `fetchSpare(number)` resolves to a random query or to null.
+   * @param {{
+   *   fetchQuery: (number: number, skipped: number[]) => Promise<Query>, fetchSpare?: (number: number) => Promise<Query>,
+   *   given: number, limit: number, numbers?: import("../types").TurnNumbers, kept?: Query[],
+   *   keep?: (queries: Query[]) => void, prepare?: (query: Query) => Promise<any>,
+   * }} parts
    */
-  constructor({ fetchQuery, given, limit, kept = [], keep = () => {}, prepare = async () => {}, fetchSpare = async () => null }) {
+  constructor({
+    fetchQuery,
+    given,
+    limit,
+    numbers = { next: 1, open: [] },
+    kept = [],
+    keep = () => {},
+    prepare = async () => {},
+    fetchSpare = async () => null,
+  }) {
     this.#fetchQuery = fetchQuery;
+    this.#next = numbers.next;
     this.#fetchSpare = fetchSpare;
     this.#prepare = prepare;
     this.#given = given;
     this.#limit = limit;
-    this.#unanswered = [...kept];
-    this.#kept = [...kept];
+    this.#unanswered = kept.filter((query) => numbers.open.includes(query.trial) || query.trial >= numbers.next);
+    this.#kept = [...this.#unanswered];
+    this.#open = numbers.open.filter((number) => !this.#kept.some((query) => query.trial === number));
     this.#keep = keep;
   }
 
@@ -76,25 +104,28 @@ export class Run {
   /** Load a random query to show if the next one is late. */
   async loadSpare() {
     if (this.#spare || (this.#limit > 0 && this.#given + 2 >= this.#limit)) return;
-    const spare = await this.#fetchSpare().catch(() => null); // without a spare query the page waits longer
-    if (!spare?.token) return;
+    const number = this.#next++; // a turn that is open may have a query that must be shown
+    const spare = await this.#fetchSpare(number).catch(() => null); // without a spare query the page waits longer
+    if (!spare?.token) {
+      this.#open.push(number);
+      return;
+    }
     await this.#prepare(spare).then(() => (this.#spare = spare), () => {});
   }
 
   /** Return the answer to the current query, or null if it was answered already. */
   answer(winner, timing) {
     if (!this.#current) return null;
-    const answer = { token: this.#current.token, winner, ...timing };
-    this.skip();
+    const answer = { token: this.#current.token, trial: this.#current.trial, winner, ...timing };
+    this.#drop();
     this.#given += 1;
     return answer;
   }
 
-  /** Drop the current query without an answer. */
+  /** Drop the current query without an answer; the next request tells the server. */
   skip() {
-    this.#unanswered = this.#unanswered.filter((query) => query !== this.#current);
-    this.#current = null;
-    this.#keep(this.#unanswered);
+    if (this.#current) this.#skipped.push(this.#current.trial);
+    this.#drop();
   }
 
   /** Subtract answers that the server refused, so that as many more queries are shown. */
@@ -110,6 +141,32 @@ export class Run {
     return this.#current;
   }
 
+  #drop() {
+    this.#unanswered = this.#unanswered.filter((query) => query !== this.#current);
+    this.#current = null;
+    this.#keep(this.#unanswered);
+  }
+
+  #takeNumber() {
+    return this.#open.shift() ?? this.#next++;
+  }
+
+  /** Return the query of the first turn that is not over. A turn whose request failed is asked for again. */
+  async #ask() {
+    for (;;) {
+      const number = this.#takeNumber();
+      const skipped = [...this.#skipped];
+      try {
+        const query = await this.#fetchQuery(number, skipped);
+        this.#skipped = this.#skipped.filter((turn) => !skipped.includes(turn));
+        if (!query.over) return query;
+      } catch (failure) {
+        this.#open.unshift(number);
+        throw failure;
+      }
+    }
+  }
+
   /** Return a promise of a query; the caller that awaits it handles its failure. */
   #request() {
     const asked = this.#fetch();
@@ -118,7 +175,7 @@ export class Run {
   }
 
   async #fetch() {
-    const query = this.#kept.shift() ?? (await this.#fetchQuery());
+    const query = this.#kept.shift() ?? (await this.#ask());
     if (query.done) return query;
     if (!this.#unanswered.includes(query)) {
       this.#unanswered.push(query);

@@ -62,7 +62,7 @@ export class Screens {
   /** Update how many files are loaded. */
   loading(done, all) {
     this.#files = { all, done };
-    const bar = byId("loading-bar");
+    const bar = /** @type {HTMLProgressElement} */ (byId("loading-bar"));
     if (!bar) return;
     bar.value = done / all;
     byId("loading").textContent = this.#strings.say("loading_files", this.#files);
@@ -77,14 +77,18 @@ export class Screens {
     this.loading(done, all);
   }
 
-  /** Show a line below the screen; with `instead`, only if it replaces that line. */
+  /**
+   * Show a line below the screen; with `instead`, only if it replaces that line.
+   * @param {string} text
+   * @param {{instead?: string}} options
+   */
   status(text, { instead } = {}) {
     const line = byId("status");
     if (line.textContent !== text && (instead === undefined || line.textContent === instead)) line.textContent = text;
   }
 
   progress(given, limit) {
-    const bar = byId("progress");
+    const bar = /** @type {HTMLProgressElement} */ (byId("progress"));
     bar.hidden = limit <= 0;
     bar.value = limit > 0 ? given / limit : 0;
     byId("num-queries").textContent = limit > 0 ? `${given} / ${limit}` : `${given}`;

@@ -7,10 +7,19 @@ import { keyLabel } from "./strings.js";
 const FINISH_RETRY_MS = 1000;
 const FINISH_TIMEOUT_MS = 60_000;
 
+/**
+ * `askAgain(count)` shows as many more queries.
+ * @typedef {{
+ *   api: import("./api.js").Api, arrival: import("../types").ArrivalReply, askAgain: (count: number) => Promise<unknown>,
+ *   retries: import("./retries.js").Retries, screens: any, stimuli: any, strings: any, trial: any,
+ * }} Parts
+ */
+
 export class Steps {
+  /** @type {Parts} */
   #parts;
 
-  /** `parts` are {api, arrival, retries, screens, stimuli, strings, trial} and `askAgain(count)`, which shows as many more queries. */
+  /** @param {Parts} parts */
   constructor(parts) {
     this.#parts = parts;
   }
@@ -70,21 +79,33 @@ export class Steps {
   }
 
   async practice() {
-    const { arrival, screens, stimuli, strings, trial } = this.#parts;
+    const { arrival, screens, strings, trial } = this.#parts;
     const { feedback, queries } = arrival.steps.practice;
     await screens.next(strings.say("practice"), [paragraph(strings.say("practice_start"))]);
     const trials = [];
     trial.showButtons({ skip: false, stop: false });
     for (const [query, shown] of queries.entries()) {
-      await this.#parts.retries.loadFiles(() => stimuli.prepare(shown));
-      await trial.show(shown);
-      const { timing, winner } = await trial.decision();
+      const { timing, winner } = await this.#practise(shown);
       trials.push({ query, rt_ms: timing.rt_ms, winner });
       if (feedback) await trial.showFeedback(strings.say(winner === shown.nearer ? "practice_right" : "practice_wrong"));
       await trial.gap();
     }
     await screens.next(strings.say("practice"), [paragraph(strings.say("practice_done"))]);
     return this.#complete("practice", { trials });
+  }
+
+  /** Show a query of the practice until it is answered in time. */
+  async #practise(shown) {
+    const { retries, screens, stimuli, strings, trial } = this.#parts;
+    for (;;) {
+      await retries.loadFiles(() => stimuli.prepare(shown));
+      const decision = trial.decision();
+      await trial.show(shown);
+      const { late, timing, winner } = await decision;
+      if (timing) return { timing, winner };
+      await trial.gap();
+      if (late) await screens.next("", [paragraph(strings.say("time_up"))]);
+    }
   }
 
   async comprehension() {
@@ -165,13 +186,43 @@ export class Steps {
     return make("div", { className: "aside" }, screens.copyButton(strings.say("copy_backup"), () => outbox.backup));
   }
 
-  async #showEnd({ code, debrief, form, redirect, save_incomplete: incomplete }, outbox) {
+  /** Say that the study ends because checks failed; a platform that has a code for that gets it. */
+  async failedChecks(/** @type {any} */ reply = null) {
+    const { api, arrival, retries, strings } = this.#parts;
+    const way = reply ?? (await retries.request(() => api.finish(0, false)));
+    const parts = [paragraph(strings.say("failed_checks"))];
+    if (!way.code) parts.push(paragraph(strings.say("return_submission")));
+    await this.#showWayOut(arrival.page.title, parts, way);
+    leave(way);
+  }
+
+  /**
+   * @param {import("../types").FinishReply} reply
+   * @param {any} outbox
+   */
+  async #showEnd(reply, outbox) {
+    if (reply.out) return this.failedChecks(reply);
     const { api, screens, strings } = this.#parts;
     screens.status("");
-    const thanks = make("div", { className: "prose", id: "debrief", innerHTML: debrief }); // cleaned by the server
+    const thanks = make("div", { className: "prose", id: "debrief", innerHTML: reply.debrief }); // cleaned by the server
     const parts = [make("div", { className: "debrief", id: "debriefModal" }, thanks)];
-    if (incomplete) parts.push(paragraph(strings.say("save_incomplete")));
+    if (reply.save_incomplete) parts.push(paragraph(strings.say("save_incomplete")));
     if (outbox.waiting > 0) parts.push(this.#backupButton(outbox));
+    const pressed = this.#showWayOut(strings.say("ended"), parts, reply);
+    document.dispatchEvent(new CustomEvent("salmon:debrief"));
+    await pressed;
+    await api.step("debrief").catch(() => {}); // a failure must not keep anybody from leaving
+    leave(reply);
+  }
+
+  /**
+   * Show the last page with the code, if there is one; resolves when the button that leads back is pressed.
+   * @param {string} heading
+   * @param {any[]} parts
+   * @param {import("../types").FinishReply} way
+   */
+  #showWayOut(heading, parts, { code, form, redirect }) {
+    const { screens, strings } = this.#parts;
     if (code) {
       parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));
       parts.push(make("div", { className: "aside" }, screens.copyButton(strings.say("copy"), () => code)));
@@ -179,18 +230,27 @@ export class Steps {
     const actions = {};
     if (form) actions.submit = { label: strings.say("submit") };
     else if (redirect) actions.return = { label: strings.say("return") };
-    const pressed = screens.show({ actions, heading: strings.say("ended"), parts });
-    document.dispatchEvent(new CustomEvent("salmon:debrief"));
-    await pressed;
-    await api.step("debrief").catch(() => {}); // a failure must not keep anybody from leaving
-    if (form) submit(...form);
-    else location.assign(redirect);
+    return screens.show({ actions, heading, parts });
   }
 
-  /** Tell the server that a step is done, with retries; the reply names the next step. */
+  /**
+   * Tell the server that a step is done, with retries; the reply names the next step.
+   * @param {string} step
+   * @param {import("../types").StepBody} body
+   * @returns {Promise<import("../types").StepReply>}
+   */
   #complete(step, body = {}) {
     return this.#parts.retries.request(() => this.#parts.api.step(step, body));
   }
+}
+
+/**
+ * Go back to the platform.
+ * @param {import("../types").FinishReply} way
+ */
+function leave({ form, redirect }) {
+  if (form) submit(...form);
+  else location.assign(redirect);
 }
 
 /** Submit a form to another site: Mechanical Turk requires it at the end of a task. */

@@ -6,9 +6,11 @@ const PARALLEL = 6;
 const TIMEOUT_MS = 120_000;
 
 export class Stimuli {
+  /** @type {import("../types").ShownTarget[]} */
   #targets;
   #strings;
   #elements = new Map();
+  #copies = new Map();
   #loaded = new Map();
 
   constructor(targets, strings) {
@@ -20,7 +22,12 @@ export class Stimuli {
     return this.#targets.some((target) => target.source);
   }
 
-  /** Load the files of these targets, or of all, and call `progress(done, all)`; resolves with the targets that failed. */
+  /**
+   * Load the files of these targets, or of all, and call `progress(done, all)`; resolves with the targets that failed.
+   * @param {(done: number, all: number) => void} progress
+   * @param {Iterable<number>} targets
+   * @returns {Promise<number[]>}
+   */
   async preload(progress, targets = this.#targets.keys()) {
     const wanted = [...targets].filter((index) => this.#targets[index].source);
     const queue = [...wanted];
@@ -51,16 +58,17 @@ export class Stimuli {
 
   /** Resolve when the three targets of a query can be painted at once; reject with {target} if one cannot be loaded. */
   prepare(query) {
-    return Promise.all([query.head, query.left, query.right].map((index) => this.#load(index)));
+    const loading = Promise.all([query.head, query.left, query.right].map((index) => this.#load(index)));
+    return [query.left, query.right].includes(query.head) ? loading.then(() => this.#copy(query.head)) : loading;
   }
 
   kind(index) {
     return this.#targets[index].kind;
   }
 
-  /** Return the element of a prepared target. Its name is its place ("Left"), never its file. */
-  element(index, place) {
-    const element = this.#elements.get(index);
+  /** Return the element of a prepared target, or its `copy`. Its name is its place ("Left"), never its file. */
+  element(index, place, { copy = false } = {}) {
+    const element = (copy ? this.#copies : this.#elements).get(index);
     const neutral = this.#strings.say(`${place}_name`);
     if (element instanceof HTMLImageElement) element.alt = this.#targets[index].alt || neutral;
     for (const image of element.querySelectorAll("img:not([alt]), img[alt='']")) image.alt = neutral;
@@ -73,6 +81,13 @@ export class Stimuli {
     const said = target.text ?? target.alt ?? this.#elements.get(index)?.textContent.trim() ?? "";
     const neutral = this.#strings.say(`${place}_name`);
     return said ? `${neutral}: ${said}` : neutral;
+  }
+
+  /** Make a second element of a target, which a catch trial shows as head and as foot. */
+  #copy(index) {
+    const copy = this.#elements.get(index).cloneNode(true);
+    this.#copies.set(index, copy);
+    return decode(copy);
   }
 
   async #load(index) {

@@ -24,6 +24,7 @@ export class Trial {
   #blurred = false;
   #unheard = new Set();
   #query = null;
+  #timer = 0;
   keysOn = true;
 
   constructor(page, stimuli, strings) {
@@ -72,11 +73,12 @@ export class Trial {
     const onset = await waitForPaint();
     for (const side of SIDES) this.#feet[side].classList.remove("disabled");
     this.#choosing.begin(onset);
+    if (this.#page.max_trial_ms) this.#timer = setTimeout(() => this.#finishWith({ late: true }), this.#page.max_trial_ms);
     document.dispatchEvent(new CustomEvent("salmon:query", { detail: query }));
     return onset;
   }
 
-  /** Resolve with the participant's decision: {winner, side, timing}, {skipped} or {stopped}. */
+  /** Resolve with the participant's decision: {winner, side, timing}, {skipped} or {stopped}; {late} when the time is up. */
   decision() {
     return new Promise((resolve) => {
       this.#finish = resolve;
@@ -112,17 +114,18 @@ export class Trial {
     return new Promise((resolve) => button.addEventListener("click", resolve, { once: true }));
   }
 
+  /** @param {import("../types").QueryReply} query */
   #place(query) {
     this.#unheard = new Set();
-    for (const [place, cell] of [["head", byId("q-head")], ...Object.entries(this.#feet)]) {
-      const element = this.#stimuli.element(query[place], place);
+    for (const [place, cell] of Object.entries({ head: byId("q-head"), ...this.#feet })) {
+      const element = this.#stimuli.element(query[place], place, { copy: place !== "head" && query[place] === query.head });
       cell.replaceChildren(element, ...(element instanceof HTMLAudioElement ? [this.#strings.say(`${place}_name`)] : []));
       cell.classList.remove("chosen", "answersent");
       if (place !== "head") {
         cell.setAttribute("aria-label", this.#stimuli.name(query[place], place));
         cell.classList.add("disabled");
       }
-      byId(`play-${place}`).replaceChildren(...this.#player(element, place));
+      byId(`play-${place}`).replaceChildren(...this.#player(element, place), ...this.#enlarger(element, place));
     }
     this.#showUnheard();
   }
@@ -145,7 +148,7 @@ export class Trial {
     } else {
       this.#unheard.add(element);
       element.onplay = () => {
-        for (const other of document.querySelectorAll("#trial audio")) if (other !== element) other.pause();
+        for (const other of /** @type {NodeListOf<HTMLAudioElement>} */ (document.querySelectorAll("#trial audio"))) if (other !== element) other.pause();
         label();
       };
       element.onended = () => {
@@ -155,6 +158,29 @@ export class Trial {
       };
     }
     label();
+    return [button];
+  }
+
+  /** Create the button that shows a picture in the whole window: while it is pressed, or from one press of a key to the next. */
+  #enlarger(element, place) {
+    if (!this.#page.enlarge || !(element instanceof HTMLImageElement)) return [];
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "⤢";
+    button.setAttribute("aria-label", `${this.#strings.say("enlarge")}: ${this.#strings.say(`${place}_name`)}`);
+    const show = (shown) => {
+      byId("enlarged").hidden = !shown;
+      byId("enlarged").replaceChildren(...(shown ? [Object.assign(new Image(), { alt: element.alt, src: element.src })] : []));
+      button.setAttribute("aria-pressed", String(shown));
+    };
+    button.addEventListener("pointerdown", (event) => {
+      button.setPointerCapture(event.pointerId);
+      show(true);
+    });
+    for (const end of ["pointerup", "pointercancel", "blur"]) button.addEventListener(end, () => show(false));
+    button.addEventListener("click", (event) => event.detail === 0 && show(byId("enlarged").hidden)); // by the keyboard
+    button.addEventListener("keydown", (event) => event.key === "Escape" && show(false));
+    show(false);
     return [button];
   }
 
@@ -187,8 +213,10 @@ export class Trial {
   }
 
   #finishWith(decision) {
+    clearTimeout(this.#timer);
     this.#choosing.end();
-    for (const element of document.querySelectorAll("#trial audio, #trial video")) element.pause();
+    byId("enlarged").hidden = true;
+    for (const element of /** @type {NodeListOf<HTMLMediaElement>} */ (document.querySelectorAll("#trial audio, #trial video"))) element.pause();
     const finish = this.#finish;
     this.#finish = null;
     finish?.(decision);
