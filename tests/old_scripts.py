@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import httpx
 
-AUTH = ("username", "password")
+AUTH = ("username", "a long password")
 HERE = "http://localhost:8421"
 SIX = {"targets": [0, 1, "two", "<b>three</b>", 4, 5]}
 

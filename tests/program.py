@@ -95,9 +95,10 @@ class Program:
         self._close()
 
     def kill_supervisor(self) -> None:
-        """kill -9 of the supervisor alone."""
-        self.tree()[0].kill()
-        self._close()
+        """kill -9 of the supervisor alone; what its children still print is read on."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(30)
 
     def stop(self) -> int:
         """Ctrl-C, and the exit code."""

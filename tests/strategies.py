@@ -15,6 +15,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/experiment
 
 _NAMES = st.text("abcdefgXYZ_-0123", min_size=1, max_size=12)
 _SHARES = st.one_of(st.integers(2, 100), st.integers(0, 100).map(lambda k: f"{k}%"), st.floats(0, 0.99))
+_KEPT = st.one_of(st.just("forever"), st.builds(lambda days: f"{days}d", st.integers(1, 36_500)))
 _DURATIONS = st.builds(lambda k, unit: f"{k}{unit}", st.integers(0, 300), st.sampled_from(["ms", "s", "min", "h", "d"]))
 _WORDS = st.sampled_from(
     ["no", "1.0", "2026-01-01", "null", "~", "1e3", "<<", "a: b", "# no comment", "'", "é", "0x1F", "[x"]
@@ -60,10 +61,13 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             "strings": st.dictionaries(st.sampled_from(sorted(PAGE_TEXTS)), texts(), max_size=3), "trusted": st.booleans(),
             "min_viewport": st.none() | st.lists(st.integers(1, 10_000), min_size=2, max_size=2),
         })),
-        "checks": draw(_some({"catch": st.integers(2, 50), "repeat": st.floats(0, 0.5), "shared": st.integers(0, 9)})),
+        "checks": draw(st.fixed_dictionaries({"catch": st.integers(2, 50)}, optional={
+            "on_failure": st.sampled_from(["nothing", "flag", "warn", "screen_out"]), "tolerate": st.integers(0, 9),
+        })),
         "stopping": draw(_some({
             "answers": st.integers(1, 10**6), "at": st.datetimes().map(str), "accuracy_gain_below": _SHARES,
         })),
+        "privacy": draw(_some({"keep_ids": _KEPT, "keep_answers": _KEPT})),
         "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS})),
         "seed": draw(st.integers(0, 2**53 - 1)),
     }  # fmt: skip

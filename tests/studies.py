@@ -25,9 +25,11 @@ class Study:
         reply = await self.client.post(f"/e/{self.slug}/arrive", json={"parameters": parameters})
         return reply.raise_for_status().json()
 
-    async def query(self, arrival: dict[str, Any], *, spare: bool = False) -> dict[str, Any]:
+    async def query(self, arrival: dict[str, Any], *, number: int = 0, **options: Any) -> dict[str, Any]:
         reply = await self.client.get(
-            f"/e/{self.slug}/query{'?spare=true' if spare else ''}", headers={"X-Salmon-Session": arrival["session"]}
+            f"/e/{self.slug}/query",
+            params={"number": number, **options},
+            headers={"X-Salmon-Session": arrival["session"]},
         )
         return reply.raise_for_status().json()
 

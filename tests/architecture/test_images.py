@@ -10,6 +10,9 @@ from tests.program import REPOSITORY
 MODULES = {"pyyaml": "yaml", "argon2-cffi": "argon2", "prometheus-client": "prometheus_client"} | {
     "pydantic-settings": "pydantic_settings",
     "python-multipart": "multipart",
+    "pillow": "PIL",
+    "resvg-py": "resvg_py",
+    "typing-extensions": "typing_extensions",
 }
 #: What the web process imports of the library, beside its own modules.
 OURS = {"salmon", "frontend", "templates"}

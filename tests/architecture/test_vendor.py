@@ -15,8 +15,27 @@ def test_every_vendored_file_is_the_one_of_the_lock_and_comes_with_its_licence()
     for name, entry in locked.items():
         assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == entry["sha256"]
         assert f"{entry['package']} {entry['version']}" in notes
+        licences = (VENDOR / "LICENSE-codemirror.txt").read_text()
+        assert all(f"{name} {each['version']}\n" in licences for name, each in entry.get("packages", {}).items())
     licences = {path.name for path in VENDOR.glob("LICENSE-*")} | {path.name for path in VENDOR.glob("NOTICE-*")}
     assert all(licence in notes for licence in licences)
+
+
+def test_the_joined_packages_are_those_of_the_lock_file_of_npm() -> None:
+    folder = REPOSITORY / "requirements" / "codemirror"
+    npm = json.loads((folder / "package-lock.json").read_text())["packages"]
+    joined = [
+        entry["packages"]
+        for entry in json.loads((VENDOR / "vendor.lock.json").read_text()).values()
+        if "packages" in entry
+    ]
+    assert joined
+    for packages in joined:
+        for name, each in packages.items():
+            found = npm[f"node_modules/{name}"]
+            assert (found["version"], found["integrity"]) == (each["version"], each["integrity"])
+    wanted = json.loads((folder / "package.json").read_text())["dependencies"]
+    assert {name: npm[f"node_modules/{name}"]["version"] for name in wanted} == wanted
 
 
 def test_pages_of_the_console_name_the_vendored_file_that_is_there() -> None:

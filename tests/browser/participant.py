@@ -1,5 +1,6 @@
 """Helpers of browser tests: act as a participant, and read the answers as the experimenter."""
 
+import io
 import json
 import re
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.bundles import rows_of
@@ -82,6 +84,14 @@ class Laboratory:
         )
         assert reply.status_code == 201, reply.text
         return f"{self.program.address}/e/{reply.json()['slug']}/"
+
+    def log_in(self, page: Page) -> None:
+        """Log in to the console as the experimenter."""
+        page.goto(f"{self.program.address}/console/login")
+        page.get_by_label("Name").fill(self.login[0])
+        page.get_by_label("Password").fill(self.login[1])
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("link", name="Account")).to_be_visible()
 
     def rows(self, address: str) -> list[dict[str, str]]:
         """Return the answers as the experimenter downloads them."""
@@ -166,8 +176,14 @@ def box_of(locator: Locator) -> FloatRect:
 def download(page: Page, name: str) -> bytes:
     """Press a button and return the file that is downloaded."""
     with page.expect_download() as started:
-        page.get_by_role("button", name=name).click()
+        page.get_by_role("button", name=name, exact=True).click()
     return started.value.path().read_bytes()
+
+
+def take_picture(page: Page, path: Path, *, full_page: bool = False) -> None:
+    """Save a screenshot as PNG with 256 colours: a third of the bytes, and nothing of a page of the console is lost."""
+    shot = Image.open(io.BytesIO(page.screenshot(full_page=full_page))).convert("RGB")
+    shot.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def chosen(rows: list[dict[str, str]]) -> list[tuple[str, str]]:

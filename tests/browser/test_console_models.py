@@ -20,7 +20,7 @@ TABLE = """async () => {
 }"""
 
 MAP = """async () => {
-  const { axisPairs, ellipse, fitView, placeLabels, project, toScreen, zoomView } = await import("/static/console/map_model.js");
+  const { axisPairs, ellipse, fitView, isInside, project, readGroups, toScreen, zoomView } = await import("/static/console/map_model.js");
   const places = project([[0, 0], [2, 1], [4, -1]], [0, 1]);
   const view = fitView(places, 400, 300, 40);
   const inside = places.map((place) => toScreen(place, view, 400, 300));
@@ -32,9 +32,30 @@ MAP = """async () => {
     tilted: ellipse([[2, 1], [1, 2]], [0, 1]),
     line: ellipse([[1]], [0, 1]),
     pairs: axisPairs(3),
-    labels: placeLabels([0, 0, 0, 0, 0].map(() => ({ x: 50, y: 50, width: 30, half: 10 }))),
+    surrounded: [[1, 1], [3, 1]].map((point) => isInside(point, [[0, 0], [2, 0], [2, 2], [0, 2]])),
+    groups: readGroups('file;kind\\n"owl.png";"a; b"\\nTern;c\\nnobody;c\\n', [{ index: 0, name: "owl", file: "owl.png" }, { index: 1, name: "tern" }]).of(1),
   };
 }"""
+
+
+HEAT_MAP = """async () => {
+  const [{ Figure }, { answersPerTarget }] = await Promise.all(["figure", "figures"].map((name) => import(`/static/console/${name}.js`)));
+  const figure = new Figure(answersPerTarget);
+  document.body.append(figure.element);
+  figure.show({ targets: 3, names: ["ant", "bee, tired", "12"], targets_asked: { head: [1, 2, 3], foot: [4, 4, 4], won: [0, 0, 6] } });
+  return figure.csv();
+}"""
+
+
+def test_the_heat_map_of_answers_names_targets_and_has_a_scale(program: Program, page: Page) -> None:
+    page.goto(f"{program.address}/console/login")
+    table = page.evaluate(HEAT_MAP)
+    assert table.split("\r\n")[1:3] == ["0,ant,1,4,0", '1,"bee, tired",2,4,0']
+    texts = page.locator("figure svg text")
+    expect(texts.filter(has_text="no answers")).to_have_count(1)
+    expect(texts.filter(has_text="twice the mean or more")).to_have_count(1)
+    assert {"ant", "bee, tired", "12", "head", "foot", "winner"} <= set(texts.all_text_contents())
+    assert not {"0", "1", "2"} & set(texts.all_text_contents())
 
 
 def test_a_table_draws_few_rows_at_first_and_sorts_missing_values_last(program: Program, page: Page) -> None:
@@ -69,4 +90,5 @@ def test_views_ellipses_and_labels_of_the_map_are_correct(program: Program, page
     assert found["tilted"]["angle"] == pytest.approx(-45)  # up to the right: the y axis of the screen points down
     assert found["line"] == {"long": pytest.approx(5.991**0.5), "short": 0, "angle": 0}
     assert found["pairs"] == [[0, 1], [0, 2], [1, 2]]
-    assert found["labels"].count(None) == 1  # four sides, five labels
+    assert found["surrounded"] == [True, False]
+    assert found["groups"] == {"names": ["a; b", "c"], "groups": [0, 1]}

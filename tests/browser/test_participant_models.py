@@ -36,7 +36,11 @@ MODELS = """async () => {
 
   let number = 0;
   let kept = [];
-  const fetchQuery = async () => ({ token: `t${(number += 1)}` });
+  const asked = [];
+  const fetchQuery = async (trial, skipped) => {
+    asked.push([trial, skipped]);
+    return { token: `t${(number += 1)}`, trial };
+  };
   const keep = (queries) => (kept = queries.map((query) => query.token));
   const run = new Run({ fetchQuery, given: 0, keep, limit: 3 });
   const first = await run.next();
@@ -44,12 +48,29 @@ MODELS = """async () => {
   facts.oneAhead = [number, kept];
   const answer = run.answer(7, { rt_ms: 5 });
   facts.answer = [answer, run.answer(7, {}), run.given, kept];
-  const again = new Run({ fetchQuery, given: 1, keep, kept: [{ token: "t2" }], limit: 2 });
+  facts.asked = [...asked];
+  const numbers = { next: 3, open: [2] };
+  const again = new Run({ fetchQuery, given: 1, keep, kept: [{ token: "t1", trial: 1 }, { token: "t2", trial: 2 }], limit: 2, numbers });
   facts.again = [(await again.next()).token, number, again.complete];
   again.answer(1, {});
   facts.complete = [again.complete, await again.next()];
   again.removeAnswers(1);
   facts.removed = [again.complete, (await again.next()).token];
+
+  asked.length = 0;
+  let lost = true;
+  const flaky = async (trial, skipped) => {
+    asked.push([trial, skipped]);
+    if (trial === 3) return { over: true };
+    if (lost && trial === 5) throw new Error("The reply is lost.");
+    return { token: `f${trial}`, trial };
+  };
+  const fifth = new Run({ fetchQuery: flaky, given: 0, limit: 0, numbers: { next: 5, open: [3, 4] } });
+  facts.open = (await fifth.next()).token;
+  fifth.skip();
+  facts.lost = await fifth.next().catch((failure) => failure.message);
+  lost = false;
+  facts.repeated = [(await fifth.next()).token, asked];
 
   const storage = { kept: [], all: async () => [], put: async (item) => storage.kept.push(item.token),
     remove: async (tokens) => (storage.kept = storage.kept.filter((token) => !tokens.includes(token))) };
@@ -61,7 +82,7 @@ MODELS = """async () => {
     sent.push(...list.map(({ token, sent_attempts }) => [token, sent_attempts]));
     return list.map(({ token }) => ({ recorded: true, token }));
   } });
-  await outbox.put({ token: "a", winner: 1 }, "ada");
+  await outbox.put({ token: "a", trial: 5, winner: 1 }, "ada");
   facts.failing = [outbox.failing, outbox.waiting, outbox.waitingOf("ada"), outbox.waitingOf("bob"), outbox.unsent];
   fail = false;
   await outbox.put({ token: "b", winner: 2 }, "bob");
@@ -87,12 +108,16 @@ def test_choices_outbox_run_texts_and_contrast_work_without_a_document(laborator
         "pressedTooEarly": None,
         "assistive": {"input": "key", "onset_client_ms": 2000, "rt_ms": 500, "side": "right"},
         "oneAhead": [2, ["t1", "t2"]],
-        "answer": [{"token": "t1", "winner": 7, "rt_ms": 5}, None, 1, ["t2"]],
+        "answer": [{"token": "t1", "trial": 1, "winner": 7, "rt_ms": 5}, None, 1, ["t2"]],
+        "asked": [[1, []], [2, []]],
+        "open": "f4",
+        "lost": "The reply is lost.",
+        "repeated": ["f5", [[3, []], [4, []], [5, [4]], [5, [4]]]],
         "again": ["t2", 2, False],
         "complete": [True, None],
         "removed": [False, "t3"],
         "storedFirst": ["a", "b"],
-        "failing": [True, 1, 1, 0, [{"token": "a", "winner": 1, "sent_attempts": 2}]],
+        "failing": [True, 1, [5], [], [{"token": "a", "winner": 1, "sent_attempts": 2}]],
         "sent": [[["a", 2], ["b", 1]], 0, [], False],
         "strings": ["1 and 2 {c}", ""],
         "dark": [True, False, False, True],

@@ -68,7 +68,7 @@ def finish_with_unsent(participant: Participant, page: Page, *, sent: int, unsen
 def test_participants_who_answered_everything_get_the_code_even_if_some_answers_never_arrive(
     laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
-    address = laboratory.launch("incomplete", plain(4))
+    address = laboratory.launch("incomplete", plain(4).replace("C0DE-7", "C0DE-7, unsent: release"))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.clock.install()
     participant.open(f"{address}?puid=unlucky")

@@ -2,12 +2,14 @@
 
 import csv
 import io
-from typing import Any
 from unittest.mock import AsyncMock
 
 import httpx
+import pytest
 
 from frontend.app import create_app
+from frontend.auth import make_first_invitation
+from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
 from salmon.export import FIRST_COLUMNS
@@ -17,27 +19,38 @@ from tests.old_scripts import HERE, SIX, OldScript
 
 
 @covers("http", "/create_user")
-async def test_the_first_account_is_made_here_and_once(server: OldScript) -> None:
-    assert "maximum number of users" in (await server.post("/create_user/other/password1", 403)).text.lower()
-    await server.post(
-        "/create_user", 409, data={"username": "other", "password": "password1", "password2": "password2"}
-    )
+async def test_the_first_account_is_made_with_the_printed_link_and_once(
+    server: OldScript, settings: Settings, store: Store
+) -> None:
+    invitation = await make_first_invitation(Context(settings, store))
+    body = {"username": "other", "password": "another password", "password2": "another password"}
+    said = (await server.post(f"/create_user?invitation={invitation}", 403, data=body)).text
+    assert "maximum number of users" in said.lower()
+    await server.post("/create_user", 409, data={**body, "password2": "password2"})
+    assert "does not belong into an address" in (await server.post("/create_user/other/password1", 400)).text
 
 
 @covers("http", "/create_user")
-async def test_nobody_else_makes_the_first_account(settings: Settings, store: Store, monkeypatch: Any) -> None:
+async def test_nobody_makes_the_first_account_without_the_link_from_wherever_they_come(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store.accounts, "exist", AsyncMock(return_value=False))
-    body = {"username": "eve", "password": "password1", "password2": "password1"}
-    for address, host, headers in (
-        ("203.0.113.9", HERE, {}),
-        ("127.0.0.1", "http://salmon.example", {}),
-        ("127.0.0.1", HERE, {"X-Forwarded-For": "203.0.113.9"}),
-        ("127.0.0.1", HERE, {"Origin": "http://evil.example"}),
+    invitation = await make_first_invitation(Context(settings, store))
+    body = {"username": "eve", "password": "a long password", "password2": "a long password"}
+    foreign = f"/create_user?invitation={invitation}"
+    for path, host, headers in (
+        ("/create_user", HERE, {}),
+        ("/create_user?invitation=forged", HERE, {}),
+        ("/create_user", HERE, {"Origin": "null"}),
+        (foreign, HERE, {"Origin": "null"}),
+        (foreign, HERE, {"Origin": "http://evil.example"}),
+        (foreign, HERE, {"Sec-Fetch-Site": "cross-site"}),
+        (foreign, HERE, {"Sec-Fetch-Site": "same-site"}),
     ):
-        transport = httpx.ASGITransport(app=create_app(settings, store), client=(address, 50000))
+        transport = httpx.ASGITransport(app=create_app(settings, store), client=("127.0.0.1", 50000))
         async with httpx.AsyncClient(transport=transport, base_url=host) as client:
-            refused = await client.post("/create_user", data=body, headers=headers)
-            assert refused.status_code == 403, (address, host, headers)
+            refused = await client.post(path, data=body, headers=headers)
+            assert refused.status_code == 403, (path, host, headers)
             assert "Traceback" not in refused.text
     assert await store.accounts.read("eve") is None
 
@@ -88,6 +101,10 @@ async def test_a_query_can_be_of_one_sampler_and_of_one_participant(server: OldS
         assert set(query) == {"sampler", "score", "head", "left", "right", "token"}
         assert query["sampler"] == "b"
         heads.append(query["head"])
+        # A round goes on when its query was answered: asking again gives the same one.
+        assert (await server.client.get("/query?sampler=b&puid=p1")).json()["token"] == query["token"]
+        answer = {**query, "winner": query["left"], "puid": "p1"}
+        assert (await server.client.post("/answer", json=answer)).status_code == 200
     assert sorted(heads) == list(range(6))
     assert "The samplers are a, b." in (await server.get("/query?sampler=nothing", 500, auth=None)).json()["detail"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from salmon.cli.append_only_file import FOLDER, MANIFEST
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import find_server
 from tests.bundles import redis_on
@@ -41,3 +42,18 @@ def test_scripts_and_transactions_are_there_after_kill_9(which: str, tmp_path: P
         assert [fields for _, fields in client.xrange("salmon:{e}:answers")] == [{"winner": "3"}]
         assert client.hgetall("salmon:{e}:state") == {"state": "open"}
         assert client.hgetall("salmon:{e}:p:a") == {"status": "active"}
+
+
+def test_a_kill_while_a_rewrite_removes_the_file_before_is_survived(tmp_path: Path) -> None:
+    """The list still names that file, as history, and it is gone."""
+    directory = DataDirectory(tmp_path / "data")
+    directory.prepare()
+    url = directory.redis_url("frontend", directory.credentials().frontend)
+    client = redis.Redis.from_url(url, decode_responses=True)
+    with redis_on(directory) as process, client:
+        client.hset("salmon:{e}:state", "state", "open")
+        process.kill()
+    with (directory.redis / FOLDER / MANIFEST).open("a") as file:
+        file.write("file appendonly.aof.9.base.rdb seq 9 type h\n")
+    with redis_on(directory), client:
+        assert client.hgetall("salmon:{e}:state") == {"state": "open"}

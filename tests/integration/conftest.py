@@ -1,27 +1,34 @@
 """Fixtures of the tests that hold the learning loop in their hands."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from argon2 import PasswordHasher
 
 from backend.jobs import embeddings, runner
 from backend.jobs.embeddings import fit_first
 from backend.service import Service
 from backend.store import Store as BackendStore
+from frontend import security
+from frontend.app import create_app
 from frontend.auth import make_account
 from frontend.context import Context
 from frontend.launching import launch
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.store.accounts import Account
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from tests.bundles import bundle_of, server_on
 from tests.job_requests import BlockedStep, answer_and_absorb
 from tests.living import SPEC, Crowd, started
+from tests.people import HOME, PASSWORD, Browse, Browser, Clock, MakeAccount
 from tests.studies import OWNER
 
 SHAPES = "samplers: {Random: {}, Validation: {n_queries: 4}}\nhtml: {max_queries: 30}\n"
@@ -129,7 +136,7 @@ async def bundle(client: httpx.AsyncClient, context: Context, examples: Path, bu
         await client.post("/e/shapes/events", json={"event": "skip", "detail": "button"}, headers=crowd.sessions["p0"])
         people = await context.store.export_reader.read_arrivals(made.experiment)
         await context.store.participants.decide(
-            made.experiment, people["link:p1"], "exclude", note="Slept.", by="ada", now_ms=5
+            made.experiment, {people["link:p1"]: ("exclude", "Slept.")}, by="ada", now_ms=5
         )
         bundles["shapes"] = await bundle_of(context.settings, context.store, "shapes")
     return bundles["shapes"]
@@ -148,3 +155,40 @@ async def elsewhere(another_machine: Settings) -> AsyncIterator[Context]:
     store = Store.open(another_machine.redis_url)
     yield Context(another_machine, store)
     await store.close()
+
+
+@pytest.fixture
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passwords are hashed quickly: it takes its time on purpose, which would be most of some tests."""
+    monkeypatch.setattr(security, "_HASHER", PasswordHasher(time_cost=1, memory_cost=64, parallelism=1))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of the servers of `browse`."""
+    return Clock()
+
+
+@pytest.fixture
+async def browse(settings: Settings, store: Store, clock: Clock) -> AsyncIterator[Browse]:
+    """Opens browsers at an address, each on a web process of its own."""
+    async with AsyncExitStack() as opened:
+
+        async def open_one(address: str = HOME, base_url: str = "http://salmon.test", **changed: Any) -> Browser:
+            app = create_app(settings.model_copy(update=changed), store)
+            app.state.context = replace(app.state.context, now_ms=lambda: clock.ms)
+            transport = httpx.ASGITransport(app=app, client=(address, 50000))
+            return Browser(await opened.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base_url)))
+
+        yield open_one
+
+
+@pytest.fixture
+async def fresh(context: Context, owner: tuple[str, str]) -> MakeAccount:
+    """Makes accounts, with a name that no other test has guessed, on a server that has an owner."""
+    del owner
+
+    async def make(name: str, **role: Any) -> Account:
+        return await make_account(context, name, PASSWORD, **role)
+
+    return make

@@ -20,7 +20,7 @@ def users(data_directory: DataDirectory) -> Iterator[dict[str, redis.Redis]]:
     secret = data_directory.credentials()
     opened = {
         name: redis.Redis.from_url(data_directory.redis_url(name, getattr(secret, name)), decode_responses=True)
-        for name in ("frontend", "backend")
+        for name in ("frontend", "backend", "eraser")
     }
     yield opened
     for client in opened.values():
@@ -50,11 +50,30 @@ FORBIDDEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "the backend rewrites a spec": ("backend", lambda client: client.hset("salmon:{e}:spec", "1", "{}")),
     "the backend touches a participant": ("backend", lambda client: client.hset("salmon:{e}:p:a", "status", "x")),
     "the backend makes an account": ("backend", lambda client: client.hset("salmon:accounts", "me", "{}")),
+    "the backend reads accounts": ("backend", lambda client: client.hgetall("salmon:accounts")),
+    "the backend reads sessions": ("backend", lambda client: client.hgetall("{salmon:accounts}:sessions")),
+    "the backend reads invitations": ("backend", lambda client: client.hgetall("{salmon:accounts}:invitations")),
+    "a script of the backend reads accounts": (
+        "backend",
+        lambda client: client.eval("return redis.call('HGETALL', KEYS[1])", 1, "salmon:accounts"),
+    ),
+    "a script of the frontend about accounts reaches answers": (
+        "frontend",
+        lambda client: client.eval("return redis.call('DEL', KEYS[2])", 2, "salmon:accounts", ANSWERS),
+    ),
     "the backend writes what only an import brings": (
         "backend",
         lambda client: client.hset("salmon:{e}:restored:S", "generation", "1"),
     ),
     "the backend judges participants": ("backend", lambda client: client.set("salmon:{e}:quality", "{}")),
+    "the eraser makes an account": ("eraser", lambda client: client.hset("salmon:accounts", "me", "{}")),
+    "the eraser names an experiment": ("eraser", lambda client: client.hset("salmon:experiments", "me", "x")),
+    "the eraser flushes": ("eraser", lambda client: client.flushall()),
+    "the eraser reads the configuration": ("eraser", lambda client: client.config_get("*")),
+    "the eraser writes elsewhere": ("eraser", lambda client: client.set("other", "x")),
+    "the frontend writes its file anew": ("frontend", lambda client: client.bgrewriteaof()),
+    "the frontend says who was erased": ("frontend", lambda client: client.sadd("salmon:{e}:erased", "x")),
+    "the backend notes an erasure": ("backend", lambda client: client.hset("salmon:erasures", "a", "{}")),
     "the backend opens an experiment": ("backend", lambda client: client.hset("salmon:{e}:state", "state", "open")),
 }
 

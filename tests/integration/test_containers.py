@@ -22,7 +22,11 @@ from tests.program import REPOSITORY, poll
 COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 DOCKER = REPOSITORY / "docker"
 BIN = Path(sys.executable).parent
-PASSWORDS = {"SALMON_FRONTEND_PASSWORD": "front-secret", "SALMON_BACKEND_PASSWORD": "back-secret"}
+PASSWORDS = {
+    "SALMON_FRONTEND_PASSWORD": "front-secret",
+    "SALMON_BACKEND_PASSWORD": "back-secret",
+    "SALMON_ERASER_PASSWORD": "eraser",
+}
 
 
 def command_of(service: str, **replaced: str) -> list[str]:
@@ -110,7 +114,7 @@ def test_frontend_and_backend_share_no_network() -> None:
 
 def test_the_access_list_is_the_one_that_wire_writes() -> None:
     written = [line for line in (DOCKER / "redis.conf").read_text().splitlines() if line.startswith("user ")]
-    assert tuple(written) == access_list("REPLACE", "REPLACE")
+    assert tuple(written) == access_list("REPLACE", "REPLACE", "REPLACE")
 
 
 def test_the_store_starts_with_the_passwords_of_its_environment(socket: Path) -> None:

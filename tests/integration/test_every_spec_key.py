@@ -22,8 +22,9 @@ from salmon.samplers.passive import PASSIVE
 from salmon.samplers.registry import ACTIVE, active_sampler
 from salmon.spec import Spec, check, parse_spec
 from salmon.spec.consistency import UNBUILT
+from salmon.spec.kinds import Part
 from salmon.spec.sampler_arguments import argument_names, has_effect
-from salmon.spec.schema import Part, SamplerSpec
+from salmon.spec.schema import SamplerSpec
 from salmon.spec.values import FrozenMap
 from tests.archives import picture, write_zip
 from tests.living import absorbed, run_until, started
@@ -39,6 +40,8 @@ BASE: dict[str, Any] = {
 }
 QUESTION = {"text": "Which do you choose?", "options": ["near", "far"], "answer": "near"}
 MTURK = {"assignmentId": "A" * 30, "workerId": "W" * 14, "hitId": "H" * 30}
+
+_SCREENING = {"checks": {"catch": "50%", "on_failure": "screen_out", "tolerate": 0}, "seed": 4}
 
 #: Key -> (what is written beside it, one value, another value); what is written is merged into BASE.
 CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
@@ -61,12 +64,14 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "sampling.details{}.query": ({}, None, None),
     "page.language": ({}, "en", "de"),
     "page.background": ({}, "white", "black"),
-    "page.stimulus_size": ({}, "320px", "100px"),
+    "page.stimulus_size": ({}, "fill", "100px"),
     "page.keys": ({}, ["ArrowLeft", "ArrowRight"], ["f", "j"]),
     "page.fixation_ms": ({}, 0, 300),
     "page.blank_ms": ({}, 200, 0),
     "page.min_rt_ms": ({}, 200, 300),
     "page.warn_rt_ms": ({}, None, 900),
+    "page.max_trial_ms": ({}, None, 5000),
+    "page.enlarge": ({}, False, True),
     "page.fullscreen": ({}, "optional", "off"),
     "page.devices": ({}, ["desktop", "mobile"], ["desktop"]),
     "page.min_viewport": ({}, None, [800, 600]),
@@ -76,6 +81,10 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "consent.text": ({"consent": {"text": "May we?"}}, "May we?", "Do you agree?"),
     "consent.decline_url": ({"consent": {"text": "May we?"}}, None, "https://example.org/declined"),
     "instructions[].text": ({}, None, None),
+    "groups{}.question": ({}, None, None),
+    "groups{}.instructions[].text": ({}, None, None),
+    "groups{}.samplers": ({}, None, None),
+    "groups{}.targets": ({}, None, None),
     "practice.queries": ({"practice": {"queries": [[0, 1, 2, 1]]}}, [[0, 1, 2, 1]], [[0, 1, 2, 2]]),
     "practice.feedback": ({"practice": {"queries": [[0, 1, 2, 1]]}}, True, False),
     "comprehension.questions[].text": ({}, None, None),
@@ -86,6 +95,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "questions[].text": ({}, None, None),
     "questions[].type": ({}, None, None),
     "questions[].options": ({}, None, None),
+    "questions[].points": ({}, None, None),
     "questions[].required": ({}, None, None),
     "recruitment.platform": ({}, "link", "prolific"),
     "recruitment.completion_code": ({}, None, "CODE77"),
@@ -95,9 +105,19 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "recruitment.sona.credit_token": ({}, None, None),
     "recruitment.connect.project": ({"recruitment": {"platform": "connect"}}, "abcd1234", "efgh5678"),
     "recruitment.mturk.host": ({"recruitment": {"platform": "mturk"}}, "sandbox", "live"),
+    "recruitment.invited_only": ({}, False, True),
+    "recruitment.unsent": ({"html": {"max_queries": 2}}, "wait", "release"),
     "security.accept_unsigned_answers": ({}, False, True),
+    "security.compat": ({"consent": {"text": "May we?"}}, None, True),
+    "security.origins": ({}, [], ["https://lab.example.org"]),
     "resume.policy": ({}, "continue", "block"),
     "resume.max_gap": ({}, "2h", "10m"),
+    "recruitment.screen_out_code": (_SCREENING, None, "OUT77"),
+    "checks.catch": ({}, "0%", "50%"),
+    "checks.shared": ({}, 0, 2),
+    "checks.on_failure": ({"checks": {"catch": "50%", "tolerate": 0}, "seed": 4}, "flag", "screen_out"),
+    "checks.tolerate": ({"checks": {"catch": "50%", "on_failure": "screen_out"}, "seed": 4}, 0, 4),
+    "checks.obvious": ({"checks": {"catch": "50%"}}, [[0, 1, 2]], [[3, 4, 5]]),
     "seed": ({}, 1, 2),
 }
 _SONA = {"school": "psych-uni", "experiment_id": 12, "credit_token": "abcdefgh1234"}
@@ -132,9 +152,22 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "text": {"text": "Your age?"},
             "type": {"type": "text", "options": []},
             "options": {"options": ["a", "c"]},
+            "points": {"type": "likert", "points": 5},
             "required": {"required": True},
         }.items()
     },
+    **{
+        f"groups{{}}.{key}": ({"groups": {"a": {}, "b": {}}}, {"groups": {"a": change, "b": change}})
+        for key, change in {
+            "question": {"question": "Which is more alike in COLOUR?"},
+            "instructions[].text": {"instructions": [{"text": "Look at the colour."}]},
+            "samplers": {"samplers": ["two"]},
+        }.items()
+    },
+    "groups{}.targets": (
+        {"groups": {name: {"samplers": ["one"]} for name in "ab"}},
+        {"groups": {name: {"samplers": ["one"], "targets": TARGETS[:3]} for name in "ab"}},
+    ),
     **{
         f"recruitment.sona.{key}": (
             {"recruitment": {"platform": "sona", "sona": _SONA}},
@@ -145,11 +178,15 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 #: Shown elsewhere: (key, the test that shows it).
 ELSEWHERE = {
+    "checks.repeat": "a repeat needs ten trials before it: tests/integration/test_checks.py",
+    "groups{}.instructions[].image": "like that of the instructions, which is a picture of a ZIP",
     "instructions[].image": "a picture needs a ZIP: test_a_picture_of_the_instructions_is_sent_to_the_page",
     "sampling.common": "an argument of samplers: test_every_argument_of_a_sampler_changes_the_sampler",
     "samplers{}.sampler_class": "the same",
     "samplers{}.name": "the key itself",
     "samplers{}.arguments": "test_every_argument_of_a_sampler_changes_the_sampler",
+    "privacy.keep_ids": "a removal needs days: tests/integration/test_retention.py",
+    "privacy.keep_answers": "the same",
     "samplers{}.test": "test_answers_of_a_test_sampler_are_never_fitted",
 }
 
@@ -177,8 +214,8 @@ def test_every_key_of_the_schema_is_shown_to_have_an_effect_or_is_refused() -> N
 
 @pytest.mark.parametrize("path", UNBUILT, ids=".".join)
 def test_a_key_that_nothing_acts_on_is_refused(path: tuple[str, str]) -> None:
-    values = {"on_failure": "flag", "query_params": ["puid", "x"], "at": "2030-01-01 12:00", "shared": 3, "repeats": 2}
-    content = BASE | {path[0]: {path[1]: values.get(path[1], "5%" if path[0] == "checks" else "7%")}}
+    values = {"query_params": ["puid", "x"], "at": "2030-01-01 12:00", "repeats": 2}
+    content = BASE | {path[0]: {path[1]: values.get(path[1], "7%")}}
     if path[1] in {"answers", "participants"}:
         content[path[0]] = {path[1]: 7}
     (problem,) = check(yaml.safe_dump(content))
@@ -285,6 +322,7 @@ async def walk(
     seen.append(await come_back(client, one))
     unsigned = {"head": 0, "left": 1, "right": 2, "winner": 1, "sampler": "one", "puid": "x"}
     seen.append((await client.post("/answer", json=unsigned)).status_code)
+    seen.append((await client.get("/query", params={"sampler": "one"})).status_code)
     await context.store.experiments.set_state(
         (await context.catalogue.find(one.slug)).id, "closed", now_ms=context.now_ms()
     )
@@ -311,7 +349,10 @@ async def come_back(client: httpx.AsyncClient, one: Study) -> Any:
     finally:
         app.state.context = own
     told = reply.json()
-    return reply.status_code, told.get("review"), told.get("answers")
+    session = {"X-Salmon-Session": told.get("session", "")}
+    await client.get(f"/e/{one.slug}/query?number=2", headers=session)
+    claimed = await client.post(f"/e/{one.slug}/finish", json={"given": 2, "incomplete": True}, headers=session)
+    return reply.status_code, told.get("review"), told.get("answers"), claimed.json().get("complete")
 
 
 async def test_a_picture_of_the_instructions_is_sent_to_the_page(

@@ -5,6 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from frontend.auth import make_first_invitation
 from frontend.context import Context
 from frontend.store import Store
 
@@ -93,10 +94,10 @@ async def test_a_change_by_cookie_needs_the_forms_token(client: httpx.AsyncClien
 async def test_the_first_link_is_worth_nothing_once_an_account_exists(
     client: httpx.AsyncClient, context: Context
 ) -> None:
-    invitation = context.signer.sign_first_invitation()
+    invitation = await make_first_invitation(context)
     assert (await client.get(f"/console/welcome?invitation={invitation}")).headers["location"] == "/console/login"
     form = {"name": "second", "password": "another password", "invitation": invitation}
-    assert (await client.post("/console/login", data=form)).status_code == 403
+    assert (await client.post("/console/welcome", data=form)).status_code == 403
     assert await context.store.accounts.read("second") is None
 
 

@@ -4,10 +4,12 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -16,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 from frontend.context import Context
-from frontend.errors import SalmonError, TooManyError, status_of
+from frontend.errors import ClientLeftError, ConflictError, SalmonError, TooManyError, status_of
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import subprocesses as transfer_subprocesses
@@ -57,7 +59,7 @@ async def slug(
     yield "files"
     if experiment := await store.experiments.find("files"):
         for participant in (await store.export_reader.read_arrivals(experiment)).values():
-            await store.participants.decide(experiment, participant, "auto", note="", by="", now_ms=0)
+            await store.participants.decide(experiment, {participant: ("auto", "")}, by="", now_ms=0)
 
 
 async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClient, slug: str) -> None:
@@ -99,6 +101,65 @@ async def test_ids_of_platforms_are_left_out_on_request(settings: Settings, stor
     assert found == []
     ids = rows_of(await write_export(settings, store, slug, "platform_ids", "csv"))
     assert [(row["source"], row["puid"], row["study_id"]) for row in ids][:1] == [("prolific", "5f00p0", "study")]
+
+
+def passage(path: str, begins: str, ends: str) -> str:
+    """The text of a file between two pieces of it, both included."""
+    _, begin, rest = (REPOSITORY / path).read_text().partition(begins)
+    within, end, _ = rest.partition(ends)
+    assert end, f"{path} has no passage from {begins} to {ends}"
+    return begin + within + end
+
+
+def named_in(text: str) -> set[str]:
+    """The exported files that a text names."""
+    return {name for name in EXTENSIONS if re.search(rf"(?<![A-Za-z_]){name}(?![A-Za-z_])", text)}
+
+
+@pytest.mark.parametrize(
+    ("path", "begins", "ends"),
+    [
+        ("frontend/static/console/exports.js", '["platform_ids",', "TABLE]"),
+        ("frontend/transfer/participant_tables.py", "PLATFORM_IDS = Table(", "(\n"),
+        ("docs/exports.md", "Platform ids are in", "nowhere else"),
+        ("docs/privacy.md", "| platform id, parameters of the link |", "bundle"),
+    ],
+)
+async def test_sentences_name_every_file_that_holds_platform_ids(
+    settings: Settings, store: Store, slug: str, path: str, begins: str, ends: str
+) -> None:
+    holding: set[str] = set()
+    for name, extensions in EXTENSIONS.items():
+        with suppress(
+            ConflictError
+        ):  # without an embedding there is nothing about targets to write, and people are not in it
+            plain = next(extension for extension in extensions if extension not in {"npz", "parquet"})
+            if b"5f00p" in await write_export(settings, store, slug, name, plain):
+                holding.add(name)
+    assert {"responses", "platform_ids"} < holding
+    assert named_in(passage(path, begins, ends)) == holding
+
+
+@pytest.mark.parametrize(
+    ("path", "begins", "ends"),
+    [
+        ("templates/console/exports.html", "only <code>", "not in it"),
+        ("docs/exports.md", "(all but", "which repeat"),
+    ],
+)
+async def test_sentences_name_what_a_bundle_leaves_out(
+    settings: Settings, store: Store, slug: str, path: str, begins: str, ends: str
+) -> None:
+    with zipfile.ZipFile(io.BytesIO(await bundle_of(settings, store, slug))) as archive:
+        held = {name.partition(".")[0] for name in archive.namelist() if "/" not in name}
+        machine = {name for name in archive.namelist() if name.startswith("machine/")}
+        assert any(b"5f00p" in archive.read(name) for name in machine)
+    assert named_in(passage(path, begins, ends)) == set(EXTENSIONS) - held
+
+
+def test_the_page_of_exports_lists_every_file() -> None:
+    listed = passage("frontend/static/console/exports.js", "const FILES", "\n];")
+    assert named_in(listed) == set(EXTENSIONS)
 
 
 async def test_completion_codes_are_in_no_file_for_readers(settings: Settings, store: Store, slug: str) -> None:
@@ -179,6 +240,40 @@ async def test_figures_of_quality_are_there_at_once_and_new_when_they_are_ready(
     unknown = await client.put(f"{address}/nobody", json={"keep": "keep"}, auth=OWNER)
     assert (unknown.status_code, unknown.json()["error"]["where"]) == (404, "participant")
     assert (await client.put(f"{address}/{first}", json={"keep": "delete"}, auth=OWNER)).status_code == 422
+
+
+async def test_several_participants_are_decided_about_at_once_or_none(
+    client: httpx.AsyncClient, settings: Settings, store: Store, slug: str
+) -> None:
+    address = f"/api/experiments/{slug}/participants"
+    names = [row["participant"] for row in (await client.get(address, auth=OWNER)).json()["participants"]]
+    wrong = [{"participant": name, "keep": "exclude", "note": "N."} for name in (names[0], "nobody")]
+    refused = await client.put(address, json={"decisions": wrong}, auth=OWNER)
+    assert (refused.status_code, refused.json()["error"]["where"]) == (404, "participant")
+    kept = (await client.get(address, auth=OWNER)).json()["participants"]
+    assert [row["keep_manual"] for row in kept] == ["", "", ""]
+    decisions = [{"participant": name, "keep": "exclude", "note": "N."} for name in names[:2]]
+    made = (await client.put(address, json={"decisions": decisions}, auth=OWNER)).json()["participants"]
+    assert [(row["participant"], row["keep"], row["note"]) for row in made] == [
+        (name, False, "N.") for name in names[:2]
+    ]
+    assert (await client.put(address, json={"decisions": []}, auth=OWNER)).status_code == 422
+
+
+async def test_the_answers_of_one_participant_are_told_in_order(
+    client: httpx.AsyncClient, settings: Settings, store: Store, slug: str
+) -> None:
+    address = f"/api/experiments/{slug}/participants"
+    who = (await client.get(address, auth=OWNER)).json()["participants"][0]
+    one = who["participant"]
+    told = (await client.get(f"{address}/{one}/answers", auth=OWNER)).json()
+    rows = [dict(zip(told["columns"], row, strict=True)) for row in told["answers"]]
+    exported = (await client.get(FILES.format(slug, "responses.jsonl"), auth=OWNER)).text.splitlines()
+    own = [row for row in map(json.loads, exported) if row["puid"] == who["puid"]]
+    assert len(rows) == 20
+    assert [row["side"] for row in rows] == [row["winner_side"] for row in own]
+    assert sorted(row["received_ms"] for row in rows) == [row["received_ms"] for row in rows]
+    assert (await client.get(f"{address}/nobody/answers", auth=OWNER)).status_code == 404
 
 
 async def test_a_process_that_ends_in_the_middle_breaks_the_file_off(
@@ -267,3 +362,25 @@ async def test_only_experimenters_get_files(client: httpx.AsyncClient, slug: str
     for path in ("exports/responses.csv", "bundle", "participants"):
         assert (await client.get(f"/api/experiments/{slug}/{path}")).status_code == 401
     assert (await client.post("/api/experiments/import", files={"bundle": b"x"})).status_code == 401
+
+
+async def test_work_ends_when_its_client_has_left(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "silent.py").write_text(
+        f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(transfer_subprocesses, "MODULE", "silent")
+    subprocesses = Subprocesses(settings)
+
+    async def left() -> bool:
+        return (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
+
+    for work in (subprocesses.watch(left).run, subprocesses.watch(left).stream):
+        with pytest.raises(ClientLeftError):
+            await work("import")
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+        (tmp_path / "pid").unlink()
+    assert not subprocesses._running

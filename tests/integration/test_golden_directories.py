@@ -55,7 +55,9 @@ def test_exports_hold_what_they_held(opened: Opened) -> None:
     for slug, text in opened.expected["responses"].items():
         before = rows_of(text.encode())
         now = opened.rows(slug, "responses.csv")
-        shared = [name for name in before[0] if name in now[0]]
+        # Who is proposed for exclusion follows from a rule that may improve; everything else stays as it was.
+        proposed = {"excluded", "exclusion_reason"}
+        shared = [name for name in before[0] if name in now[0] and name not in proposed]
         assert {"head", "winner", "loser", "puid", "sampler", "score", "time_received"} <= set(shared)
         assert [[row[name] for name in shared] for row in now[: len(before)]] == [
             [row[name] for name in shared] for row in before
@@ -112,7 +114,6 @@ def test_who_was_among_the_steps_goes_on_with_the_next(opened: Opened) -> None:
 def test_a_spec_with_keys_that_are_refused_today_is_served_with_a_warning(opened: Opened) -> None:
     overview = opened.client.get("/api/experiments/full/overview", auth=opened.login).raise_for_status().json()
     said = " ".join(sentence["what"] for sentence in overview["sentences"])
-    assert "checks.catch does not work yet" in said
     assert "recruitment.repeats does not work yet" in said
     assert {
         item["slug"] for item in opened.client.get("/api/experiments", auth=opened.login).raise_for_status().json()

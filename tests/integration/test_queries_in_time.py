@@ -29,7 +29,7 @@ async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
     async def take(*_: Any, **__: Any) -> None:
         await never.wait()
 
-    monkeypatch.setattr(store.participants, "take_query", take)
+    monkeypatch.setattr(store.turns, "take_query", take)
     late = await colors.query(arrival)
     monkeypatch.undo()
     assert (late["sampler"], late["score"]) == ("Adaptive", -9999.0)
@@ -40,31 +40,40 @@ async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
     async def remember(*_: Any, **__: Any) -> None:
         await never.wait()
 
-    monkeypatch.setattr(store.participants, "take_query", take)
-    monkeypatch.setattr(store.participants, "remember_query", remember)
+    monkeypatch.setattr(store.turns, "take_query", take)
+    monkeypatch.setattr(store.turns, "remember_query", remember)
     assert (await colors.query(arrival))["token"] != late["token"]
 
 
 async def test_a_spare_query_is_random_and_moves_nothing_of_the_order(
     client: httpx.AsyncClient, context: Context
 ) -> None:
-    spec = COLORS + "samplers: {Random: {}}\nsampling: {details: {3: {sampler: Random, query: [4, 0, 1]}}}\n"
-    colors = await study(client, context, spec, "spare-order")
+    colors = await study(client, context, COLORS + "samplers: {Random: {}}\n", "spare-order")
     arrival = await colors.arrive(puid="careful")
     session = context.signer.read_session(arrival["session"])
     first = await colors.query(arrival)
     spare = await colors.query(arrival, spare=True)
     second = await colors.query(arrival)
-    none = await colors.query(arrival, spare=True)  # the next one is the experimenter's own
-    third = await colors.query(arrival)
-    assert [query["trial"] for query in (first, spare, second, third)] == [1, 2, 3, 4]
-    assert none == {"none": True}
-    assert (third["head"], {third["left"], third["right"]}) == (4, {0, 1})
+    assert [query["trial"] for query in (first, spare, second)] == [1, 2, 3]
     assert second["head"] in {
         query.head for query in candidates(Random(), 8, participant=session.participant, turn=1, seed=3)
     }
     await colors.answer(*({"token": query["token"], "winner": query["left"]} for query in (spare, second)))
     assert [row["trial_type"] for row in await colors.rows()] == ["fallback", "random"]
+
+
+async def test_no_random_query_stands_in_while_a_fixed_one_is_ahead(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    spec = COLORS + "samplers: {Random: {}}\nsampling: {details: {2: {sampler: Random, query: [4, 0, 1]}}}\n"
+    colors = await study(client, context, spec, "spare-fixed")
+    arrival = await colors.arrive(puid="careful")
+    assert await colors.query(arrival, spare=True) == {"none": True}
+    await colors.query(arrival)
+    assert await colors.query(arrival, spare=True) == {"none": True}
+    fixed = await colors.query(arrival)
+    assert (fixed["head"], {fixed["left"], fixed["right"]}) == (4, {0, 1})
+    assert "token" in await colors.query(arrival, spare=True)
 
 
 async def test_sets_for_validation_get_no_random_query_in_between(client: httpx.AsyncClient, context: Context) -> None:
@@ -116,7 +125,7 @@ async def test_the_targets_of_the_next_three_trials_are_known_before_they_are_as
         experiment, targets=tuple(replace(target, media="x", size_bytes=10**8) for target in experiment.targets)
     )
     soon = await _soon(store, large, session.participant)
-    shown = [await colors.query(arrival) for _ in range(3)]
+    shown = [await colors.query(arrival, number=number) for number in (1, 2, 3)]
     assert set(soon) == {query[place] for query in shown for place in ("head", "left", "right")}
     assert soon[0] == shown[0]["head"]
 

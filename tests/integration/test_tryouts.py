@@ -56,3 +56,33 @@ async def test_a_try_out_moves_no_counter_appends_no_answer_and_leaves_no_arriva
     assert (done["complete"], done["code"]) == (True, "C0DE")
 
     assert await everything(colors, context, experiment) == before
+
+
+async def test_who_tries_can_skip_to_the_last_questions_and_the_end(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    before_trials = (
+        "consent: {text: May we?}\ninstructions: [{text: Look.}]\npractice: {queries: [[0, 1, 2, 1]]}\n"
+        "comprehension: {questions: [{text: t, options: [x, y], answer: y}]}\n"
+        "questions: [{name: age, text: How old?}]\n"
+    )
+    colors = await study(client, context, SPEC + before_trials, "skipped")
+    link = (await client.post("/api/experiments/skipped/tryout", auth=OWNER)).json()["link"]
+    tried = await colors.arrive(tryout=link.partition("tryout=")[2])
+    assert tried["tryout"] is True
+    headers = {"X-Salmon-Session": tried["session"]}
+    assert (await client.post("/e/skipped/skip", headers=headers)).json() == {"skipped": True}
+    again = await client.post(
+        "/e/skipped/arrive", json={"parameters": {"tryout": link.partition("tryout=")[2]}, "session": tried["session"]}
+    )
+    assert (again.json()["step"], again.json()["answers"]) == ("questions", 2)
+    headers = {"X-Salmon-Session": again.json()["session"]}
+    reply = await client.post("/e/skipped/steps/questions", json={"replies": {"age": "40"}}, headers=headers)
+    assert reply.json()["next"] == "debrief"
+    done = (await client.post("/e/skipped/finish", json={"given": 2}, headers=headers)).json()
+    assert (done["complete"], done["code"]) == (True, "C0DE")
+
+    real = await colors.arrive(puid="real")
+    refused = await client.post("/e/skipped/skip", headers={"X-Salmon-Session": real["session"]})
+    assert refused.status_code == 403
+    assert real["tryout"] is False

@@ -1,6 +1,7 @@
 """The figures of quality equal what slow, obvious counting finds, whatever people answer."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, groupby, pairwise
 from statistics import median
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from salmon.quality import Evidence, Figures, judge
-from salmon.quality.figures import at_least, chance_bound, outlier_bound, two_sided
+from salmon.quality.combined import Sign, combine
+from salmon.quality.figures import at_least, below, chance_bound, two_sided
 from salmon.records import Answer
 from tests.unit.quality.test_verdict import answer_of
 
@@ -155,10 +157,19 @@ def test_the_bound_of_chance_is_the_first_that_most_guessers_do_not_exceed(trial
     assert chance_bound(trials, 0.95) == first / trials
 
 
-@given(st.lists(st.floats(0, 1), min_size=5, max_size=30), st.floats(-5, 5))
-def test_outliers_move_with_the_group(values: list[float], shift: float) -> None:
-    bound = outlier_bound(values)
-    moved = outlier_bound([value + shift for value in values])
-    if bound is not None and moved is not None:
-        assert moved == pytest.approx(bound + shift, abs=1e-6)
-        assert bound < median(values)
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.01, 0.99))
+def test_lower_tails_of_any_share_are_exact(case: tuple[int, int], share: float) -> None:
+    successes, trials = case
+    exact = sum(
+        math.comb(trials, k) * Fraction(share) ** k * Fraction(1 - share) ** (trials - k) for k in range(successes + 1)
+    )
+    assert below(successes, trials, share) == pytest.approx(min(1.0, float(exact)), rel=1e-9, abs=1e-15)
+
+
+@given(st.lists(st.floats(1e-9, 0.5), min_size=1, max_size=9))
+def test_a_combination_lies_between_its_signs_and_any_of_them_can_lower_it(chances: list[float]) -> None:
+    signs = [Sign(f"s{k}", p, "") for k, p in enumerate(chances)]
+    combined = combine(signs)
+    assert min(chances) * (1 - 1e-6) <= combined <= max(chances) * (1 + 1e-6)
+    assert combine([replace(signs[0], p=signs[0].p / 10), *signs[1:]]) < combined
+    assert combine(signs[::-1]) == pytest.approx(combined)

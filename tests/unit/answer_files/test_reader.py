@@ -93,13 +93,16 @@ def test_indices_beside_labels_win_and_checks_are_left_out():
 
 
 def test_our_own_trial_types_say_what_is_random_and_what_is_no_triplet():
-    kinds = ["active", "random", "fallback", "validation", "catch", "repeat", "fixed", "practice"]
+    kinds = ["active", "random", "fallback", "validation", "catch", "repeat", "shared", "fixed", "practice"]
     text = "head,winner,loser,sampler,trial_type,excluded\n" + "".join(
         f"{0 if kind != 'catch' else 1},1,2,Adaptive,{kind},false\n" for kind in kinds
     )
     table = read_answers(text + "0,1,2,Adaptive,active,true\n")
     assert (len(table.triplets), table.random.tolist()) == (6, [False, True, True, False, False, False])
+    assert table.test.tolist() == [False, False, False, False, True, False]
     assert table.repeatable.tolist() == [False, True, True, True, True, False]
+    assert (table.second.tolist(), len(table.for_ceiling)) == ([[0, 1, 2]], 5)
+    assert "Used only for the noise ceiling: repeated queries (1)." in table.notes
     assert "Left out: answers marked as excluded (1)." in table.notes
 
 

@@ -1,9 +1,20 @@
-"""What a learner shows of its embedding."""
+"""What a learner shows of its embedding, and who can reach the workers."""
 
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import httpx
 import numpy as np
+import psutil
 import pytest
 
 from backend import workers
+from salmon.errors import StartError
+from salmon.parallel import dask as cluster
 from salmon.samplers.registry import ActiveSampler, active_sampler
 from salmon.samplers.state import random_queries
 
@@ -31,3 +42,104 @@ def test_the_shown_embedding_knows_how_sure_it_is_of_each_target(sampler: Active
     area = np.linalg.det(shown.spread)
     assert np.isfinite(shown.spread).all()
     assert area[0] > 2 * area[1:].max()
+
+
+#: Tries to run code on whatever listens at a port, and to join it as a worker: without TLS, and with a certificate of its own.
+STRANGER = """
+    import asyncio, os
+    from pathlib import Path
+    import dask
+    from distributed import Client, Security, Worker
+    own = Security.temporary()
+    if os.geteuid() == 0:
+        os.setuid(65534)  # somebody else; what is imported above may lie where only root reads
+    dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+
+    async def attempt(name, address, intrusion):
+        try:
+            await asyncio.wait_for(intrusion, 8)
+        except Exception as error:
+            print(name, address, type(error).__name__)
+        else:
+            print(name, address, "INSIDE")
+
+    async def run_code(address, security):
+        async with Client(address, security=security, asynchronous=True, timeout=4) as client:
+            await client.run_on_scheduler(Path(MARK).write_text, "ran")
+
+    async def join(address, security):
+        await Worker(address, security=security, dashboard=False, nthreads=1)
+
+    async def main():
+        places = [place for port in PORTS for place in ((f"tcp://127.0.0.1:{port}", None), (f"tls://127.0.0.1:{port}", own))]
+        await asyncio.gather(*(attempt(f.__name__, place[0], f(*place)) for f in (run_code, join) for place in places))
+        print("tried everything", flush=True)
+        os._exit(0)
+
+    asyncio.run(main())
+"""
+
+
+def ports_of_this_tree() -> list[int]:
+    here = psutil.Process()
+    tree = [here, *here.children(recursive=True)]
+    return sorted(c.laddr.port for p in tree for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN)
+
+
+@pytest.mark.slow
+def test_a_stranger_on_this_machine_neither_runs_code_nor_joins_as_a_worker(tmp_path: Path) -> None:
+    before = set(ports_of_this_tree())
+    with workers.executor_opener()() as executor:
+        ports = [port for port in ports_of_this_tree() if port not in before]
+        assert len(ports) >= 4  # the scheduler, its pages, and the workers
+        assert executor.submit(abs, -3).result() == 3
+        mark = tmp_path / "ran"
+        code = textwrap.dedent(STRANGER).replace("MARK", repr(str(mark))).replace("PORTS", repr(ports))
+        done = subprocess.run(
+            (sys.executable, "-c", code),
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": "", "HOME": "/nonexistent"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "tried everything" in done.stdout, done.stderr[-2000:]
+        tries = [line.split() for line in done.stdout.splitlines() if line.startswith(("run_code", "join"))]
+        assert len(tries) == 4 * len(ports)
+        assert {outcome for *_, outcome in tries} <= {
+            "OSError",
+            "TimeoutError",
+            "CommClosedError",
+            "FatalCommClosedError",
+            "RuntimeError",
+        }, tries
+        assert not mark.exists()
+        assert executor.submit(abs, -4).result() == 4
+        for port in ports:  # the pages of scheduler and workers are not there either
+            for page in ("/info/main/workers.html", "/metrics", "/json/identity.json", "/status"):
+                try:
+                    assert httpx.get(f"http://127.0.0.1:{port}{page}", timeout=2).status_code == 404
+                except httpx.TransportError:
+                    continue  # a port of TLS
+
+
+def test_what_workers_write_is_where_no_other_user_can_enter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cluster.tempfile, "tempdir", str(tmp_path))
+    own = Path(cluster._private_directory())
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    own.chmod(0o777)  # as somebody else would have prepared it
+    other = Path(cluster._private_directory())
+    assert other != own
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
+
+
+def test_missing_files_for_an_outside_cluster_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="requires TLS"):
+        workers.executor_opener("tls://127.0.0.1:1")()
+    with pytest.raises(StartError, match="There is no file"):
+        workers.executor_opener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"), "", ""))()
+    (tmp_path / "ca.pem").write_text("not a certificate")
+    with pytest.raises(StartError, match="cannot be used"):
+        workers.executor_opener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"),) * 3)()

@@ -4,14 +4,28 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.cli.data_directory import DataDirectory
-from salmon.cli.supervisor import LONGEST_PAUSE_SECONDS, PROVED_SECONDS, Program, Supervisor, pause_before
+from salmon.cli.data_directory import DataDirectory, write_private
+from salmon.cli.supervisor import (
+    FULL_DISK_PAUSE_SECONDS,
+    HUNG_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    PROVED_SECONDS,
+    START_SECONDS,
+    Program,
+    Supervisor,
+    heard_after,
+    is_hung,
+    pause_before,
+    responds,
+)
 from salmon.errors import StartError
 from tests.program import poll
 
@@ -80,3 +94,96 @@ def test_secrets_are_made_once_and_only_their_owner_reads_them(tmp_path: Path) -
     (directory.root / "credentials.json").write_text("{")
     with pytest.raises(StartError, match="cannot be read"):
         directory.credentials()
+
+
+def test_deaths_on_a_full_disk_are_not_counted_and_pauses_stay_short() -> None:
+    assert pause_before(7, lived_seconds=0.1, disk_full=True) == (7, FULL_DISK_PAUSE_SECONDS)
+    assert FULL_DISK_PAUSE_SECONDS <= 5
+
+
+@given(st.floats(0, 1000))
+def test_only_programs_that_can_show_life_hang_by_silence(silent: float) -> None:
+    mute = program("mute", "")
+    probed, beating = replace(mute, probe=lambda _: True), replace(mute, alive="alive")
+    assert not is_hung(mute, ready=True, silent_seconds=silent)
+    for each in (probed, beating):
+        assert is_hung(each, ready=True, silent_seconds=silent) == (silent > HUNG_SECONDS)
+        assert is_hung(each, ready=False, silent_seconds=silent) == (silent > START_SECONDS)
+
+
+def test_a_supervisor_that_cannot_write_keeps_its_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = Supervisor(tmp_path)
+    code = "import time; print('ready', flush=True); time.sleep(60)"
+    supervisor.start(program("worker", code, wait_for_ready=True))
+    first = (tmp_path / "worker.pid").read_text()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    watching = threading.Thread(target=supervisor.watch)
+    watching.start()
+    os.kill(int(first.split("\n")[0]), signal.SIGKILL)
+    poll(lambda: (tmp_path / "worker.pid").read_text() != first, "the new process in the old file")
+    assert watching.is_alive()
+    pid = int((tmp_path / "worker.pid").read_text().split("\n")[0])
+    assert psutil.Process(pid).ppid() == os.getpid()
+    supervisor.stop()
+    watching.join(10)
+    supervisor.shut_down()
+
+
+def test_orphans_end_together_with_what_they_started(tmp_path: Path) -> None:
+    """One of them ignores the signal to stop, and has a child of its own."""
+    code = (
+        "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        " child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        " print('ready', child.pid, flush=True); time.sleep(600)"
+    )
+    earlier = Supervisor(tmp_path)
+    for name in ("one", "other"):
+        earlier.start(program(name, code, wait_for_ready=True))
+    orphans = [psutil.Process(int((tmp_path / f"{name}.pid").read_text().split("\n")[0])) for name in ("one", "other")]
+    children = [psutil.Process(int(earlier.announced(name) or "")) for name in ("one", "other")]
+    Supervisor(tmp_path).stop_orphans(gentle=("other",))
+    assert list(tmp_path.glob("*.pid")) == []
+    for process in (*orphans, *children):
+        poll(lambda process=process: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "its end")
+    earlier.shut_down()
+
+
+def test_a_probe_needs_a_line_in_reply(tmp_path: Path) -> None:
+    import socketserver
+
+    class Reply(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            if self.rfile.readline() == b"PING\r\n":
+                self.wfile.write(b"-NOAUTH\r\n")
+
+    with socketserver.ThreadingUnixStreamServer(str(tmp_path / "socket"), Reply) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert responds(tmp_path / "socket", b"PING\r\n")
+        assert not responds(tmp_path / "socket", b"nothing\r\n")
+        server.shutdown()
+    assert not responds(tmp_path / "missing", b"PING\r\n")
+
+
+def test_a_private_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "server.conf"
+    write_private(path, "first")
+    assert path.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    write_private(path, "first")  # nothing to write
+    with pytest.raises(StartError, match="No space left"):
+        write_private(path, "second")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_program_that_hangs_is_found_by_a_supervisor_that_is_late_again_and_again() -> None:
+    heard, now = 100.0, 100.0
+    for _ in range(12):  # every look comes six seconds after the one before
+        now += 6.0
+        heard = heard_after(heard, now, late_seconds=6.0)
+    assert now - heard == pytest.approx(24.0)
+    assert heard_after(99.0, 160.0, late_seconds=61.0) <= 160.0

@@ -1,8 +1,6 @@
 """Held-out accuracy, noise ceiling, choices and the map."""
 
-import itertools
 import json
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -21,7 +19,6 @@ from salmon.estimator.cross_validation import (
     holm,
     noise_ceiling,
 )
-from salmon.estimator.figure import map_figure, place_labels
 from salmon.estimator.report import FitOptions, analyse
 from salmon.noise import STE, TSTE
 from salmon.simulate import DistanceLogistic, ScaledNoiseModel, bayes_accuracy, random_world, stream
@@ -218,52 +215,6 @@ def test_choices_are_made_on_held_out_answers_and_written_down(answers):
     assert "<- chosen" in report.as_text()
     assert report.lapse_losses
     assert {("judging dimensions", 6, 6), ("judging noise models", 15, 15)} <= set(told)
-
-
-def test_names_on_a_map_do_not_cover_each_other_where_there_is_room():
-    points = np.array([[100.0, 100.0], [108.0, 100.0], [100.0, 108.0], [300.0, 300.0]])
-    sizes = np.full((4, 2), [40.0, 12.0])
-    corners, shown = place_labels(points, sizes, gap=4.0)
-    assert shown.all()
-    for i, j in itertools.combinations(range(4), 2):
-        assert (np.abs(corners[i] - corners[j]) >= sizes[i] - 1e-9).any()
-
-
-def test_names_that_nobody_could_read_are_left_out_and_those_shown_stay_apart():
-    sizes = np.full((60, 2), [50.0, 12.0])
-    corners, shown = place_labels(np.random.default_rng(0).uniform(0, 120, size=(60, 2)), sizes, gap=4.0)
-    assert 3 < shown.sum() < 40
-    low = np.maximum(corners[:, None], corners[None])
-    common = np.clip(np.minimum(corners[:, None], corners[None]) + sizes - low, 0, None).prod(axis=2) / 600
-    np.fill_diagonal(common, 0)
-    assert common[np.ix_(shown, shown)].max() < 0.3
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 5])
-def test_a_map_of_any_dimension_is_a_picture_and_a_drawing(d):
-    coordinates = np.random.default_rng(0).normal(size=(12, d))
-    names = ("a $1 <b> & c", "x" * 60, *(f"name {i}" for i in range(10)))
-    first = map_figure(coordinates, names, np.tile(0.1 * np.eye(d), (12, 1, 1)), title="A map")
-    assert first["png"].startswith(b"\x89PNG")
-    drawing = ET.fromstring(first["svg"])
-    assert drawing.tag.endswith("svg")
-    written = "".join(drawing.itertext())
-    assert "name 3" in written
-    assert "x" * 27 + "…" in written
-    assert map_figure(coordinates, names, np.tile(0.1 * np.eye(d), (12, 1, 1)), title="A map") == first
-
-
-def test_a_unit_is_as_long_upwards_as_across():
-    coordinates = np.array([[0.0, 0.0], [10.0, 0.0], [5.0, 1.0], [0.0, 1.0]])
-    uses = [
-        (float(use.get("x")), float(use.get("y")))
-        for group in ET.fromstring(map_figure(coordinates, ("p", "q", "r", "s"))["svg"].decode()).iter()
-        if group.get("id", "").startswith("PathCollection")
-        for use in group.iter("{http://www.w3.org/2000/svg}use")
-    ]
-    assert len(uses) == 4
-    (x0, y0), (x1, _), _, (_, y3) = uses
-    assert abs((x1 - x0) / 10) == pytest.approx(abs(y3 - y0), rel=1e-3)
 
 
 def test_groups_are_the_sets_of_three_targets():

@@ -3,13 +3,14 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from salmon import OrdinalEmbedding
-from salmon.errors import TripletError
+from salmon.errors import SalmonError, TripletError
 from salmon.estimator import RECOMMENDED_NOISE, choose_noise, grouped_folds, noise_candidates, triple_groups
 from salmon.estimator.cross_validation import held_out_split
 from salmon.geometry import align
@@ -108,7 +109,7 @@ def test_a_row_is_predicted_alike_alone_and_among_others(answers, fitted):
 
 def test_score_is_an_accuracy_that_rises_with_better_fits(eggs, answers, fitted):
     fresh = eggs.answer(eggs.random_queries(4000, stream(9, "queries")), stream(9, "answers"))
-    lazy = OrdinalEmbedding(random_state=0, max_iter=1, n_restarts=1).fit(answers[:40])
+    lazy = OrdinalEmbedding(random_state=0, max_iter=1, n_init=1).fit(answers[:40])
     assert lazy._coordinates.shape == (30, 2)
     assert fitted.score(fresh) > lazy.score(fresh)
     assert fitted.log_loss(fresh) < lazy.log_loss(fresh)
@@ -259,3 +260,36 @@ def test_the_same_three_targets_are_never_on_both_sides(rows, seed):
         for same in (map(frozenset, rows[mask].tolist()), held[mask], folds[mask]):
             assert len(set(same)) == 1
     assert 0 < held.sum() < len(rows)
+
+
+def test_targets_may_have_names(eggs, answers):
+    names = np.array([f"egg {index:02d}" for index in range(30)])
+    counted = OrdinalEmbedding(random_state=0, n_targets=30).fit(answers)
+    named = OrdinalEmbedding(random_state=0).fit(names[answers])
+    assert named.labels_.tolist() == names.tolist()
+    np.testing.assert_allclose(named.embedding_, counted.embedding_)
+    assert counted.labels_.tolist() == list(range(30))
+    frame = pd.DataFrame(names[answers], columns=["head", "winner", "loser"])
+    assert OrdinalEmbedding(random_state=0).fit(frame).score(frame) == named.score(names[answers].tolist())
+    assert named.to_frame().loc["egg 07"].tolist() == named.embedding_[7].tolist()
+    with pytest.raises(TripletError, match="no target a, b, c"):
+        named.score([["a", "b", "c"]])
+    with pytest.raises(TripletError, match="name their targets"):
+        counted.score(names[answers])
+    named.partial_fit([["egg 00", "egg 01", "a new one"]])
+    assert named.labels_[-1] == "a new one"
+    assert len(named.embedding_) == 31
+
+
+def test_a_fit_begins_where_it_is_told_and_returns_the_positions(answers, fitted):
+    again = OrdinalEmbedding(random_state=0, init=fitted.embedding_, n_init=0, n_targets=30)
+    assert again.fit_transform(answers).shape == (30, 2)
+    assert again.n_iter_ < fitted.n_iter_
+    assert again.objective_ == pytest.approx(fitted.objective_, rel=1e-3)
+    with pytest.raises(SalmonError, match="init has the shape"):
+        OrdinalEmbedding(init=np.zeros((3, 2)), n_targets=30).fit(answers)
+
+
+def test_the_earlier_name_of_n_init_works_with_a_warning(answers):
+    with pytest.warns(FutureWarning, match="n_init"):
+        OrdinalEmbedding(n_restarts=1, max_iter=3).fit(answers[:100])

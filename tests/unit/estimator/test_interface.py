@@ -62,7 +62,7 @@ def test_a_pipeline_may_end_in_an_embedding(answers, fitted):
         ([[0, 1]], r"shape \(1, 2\)"),
         ([0, 1, 2], r"shape \(3,\)"),
         (np.zeros((0, 3)), "no answers"),
-        ([["a", "b", "c"]], "whole numbers"),
+        ([["a", "b", None]], "whole numbers"),
     ],
 )
 def test_answers_that_cannot_be_fitted_are_a_value_error_with_row_and_value(X, sentence):

@@ -50,7 +50,7 @@ from salmon.export.targets_models import (
     target_rows,
 )
 from salmon.quality import Decision, Figures, Flag, Verdict
-from salmon.records import Answer, Served, Timing
+from salmon.records import Answer, Served, Timing, TrialType
 from salmon.spec import TargetSpec
 
 NAMES = [TargetNames(f"<b>{name}</b>", name) for name in ("z/pear.png", "apple.png", "fig.jpg")]
@@ -190,7 +190,7 @@ def test_a_table_holds_the_same_values_in_every_form(table: Table, rows: list[Ro
 
 @pytest.mark.parametrize(("table", "rows"), tables(), ids=lambda value: getattr(value, "name", ""))
 def test_every_cell_is_of_the_kind_that_its_column_says(table: Table, rows: list[Row]) -> None:
-    python = {"integer": int, "number": (int, float), "text": str, "truth": bool, "moment": str}
+    python = {"integer": int, "number": (int, float), "text": str, "written": str, "truth": bool, "moment": str}
     for row in rows:
         for column, cell in zip(table.columns, row, strict=True):
             assert cell is None or isinstance(cell, python[column.kind]), (column.name, cell)
@@ -285,9 +285,16 @@ def test_other_programs_get_their_own_words(kind: str, sampler: str, words: tupl
     assert (named["sampleAlg"], named["sampleSet"]) == words
 
 
-def test_catch_trials_are_no_triplets_for_other_programs() -> None:
-    catch = replace(ANSWER, served=replace(SERVED, trial_type="catch"))
-    assert (TRANSLATOR.cblearn(catch), TRANSLATOR.psiz(catch)) == (None, None)
+@pytest.mark.parametrize("kind", ["catch", "repeat", "shared"])
+def test_checks_are_not_fitted_by_other_programs(kind: TrialType) -> None:
+    check = replace(ANSWER, served=replace(SERVED, trial_type=kind))
+    assert (TRANSLATOR.cblearn(check), TRANSLATOR.psiz(check)) == (None, None)
+
+
+def test_triplettools_tests_with_shared_queries_and_does_not_get_a_second_showing() -> None:
+    assert TRANSLATOR.triplettools(replace(ANSWER, served=replace(SERVED, trial_type="repeat"))) is None
+    shared = TRANSLATOR.triplettools(replace(ANSWER, served=replace(SERVED, trial_type="shared"))) or []
+    assert dict(zip(TRIPLETTOOLS_TRIPLETS.names, shared, strict=True))["sampleSet"] == "test"
 
 
 @pytest.mark.parametrize("table", [CBLEARN, PSIZ], ids=lambda table: table.name)
@@ -298,7 +305,7 @@ def test_arrays_hold_the_rows_and_no_pickle(table: Table) -> None:
     arrays = np.load(io.BytesIO(file.end()), allow_pickle=False)
     for place, column in enumerate(table.columns):
         found = arrays[column.name]
-        if column.kind == "text":
+        if column.kind in {"text", "written"}:
             found = arrays[f"{column.name}_names"][found]
         assert found.tolist() == [row[place] for row in rows]
     for name, parts in STACKS[table.name].items():

@@ -50,7 +50,7 @@ def test_every_example_is_right_and_survives_being_written_again(path: Path):
 
 def test_the_full_example_uses_every_key_but_those_of_other_platforms():
     spec = parse_spec(next(path for path in EXAMPLES if path.parent.name == "full").read_bytes()).spec
-    assert set(Spec.model_fields) - spec.model_fields_set == {"checks", "security", "stopping"}
+    assert set(Spec.model_fields) - spec.model_fields_set == {"groups", "security", "stopping"}
     assert spec.practice is not None
     assert spec.practice.queries == ((0, 1, 4, 1), (4, 5, 2, 5))
 
@@ -127,7 +127,12 @@ def test_samplers_can_be_a_list_and_have_old_names():
     [("15%", 0.15), ("15", 0.15), (".15", 0.15), ("0.15", 0.15), ("0", 0), ("1%", 0.01), ("100%", 1)],
 )
 def test_a_share_can_be_written_in_three_ways(written: str, share: float):
-    assert parse_spec(THREE + f"checks: {{catch: {written}}}", stored=True).spec.checks.catch == share
+    assert (
+        parse_spec(
+            THREE + f"stopping: {{accuracy_gain_below: {written}}}", stored=True
+        ).spec.stopping.accuracy_gain_below
+        == share
+    )
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("sampling: {details: {1: {sampler: Adaptive, query: [0, 1, 3]}}}", "2:59: sampling.details.1.query, item 3 must be a target from 0 to 2 (there are 3, counted from 0), not '3'."),
         ("page: {background: #fff\n}", "2:8: warning: background: has no value, so the background is white."),
         ("page: {fullscreen: always}", "2:20: page.fullscreen must be off or optional, not 'always'."),
-        ("page: {stimulus_size: 0px}", "2:23: page.stimulus_size must be a size such as 320px, not '0px'."),
+        ("page: {stimulus_size: 0px}", "2:23: page.stimulus_size must be a size such as 320px, or fill, not '0px'."),
         ("page: {keys: [f, F]}", "2:14: page.keys has the same key for left and right. Choose two different keys."),
         ("page: {keys: [f]}", "2:14: page.keys must be two keys, for left and right, such as [ArrowLeft, ArrowRight], not a list."),
         ("page: {language: english language}", "2:18: page.language must be a language code such as en, de or pt-BR, not 'english language'."),
@@ -102,7 +102,7 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("questions: [{name: a, text: b, type: choice}]", "2:13: questions, item 1 is a choice without options. Add options: [first, second]."),
         ("questions: [{name: a, text: b}, {name: a, text: c}]", "2:40: Two questions have the name 'a'. Each name becomes a column: give each question its own name."),
         ("checks: {catch: 1}", "2:17: checks.catch is 1, which could mean 1% or 100%. Write 1% or 100%."),
-        ("checks: {catch: 60%, repeat: 50%}", "2:9: checks.catch and checks.repeat are 110% of the trials together. Together they can be at most 100%."),
+        ("checks: {catch: 60%, repeat: 50%}", "2:9: The checks are 55 of 50 trials. Two checks never follow each other: they can be at most half of the trials."),
         ("stopping: {at: tomorrow}", "2:16: stopping.at must be a date and time such as 2027-01-31 18:00 (UTC), not 'tomorrow'."),
         ("recruitment: {platform: mechanical}", "2:25: recruitment.platform must be link, prolific, connect, sona or mturk, not 'mechanical'."),
         ("recruitment: {platform: sona}", "2:25: Recruitment from SONA needs its study's settings."),
@@ -200,11 +200,9 @@ def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("checks: {catch: 5%}", "2:10: checks.catch does not work yet: no catch trial would be shown. Remove checks.catch."),
         ("stopping: {answers: 500}", "2:12: stopping.answers does not work yet: the experiment would not close by itself. Remove stopping.answers."),
         ("recruitment: {repeats: 1}", "2:15: recruitment.repeats does not work yet: nobody could take part a second time. Remove recruitment.repeats."),
         ("html: {query_params: [puid, group]}", "2:8: html.query_params does not work yet: parameters in the page's address would not be passed to queries. Remove html.query_params."),
-        ("checks: {catch: 0%}", "2:10: warning: checks.catch has its default value, and no other value works yet. Remove checks.catch."),
         ("html: {query_params: [puid]}", "2:8: warning: html.query_params has its default value, and no other value works yet. Remove html.query_params."),
         ("n: 3", "2:1: warning: n is a key that Salmon 1 adds to the files it returns; it has no effect. Remove n."),
         ("samplers: {ARR: {optimizer__lr: 0.1}}", "2:18: warning: samplers.ARR.optimizer__lr is accepted in files of Salmon 1 and has no effect. Remove optimizer__lr."),
@@ -215,10 +213,9 @@ def test_a_key_that_nothing_acts_on_is_refused_or_at_least_said(text: str, sente
 
 
 def test_a_stored_file_with_a_key_that_is_refused_today_opens_with_a_warning():
-    parsed = parse_spec(THREE + "checks: {catch: 5%}\nstopping: {answers: 500}\n", stored=True)
-    assert (parsed.spec.checks.catch, parsed.spec.stopping.answers) == (0.05, 500)
+    parsed = parse_spec(THREE + "stopping: {answers: 500}\n", stored=True)
+    assert parsed.spec.stopping.answers == 500
     assert [(problem.path, problem.warning) for problem in parsed.warnings] == [
-        ("checks.catch", True),
         ("stopping.answers", True),
     ]
 

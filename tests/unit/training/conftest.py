@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 import torch
 
+from salmon.errors import SalmonError
 from salmon.parallel.dask import DaskExecutor, local_cluster
 
 
@@ -24,18 +26,38 @@ def same_start() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="package")
-def shared_cluster() -> Iterator[DaskExecutor]:
+class SharedCluster:
     """Two workers for all tests of the package; a worker killed by a test is replaced."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self.executor = self._open.enter_context(local_cluster(2))
+
+    def ready(self) -> DaskExecutor:
+        """Return it with both workers; on a busy machine a nanny may not bring its worker back, so it begins anew then."""
+        try:
+            self.executor.wait_for(2, timeout_s=30)
+        except SalmonError:
+            self.close()
+            self.executor = self._open.enter_context(local_cluster(2))
+            self.executor.wait_for(2, timeout_s=60)
+        return self.executor
+
+    def close(self) -> None:
+        self._open.close()
+
+
+@pytest.fixture(scope="package")
+def shared_cluster() -> Iterator[SharedCluster]:
     # Nannies log that they restart a killed worker, which some of these tests do on purpose.
     logging.getLogger("distributed.nanny").setLevel(logging.ERROR)
     logging.getLogger("distributed.scheduler").setLevel(logging.CRITICAL)
-    with local_cluster(2) as executor:
-        yield executor
+    shared = SharedCluster()
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
-def cluster(shared_cluster: DaskExecutor) -> DaskExecutor:
+def cluster(shared_cluster: SharedCluster) -> DaskExecutor:
     """The shared cluster with both workers present."""
-    shared_cluster.wait_for(2, timeout_s=60)
-    return shared_cluster
+    return shared_cluster.ready()

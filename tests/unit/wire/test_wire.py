@@ -18,6 +18,7 @@ from salmon.wire import (
     encode_answer,
     encode_query,
     encode_served,
+    is_intact,
 )
 from tests.program import REPOSITORY
 
@@ -134,3 +135,19 @@ def test_the_keys_of_an_experiment_share_one_hash_tag() -> None:
 
 def test_a_heartbeat_of_a_newer_version_is_understood() -> None:
     assert Heartbeat.decode('{"started_ms": 1, "beat_ms": 2, "errors": ["x"], "mood": "good"}').errors == ("x",)
+
+
+@given(answers, st.data())
+def test_one_flipped_bit_of_an_answer_is_noticed(answer: Answer, data: st.DataObject) -> None:
+    entry = [part for item in encode_answer(answer).items() for part in item]
+    assert is_intact(entry)
+    place = data.draw(st.integers(0, len(entry) - 3).filter(lambda place: entry[place] != ""))
+    at = data.draw(st.integers(0, len(entry[place].encode()) - 1))
+    content = bytearray(entry[place].encode())
+    content[at] ^= 1 << data.draw(st.integers(0, 7))
+    assert not is_intact([*entry[:place], content.decode(errors="replace"), *entry[place + 1 :]])
+
+
+def test_answers_without_a_checksum_are_taken_as_they_are() -> None:
+    for entry in json.loads((GOLDEN / "version-1.json").read_text())["answers"]:
+        assert is_intact([part for item in entry.items() for part in item])

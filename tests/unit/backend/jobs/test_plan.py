@@ -204,13 +204,15 @@ def test_only_answers_that_may_be_fitted_are_gathered_and_their_people_are_remem
     heard: list[int] = []
     entries = [
         *(answer(1, "ann"), answer(2, "bob", "random"), answer(3, "ann", "catch"), answer(4, "cat", sampler="Test")),
-        *(answer(5, "ann", "fallback"), answer(6, "dan", "validation"), answer(7, "eve")),
+        *(answer(20, "ann", "shared"), answer(30, "bob", "repeat")),
+        *(answer(35, "ann", "fallback"), answer(36, "dan", "validation"), answer(37, "eve")),
     ]
     found = collect_answers(entries, tests=frozenset({"Test"}), n=N, at_most=4, on_progress=heard.append)
     assert found.triplets.tolist() == [[1, 3, 2], [2, 4, 3], [5, 7, 6], [6, 8, 7]]
     assert [found.names[place] for place in found.participants] == ["ann", "bob", "ann", "dan"]
     assert found.random.tolist() == [False, True, True, False]
-    assert (found.repeatable.tolist(), found.cursor) == ([False, True, True, True], "6-1")
+    assert (found.repeatable.tolist(), found.cursor) == ([False, True, True, True], "36-1")
+    assert [len(found.for_ceiling(people)) for people in ((), ["ann"], ["bob"])] == [5, 3, 3]
     assert found.given_by(["ann", "zoe"]).tolist() == [True, False, True, False]
     assert heard == []
     nothing = collect_answers([], tests=frozenset(), n=N, at_most=None, on_progress=heard.append)

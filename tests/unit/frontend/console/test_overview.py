@@ -3,9 +3,12 @@
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from frontend.console.overview import OverviewInputs, SamplerView, goal_of, overview
 from frontend.store.answers import MINUTE_MS, Counts
 from frontend.store.experiments import ExperimentState
+from salmon.learning_curve import Outlook
 from salmon.spec import parse_spec
 from salmon.wire import Heartbeat
 
@@ -64,11 +67,17 @@ def test_errors_of_the_learning_process_come_first() -> None:
 
 
 def test_fallbacks_late_answers_and_targets_never_asked_about_have_warnings() -> None:
-    state = replace(STATE, counters={"answers": 1000, "fallbacks:Adaptive": 100})
-    shown = overview(seen(state=state, counts={"late": 80} | {f"head:{target}": 33 for target in range(29)}))
+    state = replace(STATE, counters={"answers": 1000, "fallbacks:Adaptive": 4406})  # most of them were never answered
+    shown = overview(
+        seen(
+            state=state,
+            counts={"late": 80, "type:fallback": 100, "type:active": 900}
+            | {f"head:{target}": 33 for target in range(29)},
+        )
+    )
     whats = " ".join(sentence["what"] for sentence in shown["sentences"])
     for what in (
-        "10.0 % of the queries were random",
+        "10.0 % of the answers are to random queries",
         "8.0 % of the answers came more than ten minutes",
         "never the head of a query: 1 of 30",
     ):
@@ -87,3 +96,48 @@ def test_histograms_run_without_gaps_from_the_first_to_the_last_bin() -> None:
     bins = overview(seen(counts={"rt:70": 3, "rt:75": 1}))["histograms"]["response"]
     assert [row[2] for row in bins] == [3, 0, 0, 0, 0, 1]
     assert all(left[1] == right[0] for left, right in itertools.pairwise(bins))
+
+
+SURE = Outlook(predictions=900, accuracy=0.842, gain=0.002, gain_high=0.004, more=0)
+
+
+def told(outlook: Outlook | None = None, spec: str = "targets: 30\n", **changes: object) -> tuple[str, str, str]:
+    """Level, sentence and button of the verdict."""
+    view = SamplerView("Adaptive", "Adaptive", active=True, listed=300, pending=2, last=None, outlook=outlook)
+    found = overview(seen(spec, samplers=(view,), **changes))["verdict"]  # type: ignore[arg-type]
+    return found["level"], found["what"], found["action"]
+
+
+def test_the_first_line_says_whether_it_is_enough() -> None:
+    enough = "Enough: closing now costs at most 0.4 points of accuracy (95 %)."
+    assert told(SURE) == ("good", enough, "close")
+    assert told(replace(SURE, gain_high=0.02, more=617)) == ("info", "Not yet: about 620 more answers.", "invite")
+    assert told(replace(SURE, gain_high=0.2, more=None))[1] == "Not yet: far more answers are needed."
+    assert told(SURE, state=replace(STATE, state="closed")) == ("good", enough, "")
+    assert told(replace(SURE, gain_high=0.02, more=617), state=replace(STATE, state="paused"))[2] == "open"
+
+
+def test_the_first_line_before_anything_is_known() -> None:
+    assert told(state=replace(STATE, state="draft", counters={})) == ("info", "Not open yet.", "open")
+    assert told(state=replace(STATE, counters={})) == ("info", "No answers yet.", "invite")
+    assert told()[:2] == ("info", "Not yet: about 1,000 more answers.")
+    assert overview(PASSIVE)["verdict"]["why"].startswith("No sampler of this experiment fits a map")
+
+
+def test_what_is_wrong_comes_before_whether_it_is_enough() -> None:
+    assert told(SURE, heartbeat=None) == ("error", "Something is wrong: the learning process is not running.", "")
+
+
+def test_an_own_goal_that_is_reached_is_enough() -> None:
+    assert told(spec="targets: 30\nstopping: {answers: 600}\n")[:2] == (
+        "good",
+        "Enough: your goal of 600 answers is reached.",
+    )
+
+
+@pytest.mark.parametrize("field", ["opened_ms", "created_ms"])
+def test_answers_that_were_imported_are_no_pace(field: str) -> None:
+    opened = replace(STATE, **{"opened_ms": 1, field: NOW_MS - 3 * MINUTE_MS + 40_000})
+    imported = {"minute:9996": 300, "minute:9997": 300}
+    assert overview(seen(counts=imported, state=opened))["answers"]["a_minute"] == 0
+    assert overview(seen(counts=imported | {"minute:9999": 6}, state=opened))["answers"]["a_minute"] == 3

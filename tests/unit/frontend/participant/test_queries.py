@@ -13,6 +13,7 @@ from frontend.participant.queries import (
     QueryPlan,
     allows_spare,
     choose_sampler,
+    may_pass,
     place,
     plan_query,
     turn_of,
@@ -128,7 +129,8 @@ def test_spare_queries_and_those_of_a_try_out_are_random_and_counted_over_everyt
 
 def test_only_queries_that_are_searched_or_drawn_freely_may_be_stood_in_for(mixed: ParsedRevision) -> None:
     choices = [choose_sampler(mixed.plan, participant="p", trial=trial) for trial in (2, 3, 4)]
-    assert [allows_spare(mixed, choice) for choice in choices] == [False, True, False]
+    assert [may_pass(mixed, choice) for choice in choices] == [False, True, False]
+    assert [allows_spare(mixed, participant="p", after=trial - 1) for trial in (2, 3, 4)] == [False, True, False]
 
 
 def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(mixed: ParsedRevision) -> None:

@@ -13,6 +13,7 @@ from frontend.participant.arrival import read_arrival, way_back
 from frontend.participant.completion import completion_of
 from frontend.schemas import StepBody
 from frontend.store.participants import OUT, TRANSITIONS, UNDER_WAY, Participant, Status, identity_of
+from salmon.errors import SpecError
 from salmon.spec import Spec, parse_spec
 from salmon.spec.consistency import PAGE_TEXTS
 from salmon.spec.schema import Resume
@@ -129,7 +130,7 @@ DONE = replace(ACTIVE, status=Status.COMPLETED)
 def test_who_comes_back_goes_on_by_the_length_of_the_gap_and_the_policy_for_links(
     resume: Resume, participant: Participant, same_tab: bool, hours: int, way: str
 ):
-    assert way_back(resume, participant, same_tab=same_tab, now_ms=hours * HOUR_MS) == way
+    assert way_back(resume, participant, same_tab=same_tab, browser="", now_ms=hours * HOUR_MS) == way
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_who_comes_back_goes_on_by_the_length_of_the_gap_and_the_policy_for_link
 )
 def test_who_may_not_come_back_is_refused_with_the_reason(resume: Resume, hours: int, words: str):
     with pytest.raises(ConflictError, match=words):
-        way_back(resume, ACTIVE, same_tab=False, now_ms=hours * HOUR_MS)
+        way_back(resume, ACTIVE, same_tab=False, browser="", now_ms=hours * HOUR_MS)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +200,39 @@ def test_a_link_may_ask_for_a_language_and_an_experimenter_may_replace_a_text():
     assert strings_of("it", {"begin": "Inizia"})["begin"] == "Inizia"
     assert strings_of("it", {})["back"] == "Back"
     assert [direction_of(language) for language in ("ar", "he-IL", "ja")] == ["rtl", "rtl", "ltr"]
+
+
+@pytest.mark.parametrize(
+    ("question", "written", "stored"),
+    [
+        ("type: likert", "7", "7"),
+        ("type: likert, points: 5, options: [not at all, very much]", "1", "1"),
+        ("type: likert, points: 5", "6", None),
+        ("type: likert", "3.0", None),
+        ("type: multiple, options: [a, b, c]", "a; c", "a; c"),
+        ("type: multiple, options: [a, b, c]", "c; a", None),
+        ("type: multiple, options: [a, b, c]", "a; d", None),
+    ],
+)
+def test_replies_on_scales_and_of_several_choices(question: str, written: str, stored: str | None) -> None:
+    spec = spec_of(f"questions: [{{name: q, text: t, {question}}}]\n")
+    if stored is None:
+        with pytest.raises(FormError):
+            take_step(spec, SOMEBODY, "questions", replies={"q": written})
+    else:
+        assert take_step(spec, SOMEBODY, "questions", replies={"q": written}).replies == {"q": stored}
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ("type: likert, points: 5, options: [a, b, c]", "has 3 options for 5 points"),
+        ("type: multiple, options: [a]", "is a choice without options"),
+        ("type: multiple, options: ['a; b', c]", "semicolon"),
+        ("type: number, options: [a, b]", "its type is number"),
+        ("type: likert, points: 12", "points"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_refused_in_a_sentence(question: str, sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        spec_of(f"questions: [{{name: q, text: t, {question}}}]\n")

@@ -1,0 +1,138 @@
+"""What is done to the store's append-only files before it starts."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from salmon.cli import append_only_file
+from salmon.cli.append_only_file import FOLDER, MANIFEST, ends_well, prepare_files, whole_until
+from salmon.errors import StartError
+
+NOW = datetime(2026, 11, 19, 5, 30, tzinfo=UTC)
+
+
+def command(*parts: str | bytes) -> bytes:
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in encoded)
+
+
+commands = st.lists(
+    st.lists(st.binary(min_size=0, max_size=20), min_size=1, max_size=4).map(lambda parts: command(b"SET", *parts)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store's directory with three whole commands."""
+    folder = tmp_path / "redis" / FOLDER
+    folder.mkdir(parents=True)
+    (folder / "appendonly.aof.1.base.rdb").write_bytes(b"VALKEY")
+    (folder / "appendonly.aof.1.incr.aof").write_bytes(command("SELECT", "0") + command("SET", "a", "1") * 2)
+    (folder / MANIFEST).write_text(
+        "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n"
+    )
+    return tmp_path / "redis"
+
+
+def last(store: Path) -> Path:
+    return store / FOLDER / "appendonly.aof.1.incr.aof"
+
+
+@given(commands, st.data())
+def test_a_file_cut_anywhere_keeps_every_whole_command(written: list[bytes], data: st.DataObject) -> None:
+    content = b"".join(written)
+    cut = data.draw(st.integers(0, len(content)))
+    whole = max(sum(map(len, written[:k])) for k in range(len(written) + 1) if sum(map(len, written[:k])) <= cut)
+    assert whole_until(content[:cut]) == (whole, whole)
+    assert ends_well(content[:cut]) == (whole == cut)
+
+
+@given(commands, st.integers(1, 5000))
+def test_zeros_at_the_end_are_told_from_commands(written: list[bytes], zeros: int) -> None:
+    content = b"".join(written)
+    assert whole_until(content + bytes(zeros))[0] == len(content)
+    assert not ends_well(content + bytes(zeros))
+
+
+def test_an_open_transaction_goes_as_a_whole() -> None:
+    before, opened = command("SET", "a", "1"), command("MULTI") + command("SET", "b", "2")
+    assert whole_until(before + opened) == (len(before), len(before + opened))
+    assert whole_until(before + opened + command("EXEC"))[0] == len(before + opened + command("EXEC"))
+    assert not ends_well(before + opened)
+
+
+@pytest.mark.parametrize(
+    "tail", [bytes(4096), b"*3\r\n$3\r\nSET\r\n$1\r\n", b"*3\r\n$3\r\nSET" + bytes(100), b"\xff\x00"]
+)
+def test_a_damaged_end_is_cut_and_a_dated_copy_kept(store: Path, tmp_path: Path, tail: bytes) -> None:
+    whole = last(store).read_bytes()
+    last(store).write_bytes(whole + tail)
+    sentence = prepare_files(store, tmp_path / "damaged", now=NOW)
+    assert last(store).read_bytes() == whole
+    copy = tmp_path / "damaged" / "appendonly.aof.1.incr.aof.20261119T053000Z"
+    assert copy.read_bytes() == whole + tail
+    assert f"its last {len(tail):,} bytes were removed" in sentence
+    assert str(copy) in sentence
+    assert prepare_files(store, tmp_path / "damaged", now=NOW) == ""
+
+
+def test_a_whole_file_is_left_alone_and_only_its_end_is_read(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last(store).write_bytes(last(store).read_bytes() + command("SET", "b", "x" * 100) * 30_000)
+    before, read_from = last(store).stat().st_mtime_ns, []
+    real = append_only_file.whole_until
+    monkeypatch.setattr(
+        append_only_file, "whole_until", lambda content, start=0: read_from.append(start) or real(content, start)
+    )
+    assert prepare_files(store, tmp_path / "damaged") == ""
+    assert last(store).stat().st_mtime_ns == before
+    assert min(read_from) > 0
+    assert not (tmp_path / "damaged").exists()
+
+
+def test_damage_with_commands_behind_it_is_left_alone_and_explained(store: Path, tmp_path: Path) -> None:
+    content = last(store).read_bytes() + bytes(50) + command("SET", "c", "3") * 2
+    last(store).write_bytes(content)
+    with pytest.raises(StartError, match="is damaged at byte") as raised:
+        prepare_files(store, tmp_path / "damaged")
+    assert "truncate -s" in raised.value.hint
+    assert last(store).read_bytes() == content
+
+
+@pytest.mark.parametrize("manifest", [None, ""])
+def test_files_without_their_list_are_not_started_with(store: Path, tmp_path: Path, manifest: str | None) -> None:
+    listed = (store / FOLDER / MANIFEST).read_text()
+    (store / FOLDER / MANIFEST).unlink()
+    if manifest is not None:
+        (store / FOLDER / MANIFEST).write_text(manifest)
+    with pytest.raises(StartError, match="missing or empty") as raised:
+        prepare_files(store, tmp_path / "damaged")
+    assert [line.strip() for line in raised.value.hint.splitlines()[1:]] == listed.splitlines()
+
+
+def test_a_listed_file_that_is_missing_is_named(store: Path, tmp_path: Path) -> None:
+    (store / FOLDER / "appendonly.aof.1.base.rdb").unlink()
+    with pytest.raises(StartError, match=r"1\.base\.rdb is missing"):
+        prepare_files(store, tmp_path / "damaged")
+
+
+def test_leftovers_of_a_killed_rewrite_are_removed(store: Path, tmp_path: Path) -> None:
+    for name in (
+        "temp-rewriteaof-123.aof",
+        "temp-rewriteaof-bg-9.aof",
+        "temp-9.rdb",
+        f"{FOLDER}/temp-appendonly.aof.manifest",
+    ):
+        (store / name).write_text("x")
+    prepare_files(store, tmp_path / "damaged")
+    assert [path.name for path in store.rglob("temp-*")] == []
+
+
+def test_a_directory_that_was_never_used_has_nothing_to_check(tmp_path: Path) -> None:
+    assert prepare_files(tmp_path / "none", tmp_path / "damaged") == ""

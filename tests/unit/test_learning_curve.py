@@ -1,0 +1,54 @@
+"""What further answers would bring, said of curves whose end is known."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from salmon.learning_curve import LEAST_PREDICTIONS, bins, outlook
+
+N, D, END = 30, 2, 0.83
+
+
+def curve(answers: int, *, seed: int, scale: float = 60.0, every: int = 30) -> list[tuple[float, float, float]]:
+    """A history in which every answer was predicted, with the chances of a curve that ends at 83 %."""
+    generator, history, right = np.random.default_rng(seed), [], 0.0
+    for made in range(every, answers + 1, every):
+        share = END - (END - 0.5) / (1 + (made - every / 2) / scale)
+        right += generator.binomial(every, share)
+        history.append((float(made), right, float(made)))
+    return history
+
+
+@pytest.mark.parametrize("answers", [300, 1200, 4800])
+def test_what_is_still_to_gain_lies_below_its_bound_in_most_experiments(answers: int) -> None:
+    truth = (END - 0.5) / (1 + answers / 60.0)
+    found = [outlook(curve(answers, seed=seed), n=N, d=D, worth=0.01) for seed in range(60)]
+    assert sum(each is not None and truth <= each.gain_high for each in found) >= 54
+    middle = float(np.median([each.accuracy for each in found if each]))
+    assert middle == pytest.approx(END - truth, abs=0.03)
+
+
+def test_more_answers_leave_less_to_gain_and_fewer_to_go() -> None:
+    found = [outlook(curve(answers, seed=1), n=N, d=D, worth=0.01) for answers in (600, 2400, 9600, 38400)]
+    assert all(
+        one is not None and other is not None and other.gain_high < one.gain_high for one, other in pairwise(found)
+    )
+    assert found[-1] is not None
+    assert found[-1].more == 0
+    assert found[1] is not None
+    assert found[1].more is None or found[1].more > 1000
+
+
+def test_nothing_is_said_of_a_few_predictions() -> None:
+    assert outlook([], n=N, d=D, worth=0.01) is None
+    assert outlook([(500.0, 30.0, LEAST_PREDICTIONS - 1.0)], n=N, d=D, worth=0.01) is None
+    assert outlook([(500.0, 30.0, float(LEAST_PREDICTIONS))], n=N, d=D, worth=0.01) is not None
+
+
+def test_parts_hold_every_prediction_once() -> None:
+    history = curve(3000, seed=2)
+    seen, right, made = bins(history)
+    assert len(seen) <= 26
+    assert (right.sum(), made.sum()) == history[-1][1:]
+    assert np.all(np.diff(seen) > 0)
