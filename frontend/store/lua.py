@@ -8,11 +8,11 @@ They reach only keys of one experiment, or only those of accounts, so one node o
 #: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too.
 #: With number 0 the next turn begins, unless a query that must not be passed over is still to be answered.
 #: Returns nothing where the experiment was deleted or the participant erased, otherwise {number, what happened, entry of `given`,
-#: last head, answers, status}.
+#: answers, status}.
 #: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, numbers that are over
 BEGIN_TURN = """
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return false end
-local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'last_head', 'answers', 'status')
+local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'answers', 'status')
 local turns, spares = tonumber(values[1] or '0'), tonumber(values[2] or '0')
 local top, settled = tonumber(values[3] or turns), tonumber(values[4] or turns)
 for i = 5, #ARGV do
@@ -37,7 +37,7 @@ if number == 0 then
   end
 end
 local function told(what, entry)
-  return {number, what, entry, values[5] or '', values[6] or '0', values[7] or ''}
+  return {number, what, entry, values[5] or '0', values[6] or ''}
 end
 if number <= settled then return told('over', '') end
 local entry = redis.call('HGET', KEYS[2], number)
@@ -81,28 +81,29 @@ return {1, number}
 #: a query whose participant disappears is known to the backend. Returns the entry of the turn, which is an earlier one
 #: where the turn had a query already, nothing when the list holds none for them, or 'gone' where there is no such
 #: participant any more.
-#: KEYS queries, asked, pending, participant, given · ARGV token, now (ms), last head, most elements looked at, number of
-#: the turn, beginning of its entry
+#: KEYS queries, asked, pending, participant, given · ARGV token, now (ms), most elements looked at, number of the turn,
+#: beginning of its entry
 TAKE_QUERY = """
 if redis.call('EXISTS', KEYS[4]) == 0 then return 'gone' end
-local entry = redis.call('HGET', KEYS[5], ARGV[5])
+local entry = redis.call('HGET', KEYS[5], ARGV[4])
 if entry and entry ~= '' and string.sub(entry, 1, 1) ~= '|' then return entry end
 local function take(element, key)
   redis.call('LREM', KEYS[1], 1, element)
   redis.call('SADD', KEYS[2], key)
   redis.call('HSET', KEYS[3], ARGV[1], key .. '|' .. ARGV[2])
   redis.call('HSET', KEYS[4], 'last_head', string.match(key, '^%d+'))
-  redis.call('HSET', KEYS[5], ARGV[5], ARGV[6] .. element)
-  return ARGV[6] .. element
+  redis.call('HSET', KEYS[5], ARGV[4], ARGV[5] .. element)
+  return ARGV[5] .. element
 end
+local last_head = redis.call('HGET', KEYS[4], 'last_head')
 local second, second_key
-local from, most, step = 0, tonumber(ARGV[4]), 64
+local from, most, step = 0, tonumber(ARGV[3]), 64
 while from < most do
   local elements = redis.call('LRANGE', KEYS[1], from, from + step - 1)
   for _, element in ipairs(elements) do
     local key = string.match(element, '^[^|]+')
     if redis.call('SISMEMBER', KEYS[2], key) == 0 then
-      if string.match(key, '^%d+') ~= ARGV[3] then
+      if string.match(key, '^%d+') ~= last_head then
         return take(element, key)
       end
       if not second then second, second_key = element, key end

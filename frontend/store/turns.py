@@ -50,14 +50,13 @@ class Turn:
     revision: int
     spare: bool
     given: GivenQuery | None
-    last_head: str
     answers: int
     status: Status
 
     @staticmethod
     def parse(reply: Sequence[Any]) -> Turn:
         """Return the turn that the store tells of."""
-        number, outcome, entry, last_head, answers, status = reply
+        number, outcome, entry, answers, status = reply
         kind, position, revision, spare, *rest = (entry or "|0|0|0|").split("|", 4)
         return Turn(
             number=int(number),
@@ -66,7 +65,6 @@ class Turn:
             revision=int(revision),
             spare=spare == "1",
             given=_parse_given(entry) if kind and rest else None,
-            last_head=last_head,
             answers=int(answers or 0),
             status=Status(status or Status.ARRIVED),
         )
@@ -183,7 +181,6 @@ class Turns(Verbs):
             (
                 token,
                 now_ms,
-                turn.last_head,
                 MOST_LOOKED_AT,
                 turn.number,
                 turn.entry((sampler, probability), token, now_ms=now_ms, may_pass=True),

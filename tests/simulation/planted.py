@@ -206,7 +206,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "the last head is ignored": Fault(
         "TAKE_QUERY",
-        in_script(_TAKE, "if string.match(key, '^%d+') ~= ARGV[3] then", "if true then"),
+        in_script(_TAKE, "if string.match(key, '^%d+') ~= last_head then", "if true then"),
         "another head where there is one",
     ),
     "a taken query is not pending": Fault(

@@ -163,7 +163,7 @@ SCRIPTS = st.one_of(
     _script(BEGIN_TURN, ("p", "given", "state"), TURNS, st.sampled_from(["0", "1"]), "5000", "4", TURNS),
     _script(
         TAKE_QUERY, ("q", "asked", "pending", "p", "given"),
-        TOKENS, "1000", st.sampled_from(["", "0", "1"]), "4096", TURNS, "G|1|1|0|t|5|S|0.5|",
+        TOKENS, "1000", "4096", TURNS, "G|1|1|0|t|5|S|0.5|",
     ),
     _script(
         REMEMBER_QUERY, ("asked", "p", "state", "given"), TOKENS, "1000", "", TURNS, "L|1|1|0|t|5|S|1.0|", QUERIES, QUERIES
@@ -271,7 +271,7 @@ def test_a_full_store_refuses_the_same_commands(real: RealStore) -> None:
             ("HGETALL", "p"),
             # What only removes is allowed, and a script that has begun to write goes on to its end.
             ("EVAL", REMEMBER_QUERY, "4", "asked", "p", "state", "given", "t3", "1000", "", "1", "L|", "0,1,2|0"),
-            ("EVAL", TAKE_QUERY, "5", "q", "asked", "pending", "p", "given", "t2", "1000", "", "10", "2", "G|"),
+            ("EVAL", TAKE_QUERY, "5", "q", "asked", "pending", "p", "given", "t2", "1000", "10", "2", "G|"),
             ("LRANGE", "q", "0", "-1"),
         ],
     )
