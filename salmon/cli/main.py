@@ -32,6 +32,11 @@ COMMANDS = {
     "serve": Command("salmon.cli.serve:serve", "Start store, backend and web pages, and keep them running.", True),
     "check": Command("salmon.cli.check:check", "Check an experiment's files without starting anything."),
     "fit": Command("salmon.cli.fit:fit", "Fit an embedding to a file of answers."),
+    "rehearse": Command(
+        "salmon.cli.rehearse:rehearse",
+        "Walk simulated people through an experiment, from the link to the way out.",
+        True,
+    ),
     "launch": Command("frontend.commands:launch", "Create an experiment on the running server.", True),
     "export": Command(
         "frontend.commands:export_bundle", "Write a bundle: one ZIP with all data of an experiment.", True

@@ -42,6 +42,7 @@ def serve(
         directory=os.environ.get("SALMON_LOG_DIRECTORY", ""),
     )
     parent_watch.raise_descriptor_limit()
+    parent_watch.watch(os.environ)
     directory = DataDirectory(data.expanduser().resolve())
     directory.prepare()
     with directory.lock():
