@@ -26,7 +26,7 @@ from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import routes as transfer
 from salmon import __version__
-from salmon.errors import SalmonError
+from salmon.errors import SalmonError, StoreError
 from salmon.spec.media_files import MEDIA_TYPES
 
 #: Files are stored under the hash of their content, so what an address shows never changes.
@@ -151,9 +151,11 @@ async def readyz(context: WithContext) -> Response:
     """
     if context.disk.full:
         return JSONResponse({"status": "disk full", "hint": context.disk.problem}, status_code=503)
-    if not await context.store.connection.alive():
+    try:
+        heartbeat = await context.store.connection.read_heartbeat()
+    except StoreError:
         return JSONResponse({"status": "no redis", "hint": "Redis does not respond."}, status_code=503)
-    if await context.store.connection.read_heartbeat() is None:
+    if heartbeat is None:
         return JSONResponse(
             {"status": "no backend", "hint": "The learning process sends no heartbeat."}, status_code=503
         )

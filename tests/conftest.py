@@ -66,8 +66,9 @@ def page(browser: Browser) -> Iterator[Page]:
         opened = context.new_page()
         opened.on("pageerror", lambda error: errors.append(str(error)))
         yield opened
-        # Requests that a handler of the test still holds end with the page.
-        opened.unroute_all(behavior="ignoreErrors")
+        if not opened.is_closed():
+            # Requests that a handler of the test still holds end with the page.
+            opened.unroute_all(behavior="ignoreErrors")
     assert not errors, errors
 
 

@@ -356,7 +356,7 @@ export interface FigureBody {
   group_names?: string[];
 }
 
-/** The figures of one participant; None where there are no such trials, no times or no model. `fit_expected` is the share that the map predicts of careful people's answers to the same queries. `guess_p` is the probability that a guesser does as well, and `careless_p` that a careful person looks as careless: all that is known, combined. */
+/** The figures of one participant; None where there are no such trials, no times or no model. `fit_expected` is the share that the map predicts of careful people's answers to the same queries. `guess_p` is the probability that a guesser does as well, and `careless_p` that a careful person looks as careless: all that is known, combined. `hesitation` is the rank correlation of response times with the map's margins, negative where easy queries are answered faster, with its 95 % interval. */
 export interface Figures {
   answers: number;
   asked?: number | null;
@@ -387,6 +387,10 @@ export interface Figures {
   fit_expected?: number | null;
   guess_p?: number | null;
   careless_p?: number | null;
+  hesitation_answers: number;
+  hesitation?: number | null;
+  hesitation_low?: number | null;
+  hesitation_high?: number | null;
 }
 
 /** How many answers the page has given; `incomplete` when it has tried for long and cannot bring the rest across. */

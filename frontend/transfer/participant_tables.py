@@ -202,6 +202,13 @@ _FIGURES: Mapping[str, tuple[Kind, str]] = {
     "fit_answers": ("integer", "answers compared with the newest embedding of the group"),
     "fit_accuracy": ("number", "share of them that the embedding predicts; it has seen most of them"),
     "fit_expected": ("number", "share that it predicts of careful people's answers to such queries"),
+    "hesitation_answers": ("integer", "timed answers whose response time is compared with the embedding's margin"),
+    "hesitation": (
+        "number",
+        "rank correlation of response times with margins; people answer easy queries faster (about -0.4), programs do not (0)",
+    ),
+    "hesitation_low": ("number", "lower bound of its 95 % interval"),
+    "hesitation_high": ("number", "upper bound of its 95 % interval"),
     "guess_p": ("number", "probability that a guesser does as well in what tells most"),
     "careless_p": (
         "number",

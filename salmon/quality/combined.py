@@ -68,14 +68,14 @@ def combine(signs: Sequence[Sign]) -> float:
     return atan2(1.0, mean) / pi
 
 
-def fits(evidence: Evidence, coordinates: NDArray[Any], *, without: frozenset[str]) -> dict[str, MapFit]:
+def fits(answered: Margins, *, without: frozenset[str]) -> dict[str, MapFit]:
     """Return the fit of everybody who has answered triplets; those left out are judged, and no part of the group.
 
     An answer counts by how surely people answer queries of its margin, |ln of the ratio of the distances|: an answer
     against a small margin says little. How surely is estimated from the group's own answers, without those people
     whom a guesser describes better.
     """
-    names, people, margins, right = _margins(evidence, coordinates)
+    names, people, margins, right = answered.names, answered.people, answered.margins, answered.right
     if not names:
         return {}
     counts = np.bincount(people, minlength=len(names))
@@ -91,7 +91,7 @@ def fits(evidence: Evidence, coordinates: NDArray[Any], *, without: frozenset[st
     guess = np.bincount(people, 0.5 * (gain + loss))
     guess_sd = np.sqrt(np.bincount(people, 0.25 * (gain - loss) ** 2))
     # The map has learned from these answers: each of its numbers is worth about one unit of evidence to its makers.
-    optimism = counts * coordinates.size / len(people)
+    optimism = counts * answered.numbers / len(people)
     z = (evidence_for - careful) / np.maximum(careful_sd, 1e-12)
     counted = [float(value) for value, name in zip(z, names, strict=True) if name not in without]
     centre, spread = centre_and_spread(counted, least=1.0)
@@ -111,29 +111,40 @@ def fits(evidence: Evidence, coordinates: NDArray[Any], *, without: frozenset[st
     }
 
 
-def _margins(
-    evidence: Evidence, coordinates: NDArray[Any]
-) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the people, and for each answer whose it is, its margin, and whether the map predicts it."""
+@dataclass(frozen=True)
+class Margins:
+    """All answers that a map predicts or contradicts: (m,) arrays over the answers of all people.
+
+    `people` says whose each is, as an index of `names`; `margins` are |ln of the ratio of the squared distances|, `right`
+    whether the map predicts the answer, and `times_ms` the response times, -1 where none is known. `numbers` is how many
+    numbers the map has.
+    """
+
+    names: list[str]
+    people: NDArray[np.int64]
+    margins: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    times_ms: NDArray[np.float64]
+    numbers: int
+
+
+def margins_of(evidence: Evidence, coordinates: NDArray[Any]) -> Margins:
+    """Return the margin of every remembered answer in a map (n, d)."""
     names: list[str] = []
-    people: list[NDArray[np.int64]] = []
-    margins: list[NDArray[np.float64]] = []
-    right: list[NDArray[np.bool_]] = []
+    parts: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool), np.zeros(0))]
     for name, trace in evidence.traces.items():
-        rows = evidence.unpack(trace.packed())
-        rows = rows[(rows < len(coordinates)).all(axis=1)]
-        if not len(rows):
+        rows, times = evidence.unpack(trace.packed()), np.asarray(trace.packed_ms(), dtype=np.float64)
+        inside = (rows < len(coordinates)).all(axis=1)
+        if not inside.any():
             continue
-        head, winner, loser = (coordinates[rows[:, column]] for column in range(3))
+        head, winner, loser = (coordinates[rows[inside, column]] for column in range(3))
         near, far = ((head - winner) ** 2).sum(axis=1), ((head - loser) ** 2).sum(axis=1)
         least = np.finfo(float).tiny
-        margins.append(np.abs(np.log(np.maximum(far, least)) - np.log(np.maximum(near, least))))
-        right.append(near < far)
-        people.append(np.full(len(rows), len(names)))
+        margins = np.abs(np.log(np.maximum(far, least)) - np.log(np.maximum(near, least)))
+        parts.append((np.full(len(near), len(names)), margins, near < far, times[inside]))
         names.append(name)
-    if not names:
-        return [], np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool)
-    return names, np.concatenate(people), np.concatenate(margins), np.concatenate(right)
+    people, margins, right, times = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Margins(names, people, margins, right, times, coordinates.size)
 
 
 def _sureness(
@@ -154,6 +165,49 @@ def centre_and_spread(values: Sequence[float], *, least: float) -> tuple[float, 
         return 0.0, least
     centre = median(values)
     return centre, max(least, limit.MAD_SCALE * median(abs(value - centre) for value in values))
+
+
+@dataclass(frozen=True)
+class Hesitation:
+    """The rank correlation of one person's response times with the margins of their queries, and its 95 % interval.
+
+    People need longer where the map hardly tells the feet apart, so it is negative; times that come from a program, or
+    from somebody who does not look, know nothing of the margins. It is evidence, never a verdict.
+    """
+
+    answers: int
+    correlation: float
+    low: float
+    high: float
+
+
+def hesitations(answered: Margins) -> dict[str, Hesitation]:
+    """Return the hesitation of everybody with enough answers whose times are known and differ.
+
+    The interval is Fisher's, with the variance (1 + ρ²/2)/(m − 3) for ranks (Bonett and Wright, 2000).
+    """
+    found: dict[str, Hesitation] = {}
+    for place, name in enumerate(answered.names):
+        own = (answered.people == place) & (answered.times_ms >= 0)
+        count = int(own.sum())
+        if count < limit.HESITATION_LEAST:
+            continue
+        times, margins = _ranks(answered.times_ms[own]), _ranks(answered.margins[own])
+        spread = float(times.std() * margins.std())
+        if spread == 0:
+            continue
+        rho = float(((times - times.mean()) * (margins - margins.mean())).mean()) / spread
+        centre = np.arctanh(np.clip(rho, -0.999999, 0.999999))
+        half = 1.96 * sqrt((1 + rho**2 / 2) / (count - 3))
+        found[name] = Hesitation(count, rho, float(np.tanh(centre - half)), float(np.tanh(centre + half)))
+    return found
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of values, from 0; equal values share the mean of their ranks."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts + 1) / 2)[which]
 
 
 def normal_tail(z: float) -> float:
@@ -334,4 +388,15 @@ def _change_z(own: Figures) -> float:
     return 2.0 * sqrt(max(1, own.sided - 1)) * ((own.alternation or 0.0) - 0.5)
 
 
-__all__ = ["CarefulGroup", "MapFit", "Sign", "better_than_guessing", "combine", "fits"]
+__all__ = [
+    "CarefulGroup",
+    "Hesitation",
+    "MapFit",
+    "Margins",
+    "Sign",
+    "better_than_guessing",
+    "combine",
+    "fits",
+    "hesitations",
+    "margins_of",
+]

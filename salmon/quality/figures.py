@@ -1,7 +1,7 @@
 """Compute the figures by which participants are judged, from one pass over the answers.
 
 `Evidence` remembers a bounded number of answers of each participant, each packed into one whole number, so that a
-million answers take 8 MB; n must be below a million. `figures_of` computes what can be said about one participant
+million answers take 8 MB, and their times 12; n must be below a million. `figures_of` computes what can be said about one participant
 without comparing people, and how far they agree with others. The first functions give what guessing explains.
 """
 
@@ -79,7 +79,8 @@ SHARED_TYPES = frozenset({"validation", "shared", "fixed"})
 class Trace:
     """What is remembered of one participant.
 
-    `own` and `shared` hold packed answers in order; times are in milliseconds, where they are known.
+    `own` and `shared` hold packed answers in order, and `own_ms` and `shared_ms` their response times, -1 where none is
+    known. `times_ms` holds all known ones.
     """
 
     answers: int = 0
@@ -94,10 +95,16 @@ class Trace:
     times_ms: array[float] = field(default_factory=lambda: array("d"))
     own: array[int] = field(default_factory=lambda: array("Q"))
     shared: array[int] = field(default_factory=lambda: array("Q"))
+    own_ms: array[float] = field(default_factory=lambda: array("f"))
+    shared_ms: array[float] = field(default_factory=lambda: array("f"))
 
     def packed(self) -> array[int]:
         """Return all remembered answers that are triplets."""
         return self.own + self.shared
+
+    def packed_ms(self) -> array[float]:
+        """Return the response times of the same answers."""
+        return self.own_ms + self.shared_ms
 
 
 class Evidence:
@@ -126,9 +133,11 @@ class Evidence:
         if served.trial_type == "catch":
             self._note_catch(trace, answer)
             return
-        kept = trace.shared if served.trial_type in SHARED_TYPES else trace.own
+        shared = served.trial_type in SHARED_TYPES
+        kept, kept_ms = (trace.shared, trace.shared_ms) if shared else (trace.own, trace.own_ms)
         if len(kept) < MOST_ANSWERS:
             kept.append(self.pack(served.head, served.left, served.right, winner))
+            kept_ms.append(max(rt_ms, -1.0))
 
     def pack(self, head: int, left: int, right: int, winner: int) -> int:
         """Return ((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
@@ -197,7 +206,8 @@ class Figures:
 
     `fit_expected` is the share that the map predicts of careful people's answers to the same queries. `guess_p` is the
     probability that a guesser does as well, and `careless_p` that a careful person looks as careless: all that is
-    known, combined.
+    known, combined. `hesitation` is the rank correlation of response times with the map's margins, negative where easy
+    queries are answered faster, with its 95 % interval.
     """
 
     answers: int
@@ -229,6 +239,10 @@ class Figures:
     fit_expected: float | None = None
     guess_p: float | None = None
     careless_p: float | None = None
+    hesitation_answers: int = 0
+    hesitation: float | None = None
+    hesitation_low: float | None = None
+    hesitation_high: float | None = None
 
 
 def figures_of(

@@ -59,6 +59,10 @@ REPEATS_LEAST = 10
 #: With fewer answers the fit to the map says nothing (ours).
 FIT_LEAST = 10
 
+# Hesitation
+#: With fewer timed answers the correlation of times with margins says nothing (ours).
+HESITATION_LEAST = 20
+
 # Transitivity
 #: The share of three comparisons under one head that cannot be ordered, if a coin answers: 2 of 8 outcomes.
 CYCLES_BY_CHANCE = 0.25

@@ -15,7 +15,7 @@ from salmon.quality.figures import Evidence, Figures, Trace, figures_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from salmon.quality.combined import Sign
+    from salmon.quality.combined import Hesitation, Sign
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def judge(
     Those the experimenter has `excluded` are judged like the others, but do not count towards a majority or the group.
     """
     # numpy is loaded where somebody is judged: pages that only show verdicts do without.
-    from salmon.quality.combined import CarefulGroup, better_than_guessing, combine, fits
+    from salmon.quality.combined import CarefulGroup, better_than_guessing, combine, fits, hesitations, margins_of
 
     others = evidence.shared_counts(without=excluded)
     figures = {
@@ -100,7 +100,9 @@ def judge(
         for participant, trace in evidence.traces.items()
     }
     group = CarefulGroup([own for participant, own in figures.items() if participant not in excluded])
-    found = fits(evidence, coordinates, without=excluded) if coordinates is not None else {}
+    answered = margins_of(evidence, coordinates) if coordinates is not None else None
+    found = fits(answered, without=excluded) if answered is not None else {}
+    hesitation = hesitations(answered) if answered is not None else {}
     verdicts: dict[str, Verdict] = {}
     for participant, own in figures.items():
         fit = found.get(participant)
@@ -113,6 +115,7 @@ def judge(
             fit_expected=fit.expected if fit else None,
             guess_p=better_than_guessing(own, told),
             careless_p=combine(signs) if signs else None,
+            **_hesitation_figures(hesitation.get(participant)),
         )
         flags = flags_of(full, signs, against_p=told.against_p if told else 1.0)
         verdicts[participant] = Verdict(full, (*_failed_checks(evidence.traces[participant], tolerate), *flags))
@@ -143,6 +146,17 @@ def flags_of(own: Figures, signs: Sequence[Sign], *, against_p: float) -> tuple[
             Flag("incomplete", f"Has answered {own.answers} of {own.asked} queries.", excludes=False),
         )
     return tuple(flags)
+
+
+def _hesitation_figures(known: Hesitation | None) -> dict[str, Any]:
+    if known is None:
+        return {}
+    return {
+        "hesitation_answers": known.answers,
+        "hesitation": known.correlation,
+        "hesitation_low": known.low,
+        "hesitation_high": known.high,
+    }
 
 
 def _failed_checks(trace: Trace, tolerate: int | None) -> tuple[Flag, ...]:

@@ -178,6 +178,37 @@ def test_a_name_leads_to_the_answers_in_order(crowd: Crowd, page: Page) -> None:
     expect(page.locator("#answers")).to_be_hidden()
 
 
+def test_thresholds_show_who_is_beyond_them_and_the_accuracy_without_those(crowd: Crowd, page: Page) -> None:
+    truth = crowd.read()
+    open_page(page, crowd)
+    fits = {name: person["figures"]["fit_accuracy"] for name, person in truth.items()}
+    fast = {name for name, person in truth.items() if person["figures"]["geometric_mean_rt_ms"] < 700}
+    expect(page.locator("#thresholds [role=status]")).to_have_text("All sliders are off.")
+    page.get_by_label("Fit", exact=True).fill("3")
+    expect(page.locator("#thresholds output").nth(1)).to_have_text("below 60 %")
+    low = {name for name, fit in fits.items() if fit < 0.6}
+    kept = sum(truth[name]["keep"] for name in low)
+    summary = "{} participants of 200 beyond a threshold; {} of them are kept now."
+    expect(page.locator("#thresholds [role=status]")).to_have_text(summary.format(len(low), kept))
+    page.get_by_label("Response time", exact=True).fill("5")
+    both = low | fast
+    kept = sum(truth[name]["keep"] for name in both)
+    expect(page.locator("#thresholds [role=status]")).to_have_text(summary.format(len(both), kept))
+    page.get_by_role("button", name="Select them").click()
+    expect(page.locator("#selected")).to_have_text(f"{len(both)} participants selected")
+    page.get_by_label("Response time", exact=True).fill("0")
+    page.get_by_role("button", name="Accuracy without them").click()
+    expect(page.locator("#comparison")).to_contain_text(f"without the {len(low)} excluded", timeout=120_000)
+    expect(page.locator("#comparison")).to_contain_text("percentage points")
+    assert {name: person["keep"] for name, person in crowd.read().items()} == {
+        name: person["keep"] for name, person in truth.items()
+    }
+    assert_accessible(page)
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.locator("#thresholds").scroll_into_view_if_needed()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_the_proposed_are_excluded_together_with_a_note_and_undo_restores_them(crowd: Crowd, page: Page) -> None:
     before = crowd.read()
     proposed = {name for name, person in before.items() if not person["keep_auto"]}

@@ -3,6 +3,7 @@
 import { Failure, get, post, put, remove } from "./api.js";
 import { $, count, data, duration, h, milliseconds, number, percent, short, showCopies, svg, time } from "./dom.js";
 import { Table } from "./table.js";
+import { Thresholds } from "./thresholds.js";
 
 const AGAIN_MS = 1500;
 const PAGE = 5000;
@@ -77,6 +78,14 @@ const table = new Table(
     share("agreement", "Agreement", "Share of shared queries answered like the majority"),
     share("repeat_consistency", "Consistency", "Share of repeated queries answered the same way"),
     {
+      name: "hesitation",
+      label: "Hesitation",
+      help: "Rank correlation of response times with how surely the map tells the feet apart, and its 95 % interval. People answer easy queries faster: about −0.4. A program's times know nothing of the map: 0. Evidence, not a verdict",
+      number: true,
+      value: figure("hesitation"),
+      show: (row) => (figure("hesitation")(row) === null ? "–" : h("span", {}, signed(figure("hesitation")(row)), h("span", { class: "quiet" }, ` (${signed(figure("hesitation_low")(row))} to ${signed(figure("hesitation_high")(row))})`))),
+    },
+    {
       name: "took_ms",
       label: "Duration",
       number: true,
@@ -97,6 +106,11 @@ const table = new Table(
 );
 $("#table").append(table.element);
 
+/** Write a correlation with two digits. */
+function signed(value) {
+  return value.toFixed(2).replace("-", "−");
+}
+
 /** Say how rare such answers are among careful people, in words that need no statistics. */
 function describeEvidence(p) {
   if (p === null) return "–";
@@ -114,6 +128,17 @@ function showSelection(keys) {
   $("#selected").textContent = keys.length ? `${count(keys.length, "participant")} selected` : "Nobody selected";
   for (const button of selection.querySelectorAll("[data-keep]")) button.disabled = keys.length === 0;
 }
+
+/** @type {string[]} */
+let beyond = [];
+const thresholds = new Thresholds((found) => {
+  beyond = found;
+  $("#select-beyond").disabled = beyond.length === 0;
+  $("#compare-beyond").disabled = beyond.length === 0 || samplers.length === 0;
+});
+$("#sliders").append(thresholds.element);
+$("#thresholds").hidden = !mayEdit;
+$("#select-beyond").addEventListener("click", () => table.choose(beyond));
 
 $("#propose").addEventListener("click", () => table.choose(people.filter(({ keep_auto: proposed }) => !proposed).map(({ participant }) => participant)));
 selection.addEventListener("submit", async (event) => {
@@ -226,6 +251,7 @@ async function read() {
   } while (rows.length < reply.total && reply.participants.length > 0);
   people = rows;
   table.show(people);
+  thresholds.show(people);
   const excluded = people.filter(({ keep }) => !keep).length;
   const flagged = people.filter(({ flags }) => flags.some((flag) => flag.name !== "incomplete")).length;
   const proposed = people.filter(({ keep_auto: kept }) => !kept).length;
@@ -240,25 +266,34 @@ const outcome = $("#comparison");
 $("#compare").closest("section").hidden = !mayEdit;
 let running = null;
 
-$("#compare").addEventListener("click", async () => {
+$("#compare").addEventListener("click", () => compare($("#compare"), people.filter(({ keep }) => !keep).map(({ participant }) => participant)));
+$("#compare-beyond").addEventListener("click", () => compare($("#compare-beyond"), beyond));
+
+/**
+ * Compare the accuracy with and without some participants; the same button cancels it.
+ * @param {HTMLButtonElement} button
+ * @param {string[]} exclude
+ */
+async function compare(button, exclude) {
   if (running) {
     await remove(`${base}/requests/${running}`);
     return;
   }
-  const exclude = people.filter(({ keep }) => !keep).map(({ participant }) => participant);
+  const label = button.textContent;
   try {
     const { request } = await post(`${base}/requests`, { kind: "fit", arguments: { exclude, sampler: samplers[0] } });
     running = request;
-    $("#compare").textContent = "Cancel";
+    button.textContent = "Cancel";
+    outcome.scrollIntoView({ block: "nearest" });
     await follow(request, exclude.length);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     outcome.replaceChildren(h("p", { class: "failed" }, `${error.message} ${error.hint}`));
   } finally {
     running = null;
-    $("#compare").textContent = "Compare";
+    button.textContent = label;
   }
-});
+}
 
 async function follow(request, excluded) {
   for (;;) {
@@ -291,13 +326,14 @@ function showComparison(result, excluded) {
   }
   /** @type {(label: string, estimate: import("../types").Estimate) => HTMLElement} */
   const row = (label, estimate) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "number" }, percent(estimate.accuracy, 1)), h("td", { class: "number" }, `${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`));
+  const table = h(
+    "table",
+    {},
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fitted on"), h("th", { scope: "col", class: "number" }, "Held-out accuracy"), h("th", { scope: "col", class: "number" }, "95 % interval"))),
+    h("tbody", {}, row("all participants", held.with), row(`without the ${number(excluded)} excluded`, held.without)),
+  );
   outcome.replaceChildren(
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fitted on"), h("th", { scope: "col", class: "number" }, "Held-out accuracy"), h("th", { scope: "col", class: "number" }, "95 % interval"))),
-      h("tbody", {}, row("all participants", held.with), row(`without the ${number(excluded)} excluded`, held.without)),
-    ),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accuracy with and without them" }, table),
     h("p", {}, describeChange(held.change)),
     result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
   );

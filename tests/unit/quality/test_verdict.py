@@ -142,7 +142,7 @@ def test_who_has_only_begun_is_told_and_kept() -> None:
 def test_who_sees_things_in_another_way_is_no_reason_to_exclude_by_the_map_alone() -> None:
     evidence = crowd(**HONEST, x=sees_it_the_other_way)
     for trace in evidence.traces.values():
-        del trace.shared[:]
+        del trace.shared[:], trace.shared_ms[:]
         trace.catch_trials = 0
     verdict = judge(evidence, asked={}, coordinates=MAP)["x"]
     assert flags(verdict) == {"fit", "against"}
