@@ -533,3 +533,9 @@ def _live(seed: int, fault: Fault | None, until: str) -> Outcome:
         loop.steps,
         loop.time(),
     )
+
+
+def run_piece(seeds: range) -> list[tuple[int, str]]:
+    """Live through some seeds; for each return how many answers were recorded, and a report where something is violated."""
+    outcomes = [run(seed) for seed in seeds]
+    return [(outcome.answers, outcome.report() if outcome.violations else "") for outcome in outcomes]
