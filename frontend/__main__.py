@@ -6,8 +6,9 @@ import socket
 import sys
 
 import uvicorn
+import uvloop
 from pydantic import ValidationError
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from frontend.app import create_app
 from frontend.auth import make_first_invitation
@@ -21,6 +22,8 @@ from salmon import logs, parent_watch
 
 #: How long a client may take for the head of a request, or until the next piece of its body.
 READ_SECONDS = 25.0
+#: How often the supervisor hears that this process serves.
+LIFE_SECONDS = 2.0
 #: Descriptors kept for the store's connections, files, and pipes of subprocesses.
 _OTHER_DESCRIPTORS = 300
 
@@ -44,7 +47,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    asyncio.run(_serve(settings, listener))
+    uvloop.run(_serve(settings, listener))
     return 0
 
 
@@ -53,12 +56,20 @@ def _listen(settings: Settings) -> socket.socket:
     # The protocol is given: otherwise asyncio leaves Nagle's algorithm on, and every second reply waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if settings.share_port == "first" and settings.port:
+        # A port that is shared could be shared with a stranger: only one that is free is taken.
+        with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as alone:
+            alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            alone.bind((settings.host, settings.port))
+    if settings.share_port != "no":
+        # The system gives each connection to one of the processes that listen.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind((settings.host, settings.port))
     listener.listen(2048)
     return listener
 
 
-class TimedProtocol(H11Protocol):
+class TimedProtocol(HttpToolsProtocol):
     """HTTP on one connection, which is closed when its client sends nothing for `READ_SECONDS` where a request is due.
 
     uvicorn limits the time between two requests only. Here the whole head of a request has to come in that time, and
@@ -135,11 +146,18 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     async def work() -> None:
         await _announce(settings, store, server, listener.getsockname()[1])
         parts = (app.state.context, app.state.subprocesses)
-        await asyncio.gather(maintain(*parts), keep_writing(*parts))
+        await asyncio.gather(_show_life(), maintain(*parts), keep_writing(*parts))
 
     working = asyncio.create_task(work())
     await server.serve(sockets=[listener])
     working.cancel()
+
+
+async def _show_life() -> None:
+    """Tell the supervisor again and again that requests are being taken: this loop serves them, too."""
+    while True:
+        parent_watch.show_life()
+        await asyncio.sleep(LIFE_SECONDS)
 
 
 async def _announce(settings: Settings, store: Store, server: uvicorn.Server, port: int) -> None:

@@ -1,16 +1,19 @@
 """Metrics of the web process: requests by route and status, how long they took, and the room on its disk."""
 
+import os
 import shutil
 import time
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, multiprocess
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+#: The folder in which several processes count together. The library reads it when it is imported.
+_COUNTED_TOGETHER = "PROMETHEUS_MULTIPROC_DIR"
 #: Below this free space, the store can write nothing.
 FULL_DISK_BYTES = 4_000_000
 #: Upper bounds in seconds: most requests take about a millisecond, and a quarter second is felt.
@@ -28,26 +31,34 @@ class Latency:
 
 
 class Metrics:
-    """The counters of one process, in a registry of their own."""
+    """The counters of the web processes: of this one, or of all that count into one folder because they share a port.
+
+    `registry` is what is shown.
+    """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        self.requests = Counter("salmon_requests", "Requests", ["route", "status"], registry=self.registry)
+        own = CollectorRegistry()
+        self.requests = Counter("salmon_requests", "Requests", ["route", "status"], registry=own)
         self.seconds = Histogram(
-            "salmon_request_seconds", "Time to the last byte", ["route"], buckets=_BOUNDS, registry=self.registry
+            "salmon_request_seconds", "Time to the last byte", ["route"], buckets=_BOUNDS, registry=own
         )
+        self.registry = own
+        if folder := os.environ.get(_COUNTED_TOGETHER):
+            self.registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(self.registry, folder)  # pyright: ignore[reportUnknownMemberType,reportArgumentType]
+        else:
+            ProcessCollector(registry=self.registry)
+            PlatformCollector(registry=self.registry)
 
     def latency(self, route: str, *others: str) -> Latency:
-        """Return how quickly a route, and others that do the same, were answered since this process began.
+        """Return how quickly a route, and others that do the same, were answered since the server began.
 
         A quantile is the upper bound of its bucket.
         """
         counted: dict[float, float] = {}
-        for metric in self.seconds.collect():
+        for metric in self.registry.collect():
             for sample in metric.samples:
-                if sample.name.endswith("_bucket") and sample.labels["route"] in {route, *others}:
+                if sample.name == "salmon_request_seconds_bucket" and sample.labels["route"] in {route, *others}:
                     bound = float(sample.labels["le"])
                     counted[bound] = counted.get(bound, 0.0) + sample.value
         buckets = sorted(counted.items())

@@ -32,6 +32,10 @@ class Settings(BaseSettings):
     data: str = Field(default="salmon-data", description="The data directory: media are kept in its folder `media`.")
     host: str = Field(default="127.0.0.1", description="The address to listen on.")
     port: int = Field(default=8421, ge=0, le=65535, description="The port to listen on; 0 selects a free port.")
+    share_port: Literal["no", "first", "join"] = Field(
+        default="no",
+        description="Whether other web processes listen on the same port: first begins to share it, join joins in.",
+    )
     public_url: str = Field(default="", description="The address that participants use, if there is a proxy in front.")
     upload_gb: float = Field(default=50, gt=0, description="The largest upload of an experimenter, in GB.")
     session_idle_hours: float = Field(

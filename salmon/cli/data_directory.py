@@ -55,6 +55,13 @@ class DataDirectory:
         return self.root / "running"
 
     @property
+    def metrics(self) -> Path:
+        """Return the folder in which web processes count together: in memory where the system has such a place."""
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()  # noqa: S108 - a folder of our own in it
+        digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:16]
+        return Path(base, f"salmon-metrics-{os.getuid()}-{digest}")
+
+    @property
     def socket(self) -> Path:
         """Return the embedded server's unix socket; it is in the temporary directory if the path would be too long."""
         path = self.redis / "server.sock"

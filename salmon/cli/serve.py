@@ -1,9 +1,11 @@
 """Implement `salmon serve`, the whole of Salmon on one machine, and `salmon backend`, the learning process alone."""
 
 import os
+import shutil
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +14,12 @@ import typer
 from salmon import logs, parent_watch
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import redis_program
-from salmon.cli.supervisor import Program, Supervisor, responds
+from salmon.cli.supervisor import Program, Supervisor
 from salmon.parent_watch import ALIVE
 
-#: What the supervisor asks the web process to find out whether it responds.
-_HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 DEFAULT_DATA = Path("salmon-data")
+#: The folder in which web processes on one port count together; the library that counts reads this name.
+METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 DataOption = Annotated[
     Path, typer.Option("--data", envvar="SALMON_DATA_DIRECTORY", help="The data directory.", show_default=True)
@@ -30,6 +32,15 @@ def serve(
     ] = 8421,
     host: Annotated[str, typer.Option(help="127.0.0.1 for this machine alone, 0.0.0.0 for the network.")] = "127.0.0.1",
     data: DataOption = DEFAULT_DATA,
+    web_processes: Annotated[
+        int | None,
+        typer.Option(
+            envvar="SALMON_WEB_PROCESSES",
+            help="Web processes on this port; by default one fewer than there are cores, and at least one.",
+            min=1,
+            max=64,
+        ),
+    ] = None,
 ) -> None:
     """Start store, backend and web pages, and keep them running until Ctrl-C.
 
@@ -51,62 +62,70 @@ def serve(
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda _number, _frame: supervisor.stop())
         try:
-            *first, last = programs(directory, host=host, port=port)
+            count = web_processes or max(1, (os.cpu_count() or 1) - 1)
+            shutil.rmtree(directory.metrics, ignore_errors=True)
+            directory.metrics.mkdir(mode=0o700)
+            store, web, learning = programs(directory, host=host, port=port, web_processes=count)
             # The web process imports its modules while the store reads its files. The learning process, which needs both
             # for longer, leaves them the processors until people are served.
-            supervisor.start(*first)
+            supervisor.start(*store, web[0])
             if supervisor.stopping:
                 return
-            supervisor.start(last)
             port_taken, address, *invitation = (supervisor.announced("frontend") or "").split(" ")
             # Should it die, it comes back where participants' pages look for it, also when the port was a free one.
-            supervisor.amend("frontend", {"SALMON_PORT": port_taken})
+            joining = {"SALMON_PORT": port_taken, "SALMON_SHARE_PORT": "join" if count > 1 else "no"}
+            supervisor.amend("frontend", joining)
+            others = [replace(each, environment={**each.environment, **joining}) for each in web[1:]]
+            supervisor.start(*others, learning)
             with suppress(OSError):  # only shown by commands
                 (directory.running / "address").write_text(address)
             _say_where(address, " ".join(invitation))
             supervisor.watch()
         finally:
             supervisor.shut_down()
+            shutil.rmtree(directory.metrics, ignore_errors=True)
 
 
-def programs(directory: DataDirectory, *, host: str, port: int) -> tuple[Program, ...]:
-    """Return what runs on one machine, in the order of starting; an outside Redis replaces the embedded one."""
+def programs(
+    directory: DataDirectory, *, host: str, port: int, web_processes: int = 1
+) -> tuple[tuple[Program, ...], tuple[Program, ...], Program]:
+    """Return what runs on one machine: the store, unless an outside one replaces it, the web processes, and the learning
+    process.
+    """
     credentials = directory.credentials()
     shared = {"SALMON_DATA": str(directory.root), "SALMON_SECRET": credentials.secret}
     outside = os.environ.get("SALMON_REDIS_URL")
     store = () if outside else (redis_program(directory),)
-    return (
-        *store,
-        Program(
-            name="frontend",
-            command=(sys.executable, "-m", "frontend"),
-            environment={
-                **shared,
-                "SALMON_REDIS_URL": outside or directory.redis_url("frontend", credentials.frontend),
-                **({} if outside else {"SALMON_ERASER_URL": directory.redis_url("eraser", credentials.eraser)}),
-                "SALMON_HOST": host,
-                "SALMON_PORT": str(port),
-            },
-            wait_for_ready=True,
-            probe=lambda announced: responds((_probed(host), int(announced.split(" ")[0])), _HEALTH),
-        ),
-        Program(
-            name="backend",
-            command=(sys.executable, "-m", "backend"),
-            # One thread a process: more would fight with the workers for the same cores.
-            environment={
-                **shared,
-                "SALMON_REDIS_URL": outside or directory.redis_url("backend", credentials.backend),
-                "OMP_NUM_THREADS": "1",
-            },
-            alive=ALIVE,
-        ),
+    web = Program(
+        name="frontend",
+        command=(sys.executable, "-m", "frontend"),
+        environment={
+            **shared,
+            "SALMON_REDIS_URL": outside or directory.redis_url("frontend", credentials.frontend),
+            **({} if outside else {"SALMON_ERASER_URL": directory.redis_url("eraser", credentials.eraser)}),
+            "SALMON_HOST": host,
+            "SALMON_PORT": str(port),
+            **({"SALMON_SHARE_PORT": "first", METRICS: str(directory.metrics)} if web_processes > 1 else {}),
+        },
+        wait_for_ready=True,
+        alive=ALIVE,
     )
+    learning = Program(
+        name="backend",
+        command=(sys.executable, "-m", "backend"),
+        # One thread a process: more would fight with the workers for the same cores.
+        environment={
+            **shared,
+            "SALMON_REDIS_URL": outside or directory.redis_url("backend", credentials.backend),
+            "OMP_NUM_THREADS": "1",
+        },
+        alive=ALIVE,
+    )
+    return store, tuple(replace(web, name=name) for name in _web_names(web_processes)), learning
 
 
-def _probed(host: str) -> str:
-    """Return the address at which a server that listens on `host` is reached from here."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+def _web_names(count: int) -> tuple[str, ...]:
+    return ("frontend", *(f"frontend-{number}" for number in range(2, count + 1)))
 
 
 def _say_where(address: str, invitation: str) -> None:

@@ -98,14 +98,11 @@ def pause_before(deaths: int, lived_seconds: float, *, disk_full: bool = False) 
     return counted, min(LONGEST_PAUSE_SECONDS, 0.25 * 2 ** (counted - 1))
 
 
-def responds(address: Path | tuple[str, int], request: bytes) -> bool:
-    """Return whether something at a unix socket or at (host, port) sends a line in reply to a request, in time."""
+def responds(address: Path, request: bytes) -> bool:
+    """Return whether something at a unix socket sends a line in reply to a request, in time."""
 
     async def ask() -> bool:
-        opening = (
-            asyncio.open_unix_connection(address) if isinstance(address, Path) else asyncio.open_connection(*address)
-        )
-        reader, writer = await opening
+        reader, writer = await asyncio.open_unix_connection(address)
         try:
             writer.write(request)
             return bool(await reader.readline())
