@@ -11,7 +11,8 @@ from datetime import timedelta
 from typing import Literal
 
 from frontend.errors import BadRequestError, BegunError, GapError, LinkError
-from frontend.store.participants import FINISHED, UNDER_WAY, Participant, Source
+from frontend.store.participants import Participant, Source
+from frontend.store.statuses import FINISHED, UNDER_WAY
 from salmon.spec.schema import Resume
 
 WayBack = Literal["continue", "review", "restart"]

@@ -42,7 +42,8 @@ from frontend.participant.steps import (
 )
 from frontend.schemas import ArriveBody
 from frontend.security import Session
-from frontend.store.participants import FINISHED, OUT, Participant
+from frontend.store.participants import Participant
+from frontend.store.statuses import FINISHED, OUT
 from salmon.errors import SalmonError
 from salmon.wire.keys import draw_tryout_id, is_tryout
 

@@ -51,7 +51,8 @@ from frontend.participant.steps import (
 )
 from frontend.schemas import AnswerBody, EventBody, FinishBody, StepBody, one_or_many_of
 from frontend.security import Session
-from frontend.store.participants import FINISHED, OUT, UNDER_WAY, Participant, Status
+from frontend.store.participants import Participant
+from frontend.store.statuses import FINISHED, OUT, UNDER_WAY, Status
 from frontend.store.turns import Turn
 from salmon.errors import SalmonError, StoreError
 from salmon.records import Answer, Served, Timing

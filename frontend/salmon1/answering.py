@@ -20,7 +20,7 @@ from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
-from frontend.store.participants import OUT, Status
+from frontend.store.statuses import OUT, Status
 from salmon.records import NO_SCORE, Answer, Query, Served, Timing
 from salmon.wire.keys import NOBODY, is_tryout
 

@@ -3,6 +3,68 @@
 They reach only keys of one experiment, or only those of accounts, so one node of a Redis Cluster can run them.
 """
 
+from collections.abc import Iterable
+
+from frontend.store.statuses import AWAY, FINISHED, Status, leading_to
+
+
+def _with_places(script: str) -> str:
+    """Return a script that can change a participant's status together with the hash of places.
+
+    `held` counts those who hold a place, `held:G` those of group G, `finished` those of them who have finished; a field
+    `at:P` names each who has not. Nothing is counted until the first arrival has counted who is there.
+    """
+    return f"""
+local away, finished, before_replaced = '{_spaced(["", *AWAY])}', '{_spaced(FINISHED)}', '{_spaced(leading_to(Status.REPLACED))}'
+local function is_one_of(statuses, status) return string.find(statuses, ' ' .. status .. ' ', 1, true) ~= nil end
+local function add(places, field, number)
+  if number ~= 0 then redis.call('HINCRBY', places, field, number) end
+end
+local function move(places, participant, before, after, old_group, group)
+  if redis.call('HEXISTS', places, 'held') == 0 then return end
+  local held, holds = is_one_of(away, before) and 0 or 1, is_one_of(away, after) and 0 or 1
+  add(places, 'held', holds - held)
+  if old_group == group then
+    if group ~= '' then add(places, 'held:' .. group, holds - held) end
+  else
+    if old_group ~= '' then add(places, 'held:' .. old_group, -held) end
+    if group ~= '' then add(places, 'held:' .. group, holds) end
+  end
+  local done = is_one_of(finished, after)
+  add(places, 'finished', (done and 1 or 0) - (is_one_of(finished, before) and 1 or 0))
+  if holds == 1 and not done then
+    redis.call('HSET', places, 'at:' .. participant, '')
+  else
+    redis.call('HDEL', places, 'at:' .. participant)
+  end
+end
+local function count_places(places, arrivals, base)
+  if redis.call('HEXISTS', places, 'held') == 1 then return end
+  redis.call('HSET', places, 'held', 0)
+  local known = redis.call('HGETALL', arrivals)
+  for i = 2, #known, 2 do
+    local values = redis.call('HMGET', base .. known[i], 'status', 'group')
+    move(places, known[i], '', values[1] or 'arrived', '', values[2] or '')
+  end
+end
+local function change(key, places, participant, wanted, may_follow, ...)
+  local values = redis.call('HMGET', key, 'status', 'group')
+  local before = values[1] or 'arrived'
+  local after = is_one_of(may_follow, before) and wanted or before
+  redis.call('HSET', key, 'status', after, ...)
+  if places then
+    move(places, participant, before, after, values[2] or '', redis.call('HGET', key, 'group') or '')
+  end
+  return after
+end
+{script}"""
+
+
+def _spaced(statuses: Iterable[str]) -> str:
+    """Return statuses with a space before and after each; the empty one stands for nobody's."""
+    return f" {' '.join(sorted(statuses))} "
+
+
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
 #: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
 #: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too.
@@ -139,17 +201,47 @@ return ARGV[5] .. chosen
 """
 
 #: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before. A
-#: field that is there stays as it is. Returns {participant's id, names and values of their fields}, or nothing where the experiment was deleted.
-#: KEYS arrivals, state, hash of the id that a new participant would get · ARGV identity, that id, then names and values
-ARRIVE = """
+#: field that is there stays as it is. Somebody who begins anew is another participant under the same identity: the earlier one
+#: is replaced, or keeps a field of their own (identity#participant) where their part has ended. Returns {participant's id, names and values of their fields}, or nothing where the
+#: experiment was deleted.
+#: KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id, the participant
+#: who begins anew or '', then names and values
+ARRIVE = _with_places("""
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
+local base = string.sub(KEYS[3], 1, -#ARGV[2] - 1)
+count_places(KEYS[4], KEYS[1], base)
+if ARGV[3] ~= '' and redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[3] then
+  local earlier = base .. ARGV[3]
+  if redis.call('EXISTS', earlier) == 0 then return false end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  if change(earlier, KEYS[4], ARGV[3], 'replaced', before_replaced) ~= 'replaced' then
+    redis.call('HSET', KEYS[1], ARGV[1] .. '#' .. ARGV[3], ARGV[3])
+  end
+end
 local first = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 if first == 1 then redis.call('HSETNX', KEYS[3], 'place', redis.call('HLEN', KEYS[1]) - 1) end
-local key = string.sub(KEYS[3], 1, -#ARGV[2] - 1) .. known
-for i = 3, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
+local key = base .. known
+for i = 4, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
+if first == 1 then
+  local values = redis.call('HMGET', key, 'status', 'group')
+  move(KEYS[4], known, '', values[1], '', values[2] or '')
+end
 return {known, redis.call('HGETALL', key)}
-"""
+""")
+
+#: Sets fields of a participant and, where it may follow the one at this moment, a status; the places move with it. What a
+#: platform said before what is known is passed over. Returns {status afterwards, 1 if anything was written}, or nothing where
+#: there is no such participant.
+#: KEYS participant[, places] · ARGV wanted status or '', statuses that it may follow, participant, when the platform said it
+#: (ms) or '', then names and values
+CHANGE_STATUS = _with_places("""
+if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+if ARGV[4] ~= '' and tonumber(redis.call('HGET', KEYS[1], 'platform_ms') or '-1') > tonumber(ARGV[4]) then
+  return {redis.call('HGET', KEYS[1], 'status') or 'arrived', 0}
+end
+return {change(KEYS[1], KEYS[2], ARGV[3], ARGV[1], ARGV[2], unpack(ARGV, 5)), 1}
+""")
 
 #: Runs commands together where certain keys are there: the state of an experiment that is not deleted, the hash of a
 #: participant who is not erased. Elsewhere it does nothing, so that no request that was under way brings back what was
@@ -170,17 +262,19 @@ end
 return replies
 """
 
-#: Counts somebody who has finished, once, and notes it: the counter always agrees with the participants. Returns nothing
-#: where there is no such participant any more.
-#: KEYS participant, counts · ARGV now (ms), counter, then more fields of the participant and their values
-COMPLETE = """
+#: Notes that somebody has finished, and counts them once: the counter always agrees with the participants. Returns how many
+#: have finished and hold a place, or nothing where there is no such participant any more.
+#: KEYS participant, counts, places · ARGV now (ms), counter, statuses from which there is no way on, participant, then names and values
+COMPLETE = _with_places("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 if redis.call('HSETNX', KEYS[1], 'completed_ms', ARGV[1]) == 1 then
   redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 3))
-return 1
-"""
+local status = redis.call('HGET', KEYS[1], 'status') or 'arrived'
+local may_follow = is_one_of(ARGV[3], status) and '' or ' ' .. status .. ' '
+change(KEYS[1], KEYS[3], ARGV[4], 'completed', may_follow, unpack(ARGV, 5))
+return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
+""")
 
 #: Lets so many through from one address, and then a few every second: the time at which the address will have used up
 #: nothing moves on with each. Returns 0, or how many milliseconds to wait.
@@ -323,17 +417,23 @@ return 1
 #: Removes a participant and what was kept of their turns; somebody anonymous who has the same status takes their place where
 #: the answers stay, so that counts of people agree. Without the answers, the count of those who completed is lowered.
 #: From now on nothing that their pages send is recorded. Returns whether there was anything.
-#: KEYS participant, asked, answered, given, arrivals, counts, erased[, anonymous participant] · ARGV participant, milliseconds
+#: KEYS participant, asked, answered, given, arrivals, counts, erased, places[, anonymous participant] · ARGV participant, milliseconds
 #: in a minute, number of identities i, their i names, then names and values of the anonymous participant, the first of which
 #: is the identity
-ERASE_PARTICIPANT = """
+ERASE_PARTICIPANT = _with_places("""
 redis.call('SADD', KEYS[7], redis.sha1hex(ARGV[1]))
 local completed = redis.call('HGET', KEYS[1], 'completed_ms')
 local known = redis.call('EXISTS', KEYS[1]) == 1
 local after = 4 + tonumber(ARGV[3])
-if known and KEYS[8] then
-  if after > 4 then redis.call('HSET', KEYS[5], ARGV[after], string.match(KEYS[8], '[^:]+$')) end
-  redis.call('HSET', KEYS[8], unpack(ARGV, after + 1))
+if known then
+  local values = redis.call('HMGET', KEYS[1], 'status', 'group')
+  local status, group = values[1] or 'arrived', values[2] or ''
+  move(KEYS[8], ARGV[1], status, '', group, group)
+  if KEYS[9] then move(KEYS[8], string.match(KEYS[9], '[^:]+$'), '', status, group, group) end
+end
+if known and KEYS[9] then
+  if after > 4 then redis.call('HSET', KEYS[5], ARGV[after], string.match(KEYS[9], '[^:]+$')) end
+  redis.call('HSET', KEYS[9], unpack(ARGV, after + 1))
 elseif known and completed and tonumber(completed) > 0 then
   local counter = 'completed:' .. math.floor(tonumber(completed) / tonumber(ARGV[2]))
   if redis.call('HINCRBY', KEYS[6], counter, -1) <= 0 then redis.call('HDEL', KEYS[6], counter) end
@@ -341,7 +441,7 @@ end
 for i = 4, after - 1 do redis.call('HDEL', KEYS[5], ARGV[i]) end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 return known and 1 or 0
-"""
+""")
 
 #: Removes one answer and takes it out of all counters, unless it was removed before. Returns 1 if it was removed now.
 #: KEYS answers, state, counts · ARGV stream id, sampler, then the counters

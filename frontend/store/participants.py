@@ -10,20 +10,19 @@ and no counter moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from frontend.errors import GoneError
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Verbs, fields_of, gone, values_of
-from frontend.store.lua import ADMIT, ARRIVE, COMPLETE
+from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE
+from frontend.store.statuses import FROM_PLATFORM, OUT, PlatformStatus, Status, leading_to
 from salmon.quality import Decision, Verdict
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, encode_json
-from salmon.wire.keys import draw_participant_id
+from salmon.wire.keys import draw_participant_id, is_tryout
 
 #: What is known of somebody who tries an experiment out is forgotten after this time.
 KEPT_SECONDS = 6 * 3600
@@ -44,53 +43,6 @@ Keep = Literal["keep", "exclude", "auto"]
 Values = dict[str, str | int]
 
 
-class Status(StrEnum):
-    """How far a participant is."""
-
-    ARRIVED = "arrived"
-    CONSENTED = "consented"
-    TRAINING = "training"
-    ACTIVE = "active"
-    COMPLETED = "completed"
-    REDIRECTED = "redirected"
-    DECLINED = "declined"
-    SCREENED_OUT = "screened_out"
-    FAILED_CHECKS = "failed_checks"
-    REPLACED = "replaced"
-
-    def becomes(self, wanted: Status) -> Status:
-        """Return the status after a step that leads to `wanted`: the same as before where no way leads there."""
-        return wanted if wanted in TRANSITIONS[self] else self
-
-
-_BEFORE_TRIALS = frozenset(
-    {Status.ARRIVED, Status.CONSENTED, Status.TRAINING, Status.ACTIVE, Status.DECLINED, Status.SCREENED_OUT}
-)
-_REFUSED = frozenset({Status.DECLINED, Status.SCREENED_OUT})
-#: The statuses that may follow each. Whoever agrees to a new text in the middle of the trials stays active, but may still
-#: decline it.
-TRANSITIONS: Mapping[Status, frozenset[Status]] = MappingProxyType(
-    {
-        Status.ARRIVED: _BEFORE_TRIALS,
-        Status.CONSENTED: _BEFORE_TRIALS,
-        Status.TRAINING: _BEFORE_TRIALS,
-        Status.ACTIVE: frozenset({Status.ACTIVE, Status.COMPLETED, Status.REPLACED, Status.FAILED_CHECKS}) | _REFUSED,
-        Status.COMPLETED: frozenset({Status.COMPLETED, Status.REDIRECTED}) | _REFUSED,
-        Status.REDIRECTED: frozenset({Status.REDIRECTED}) | _REFUSED,
-        Status.DECLINED: frozenset(),
-        Status.SCREENED_OUT: frozenset(),
-        Status.FAILED_CHECKS: frozenset(),
-        Status.REPLACED: frozenset(),
-    }
-)
-#: Statuses from which there is no way on.
-OUT = frozenset(status for status, following in TRANSITIONS.items() if not following)
-#: Statuses of participants whose answers are all stored and who have been shown the way out.
-FINISHED = frozenset({Status.COMPLETED, Status.REDIRECTED})
-#: Statuses in which the experiment's queries are served and answers count towards the end.
-UNDER_WAY = FINISHED | {Status.ACTIVE}
-
-
 @dataclass(frozen=True)
 class Participant:
     """A participant as the store knows them.
@@ -100,7 +52,8 @@ class Participant:
     link; `practice` is the JSON of the practice trials, and `replies` are the texts of the replies to the questions.
     `failed_catches` counts the catch trials that were answered wrongly, where something follows from that. `turns` counts
     the queries given, of which `spares` stand outside of the experiment's order. `place` is how many arrived before. `given_unsaved` is how
-    many answers the page says were given, where it could not bring all across. `keep` is the experimenter's decision.
+    many answers the page says were given, where it could not bring all across. `platform` is what the recruitment platform
+    said last about their submission, at `platform_ms`. `keep` is the experimenter's decision.
 
     `stored` is false for somebody of whom the store has nothing but answers.
     """
@@ -123,6 +76,8 @@ class Participant:
     spares: int = 0
     given_unsaved: int | None = None
     failed_catches: int = 0
+    platform: PlatformStatus | None = None
+    platform_ms: int = 0
     keep: str = ""
     keep_note: str = ""
     keep_by: str = ""
@@ -205,6 +160,7 @@ class Participant:
             session=fields.get("session", ""),
             language=fields.get("language", ""),
             browser=fields.get("browser", ""),
+            platform=PlatformStatus(fields["platform_status"]) if fields.get("platform_status") else None,
             failed_catches=sum(name.startswith(_FAILED) for name in fields),
             given_unsaved=int(unsaved) if unsaved is not None else None,
             keep=fields.get("keep", ""),
@@ -222,7 +178,18 @@ class Participant:
 
 
 #: Attributes of a participant that are stored as whole numbers under their own name.
-_WHOLE = ("first_ms", "seen_ms", "last_ms", "completed_ms", "answers", "turns", "spares", "keep_ms", "place")
+_WHOLE = (
+    "first_ms",
+    "seen_ms",
+    "last_ms",
+    "completed_ms",
+    "answers",
+    "turns",
+    "spares",
+    "keep_ms",
+    "place",
+    "platform_ms",
+)
 
 
 @dataclass(frozen=True)
@@ -302,8 +269,8 @@ class Participants(Verbs):
         keys, fresh = Keys(experiment), draw_participant_id()
         reply = await self._connection.run(
             ARRIVE,
-            (keys.arrivals, keys.state, keys.participant(fresh)),
-            (identity_of(source, puid), fresh, *fields_of(_first_values(source, puid, now_ms, status))),
+            (keys.arrivals, keys.state, keys.participant(fresh), keys.places),
+            (identity_of(source, puid), fresh, "", *fields_of(_first_values(source, puid, now_ms, status))),
         )
         if reply is None:
             raise gone()
@@ -325,18 +292,16 @@ class Participants(Verbs):
         The group stays the same.
         """
         keys, fresh = Keys(experiment), draw_participant_id()
-        values = _first_values(source, puid, now_ms, Status.ARRIVED)
-        if group:
-            values["group"] = group
-        await self._change(
-            (keys.state, keys.participant(participant)),
-            (
-                ("HSET", keys.participant(participant), "status", Status.REPLACED.value),
-                ("HSET", keys.arrivals, identity_of(source, puid), fresh),
-                ("HSET", keys.participant(fresh), *fields_of(values)),
-            ),
+        values = _first_values(source, puid, now_ms, Status.ARRIVED) | ({"group": group} if group else {})
+        reply = await self._connection.run(
+            ARRIVE,
+            (keys.arrivals, keys.state, keys.participant(fresh), keys.places),
+            (identity_of(source, puid), fresh, participant, *fields_of(values)),
         )
-        return Participant.parse(fresh, {name: str(value) for name, value in values.items()})
+        if reply is None:
+            raise gone()
+        known, fields = reply
+        return Participant.parse(known, values_of(fields))
 
     async def read(self, experiment: str, participant: str) -> Participant | None:
         """Return a participant; None where nobody of this id has arrived."""
@@ -370,11 +335,22 @@ class Participants(Verbs):
 
     async def activate(self, experiment: str, participant: str) -> None:
         """Remember that a participant has begun the trials."""
-        await self._write(experiment, participant, {"status": Status.ACTIVE.value})
+        await self._write(experiment, participant, {}, Status.ACTIVE)
 
     async def change(self, experiment: str, participant: str, change: StepChange) -> None:
-        """Store what carrying out a step changes."""
-        await self._write(experiment, participant, change.encode())
+        """Store what carrying out a step changes (atomic). A status that cannot follow the one at this moment is left out."""
+        await self._write(experiment, participant, change.encode(), change.status)
+
+    async def note_platform_status(self, experiment: str, participant: str, status: PlatformStatus, at_ms: int) -> bool:
+        """Store what a platform says about a participant's submission, with the status that follows here and the places
+        that this frees (atomic); return whether it was stored.
+
+        What the platform said before `at_ms` is replaced; something older than what is stored changes nothing, so that
+        messages may come late and more than once. Answers are kept, whatever the platform says.
+        """
+        values: Values = {"platform_status": status.value, "platform_ms": at_ms}
+        _, stored = await self._write(experiment, participant, values, FROM_PLATFORM.get(status), platform_ms=at_ms)
+        return stored
 
     async def note_failed_catch(self, experiment: str, participant: str, token: str) -> Participant:
         """Note the token of a failed catch trial; return the participant with all that they have failed (atomic)."""
@@ -392,13 +368,11 @@ class Participants(Verbs):
         `given_unsaved` is how many answers the page has given where it cannot bring all across.
         """
         keys = Keys(experiment)
-        values: Values = {"status": Status.COMPLETED.value}
-        if given_unsaved is not None:
-            values["save_incomplete"] = given_unsaved
+        values: Values = {} if given_unsaved is None else {"save_incomplete": given_unsaved}
         done = await self._connection.run(
             COMPLETE,
-            (keys.participant(participant), keys.counts),
-            (now_ms, f"completed:{now_ms // MINUTE_MS}", *fields_of(values)),
+            (keys.participant(participant), keys.counts, keys.places),
+            (now_ms, f"completed:{now_ms // MINUTE_MS}", _words(OUT), participant, *fields_of(values)),
         )
         if done is None:
             raise gone()
@@ -481,7 +455,8 @@ class Participants(Verbs):
 
     async def complete_to_try(self, experiment: str, participant: str) -> None:
         """Remember that somebody who tries has finished; nothing is counted."""
-        await self._write(experiment, participant, {"status": Status.COMPLETED.value})
+        key = Keys(experiment).participant(participant)
+        await self._change((key,), (("HSET", key, "status", Status.COMPLETED.value),))
 
     async def add_events(self, experiment: str, participant: str, events: Sequence[dict[str, str]]) -> None:
         """Append what happened on a page; the oldest events go when there are too many.
@@ -496,9 +471,41 @@ class Participants(Verbs):
             appended = ("XADD", keys.events, "MAXLEN", "~", EVENTS_KEPT, "*", "participant", participant)
             await self._change((key,), [(*appended, *fields_of(event)) for event in kept])
 
-    async def _write(self, experiment: str, participant: str, values: Values) -> None:
-        key = Keys(experiment).participant(participant)
-        await self._change((key,), (("HSET", key, *fields_of(values)),))
+    async def _write(
+        self,
+        experiment: str,
+        participant: str,
+        values: Values,
+        wanted: Status | None = None,
+        *,
+        platform_ms: int | None = None,
+    ) -> tuple[Status, bool]:
+        """Set fields and, where it may follow, a status, and count the places (atomic); return the status afterwards and
+        whether anything was written. Somebody who tries the experiment out holds no place.
+        """
+        keys = Keys(experiment)
+        places = () if is_tryout(participant) else (keys.places,)
+        may_follow = leading_to(wanted) if wanted is not None else frozenset[Status]()
+        reply = await self._connection.run(
+            CHANGE_STATUS,
+            (keys.participant(participant), *places),
+            (
+                wanted or "",
+                _words(may_follow),
+                participant,
+                "" if platform_ms is None else platform_ms,
+                *fields_of({name: value for name, value in values.items() if name != "status"}),
+            ),
+        )
+        if reply is None:
+            raise gone()
+        status, written = reply
+        return Status(status), bool(written)
+
+
+def _words(statuses: Iterable[Status]) -> str:
+    """Return statuses as scripts look them up, each between two spaces."""
+    return f" {' '.join(sorted(statuses))} "
 
 
 def _first_values(source: Source, puid: str, now_ms: int, status: Status) -> Values:

@@ -19,7 +19,7 @@ from frontend.errors import BundleError, NotFoundError
 from frontend.experiments import ParsedRevision, parse_revision
 from frontend.store.answers import MINUTE_MS, recount
 from frontend.store.experiments import Revision
-from frontend.store.participants import Status
+from frontend.store.statuses import Status
 from frontend.transfer.bundle_writer import MEDIA
 from frontend.transfer.bundle_zip import BundleZip
 from salmon.errors import SpecError

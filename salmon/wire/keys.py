@@ -59,6 +59,11 @@ class Keys:
         return self._key("arrivals")
 
     @property
+    def places(self) -> str:
+        """Hash: how many participants hold a place, how many of them have finished, and who has not."""
+        return self._key("places")
+
+    @property
     def answers(self) -> str:
         """The stream of answers: append-only, the record of truth."""
         return self._key("answers")
@@ -239,6 +244,7 @@ FRONTEND_WRITES = (
     "salmon:{*}:counts",
     "salmon:{*}:changes",
     "salmon:{*}:arrivals",
+    "salmon:{*}:places",
     "salmon:{*}:p:*",
     "salmon:{*}:events",
     "salmon:{*}:arriving:*",
@@ -267,14 +273,14 @@ _BACKEND_COMMANDS = (
     " exists multi exec eval evalsha script|load"
 )
 _ERASER_COMMANDS = (
-    "get set del unlink expire scan hget hset hdel hgetall hmget hincrby hlen incrby sadd smembers xadd xdel xlen xrange xrevrange"
+    "get set del unlink expire scan hget hset hdel hgetall hmget hexists hincrby hlen incrby sadd smembers xadd xdel xlen xrange xrevrange"
     " xinfo|stream xsetid rename exists multi exec eval evalsha script|load bgrewriteaof info"
 )
 #: The two exceptions to the frontend's limits: appending to the answers, and the scripts that do so.
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
-    " ~salmon:{*}:arrivals ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
+    " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
     " +eval +evalsha)"
 )
 _ACCOUNT_SCRIPTS = "(~salmon:accounts ~{salmon:accounts}:* +eval +evalsha)"

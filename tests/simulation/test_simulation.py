@@ -81,6 +81,7 @@ def test_every_script_and_every_route_of_participants_has_a_planted_fault() -> N
     scripts = {
         "BEGIN_TURN",
         "ARRIVE",
+        "CHANGE_STATUS",
         "CHANGE_WHERE_KNOWN",
         "COMPLETE",
         "ADMIT",
