@@ -14,6 +14,7 @@ from frontend.auth import make_first_invitation
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.submissions import keep_asking
 from frontend.transfer.erasure import maintain
 from frontend.transfer.nightly_bundles import keep_writing
 from frontend.transfer.subprocesses import Subprocesses
@@ -135,7 +136,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     async def work() -> None:
         await _announce(settings, store, server, listener.getsockname()[1])
         parts = (app.state.context, app.state.subprocesses)
-        await asyncio.gather(maintain(*parts), keep_writing(*parts))
+        await asyncio.gather(maintain(*parts), keep_writing(*parts), keep_asking(app.state.context))
 
     working = asyncio.create_task(work())
     await server.serve(sockets=[listener])

@@ -16,6 +16,7 @@ from frontend.history import Histories
 from frontend.media import MediaStore
 from frontend.metrics import DataDisk, Metrics
 from frontend.pages import Pages
+from frontend.prolific.credentials import CredentialFiles, ProlificAccount
 from frontend.security import RecentPasswords, Signer
 from frontend.settings import Settings
 from frontend.store import Store
@@ -50,6 +51,16 @@ class Context:
     def catalogue(self) -> Catalogue:
         """Experiments, parsed."""
         return Catalogue(self.store)
+
+    @cached_property
+    def prolific_files(self) -> CredentialFiles:
+        """The accounts' tokens for Prolific."""
+        return CredentialFiles(self.settings.data, self.settings.prolific_token)
+
+    async def read_prolific(self, account: str) -> ProlificAccount | None:
+        """Return the credentials of an account for Prolific; None where it has none."""
+        owner = any(each.id == account and each.role == "owner" for each in await self.store.accounts.list())
+        return await asyncio.to_thread(self.prolific_files.read, account, owner=owner)
 
     @cached_property
     def recent_passwords(self) -> RecentPasswords:

@@ -128,6 +128,26 @@ class TooManyError(SalmonError):
     code = "too_many"
 
 
+class PlatformError(SalmonError):
+    """A recruitment platform refuses a request, or cannot answer; `passing` where it may answer a repetition."""
+
+    code = "platform"
+
+    def __init__(self, message: str, *, hint: str, passing: bool = False, wait_seconds: float = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.passing = passing
+        self.wait_seconds = wait_seconds
+
+
+class LostReplyError(PlatformError):
+    """A platform's reply did not arrive, so it is not known whether the request was carried out."""
+
+    code = "platform_unknown"
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint, passing=True)
+
+
 class DamagedError(ConflictError):
     """Answers in the store are not as they were recorded, by their checksums."""
 
@@ -181,6 +201,7 @@ _STATUS: dict[type[SalmonError], int] = {
     TooManyError: 429,
     BusyError: 429,
     ClientLeftError: 499,
+    PlatformError: 502,
     SpecError: 422,
     BundleError: 422,
     TripletError: 422,

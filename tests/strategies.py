@@ -21,6 +21,17 @@ _WORDS = st.sampled_from(
     ["no", "1.0", "2026-01-01", "null", "~", "1e3", "<<", "a: b", "# no comment", "'", "é", "0x1F", "[x"]
 )
 
+PROLIFIC_STUDY = {
+    "reward": "1.5",
+    "minutes": 9,
+    "places": 40,
+    "screen_out_reward": "0.30",
+    "screen_out_places": 5,
+    "spend_at_most": 80,
+    "not_from": ["colors"],
+    "signed_links": True,
+}
+
 
 def texts() -> st.SearchStrategy[str]:
     """Any text, with those that YAML takes for something else more often than chance would have it."""
@@ -78,7 +89,12 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             {"queries": st.lists(_query(n).map(lambda q: [*q, q[1]]), min_size=1, max_size=3)}
         ),
         "questions": st.just([{"name": "age", "text": "How old?", "type": "number"}, {"name": "b", "text": "?"}]),
-        "recruitment": st.just({"platform": "prolific", "completion_code": "C1", "redirect": "https://a.org/{puid}"}),
+        "recruitment": st.sampled_from(
+            [
+                {"platform": "prolific", "completion_code": "C1", "redirect": "https://a.org/{puid}"},
+                {"platform": "prolific", "completion_code": "C1", "screen_out_code": "C2", "prolific": PROLIFIC_STUDY},
+            ]
+        ),
     }
     return tree | draw(_some(optional))
 

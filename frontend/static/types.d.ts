@@ -157,6 +157,11 @@ export interface ConsentText {
   decline_url: string | null;
 }
 
+/** What the page showed as the cost: another cost is refused, because nobody has agreed to it. */
+export interface CostBody {
+  cost: number;
+}
+
 /** The participants about whom was decided. */
 export interface DecidedReply {
   participants: ParticipantRow[];
@@ -601,6 +606,12 @@ export interface LayoutReply {
   marks: (LayoutMark | null)[];
 }
 
+/** Somebody who is not paid by this, and why. */
+export interface LeftOutRow {
+  participant: string;
+  why: string;
+}
+
 /** A link as it stands at the platform. */
 export interface LinkBody {
   link: string;
@@ -816,6 +827,29 @@ export interface PasswordBody {
   new: string;
 }
 
+/** The same with the key of the payment, and what the page showed: how many submissions and which sum. */
+export interface PayBody {
+  action: "approve" | "bonus";
+  participants?: string[];
+  bonuses?: Record<string, any>;
+  everybody?: boolean;
+  key: string;
+  count: number;
+  sum: number;
+}
+
+/** A payment; `open` where Prolific has not confirmed it. */
+export interface PaymentRow {
+  key: string;
+  action: "approve" | "bonus";
+  count: number;
+  sum: number;
+  by: string;
+  at_ms: number;
+  state: string;
+  open: boolean;
+}
+
 /** What the page of all accounts begins with. */
 export interface PeopleData {
   own: string;
@@ -847,6 +881,32 @@ export interface PersonReply {
   id: string;
   experiments: PersonInExperiment[];
   bundles: PersonInBundle[];
+}
+
+/** How many places the study is to have, and what the further ones cost by the page. */
+export interface PlacesBody {
+  places: number;
+  cost: number;
+}
+
+/** What is to be paid: whose submissions are approved, or the bonus of each in hundredths. `everybody` approves all submissions that wait for it and whose participants have finished here. */
+export interface PlanBody {
+  action: "approve" | "bonus";
+  participants?: string[];
+  bonuses?: Record<string, any>;
+  everybody?: boolean;
+}
+
+/** What a payment would do. Amounts are in hundredths, without Prolific's fees; `problem` is why it is refused. */
+export interface PlanReply {
+  action: "approve" | "bonus";
+  count: number;
+  sum: number;
+  currency: string;
+  left_out: LeftOutRow[];
+  committed: number;
+  limit: number | null;
+  problem: string;
 }
 
 /** The queries of the practice. */
@@ -888,6 +948,44 @@ export interface ProblemRow {
   sentence: string;
   suggestion: string;
   source: string;
+}
+
+/** The account's connection to Prolific, without its secrets; `events` counts what webhooks have sent. */
+export interface ProlificAccountReply {
+  token: boolean;
+  from_environment: boolean;
+  workspace: string;
+  webhooks: boolean;
+  events: Record<string, number>;
+}
+
+/** An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost. `limit` is the file's spend_at_most in hundredths, or None; `committed` is what is promised and paid. */
+export interface ProlificReply {
+  token: boolean;
+  problems: string[];
+  reward: number;
+  places: number;
+  minutes: number;
+  draft_cost: number;
+  limit: number | null;
+  committed: number;
+  study: ProlificStudyReply | null;
+  webhooks: boolean;
+  payments: PaymentRow[];
+}
+
+/** The study at Prolific as it was last seen. Amounts are in hundredths of the account's currency. */
+export interface ProlificStudyReply {
+  id: string;
+  page: string;
+  status: string;
+  places: number;
+  taken: number;
+  reward: number;
+  currency: string;
+  counts: Record<string, number>;
+  seen_ms: number;
+  own: boolean;
 }
 
 /** The median and the 95th percentile of times in milliseconds. */
@@ -1111,6 +1209,11 @@ export interface StoredReply {
   stored: number;
 }
 
+/** The id of a study that was made on Prolific's own page. */
+export interface StudyBody {
+  study: string;
+}
+
 /** A target: its file, how often it was asked about, and what looks odd about it. */
 export interface TargetRow {
   index: number;
@@ -1148,6 +1251,12 @@ export interface Times {
   response: Quantiles;
   wait: Quantiles;
   network: Quantiles;
+}
+
+/** A token of Prolific, and the workspace where the account has several. */
+export interface TokenBody {
+  token: string;
+  workspace?: string;
 }
 
 /** An API token without its secret. */
@@ -1198,6 +1307,9 @@ export interface WindowsReply {
 export interface Replies {
   "POST /answer": Record<string, any>;
   "GET /api/account": OwnAccountReply;
+  "GET /api/account/prolific": ProlificAccountReply;
+  "PUT /api/account/prolific": ProlificAccountReply;
+  "DELETE /api/account/prolific": ProlificAccountReply;
   "POST /api/account/second-factor": SecondFactorReply;
   "PUT /api/account/second-factor": RecoveryCodesReply;
   "DELETE /api/account/second-factor": ChangedAccountReply;
@@ -1234,6 +1346,18 @@ export interface Replies {
   "PUT /api/experiments/{}/participants": DecidedReply;
   "PUT /api/experiments/{}/participants/{}": ParticipantRow;
   "GET /api/experiments/{}/participants/{}/answers": AnswersOfParticipantReply;
+  "GET /api/experiments/{}/prolific": ProlificReply;
+  "POST /api/experiments/{}/prolific/groups": Record<string, number>;
+  "POST /api/experiments/{}/prolific/payments": ProlificReply;
+  "POST /api/experiments/{}/prolific/payments/plan": PlanReply;
+  "DELETE /api/experiments/{}/prolific/payments/{}": ProlificReply;
+  "POST /api/experiments/{}/prolific/payments/{}/check": ProlificReply;
+  "POST /api/experiments/{}/prolific/places": ProlificReply;
+  "POST /api/experiments/{}/prolific/refresh": ProlificReply;
+  "POST /api/experiments/{}/prolific/study": ProlificReply;
+  "PUT /api/experiments/{}/prolific/study": ProlificReply;
+  "DELETE /api/experiments/{}/prolific/study": ProlificReply;
+  "POST /api/experiments/{}/prolific/webhooks": ProlificReply;
   "GET /api/experiments/{}/recruitment": GuideReply;
   "POST /api/experiments/{}/recruitment/check": string[];
   "GET /api/experiments/{}/requests": JobReply[];
@@ -1253,6 +1377,7 @@ export interface Replies {
   "GET /api/people/erasures": ErasureRow[];
   "POST /api/people/erasures": ErasureRow;
   "GET /api/people/erasures/{}": ErasureRow;
+  "POST /api/prolific/events/{}": Record<string, string>;
   "GET /api/schema": Record<string, any>;
   "POST /create_user": Record<string, any>;
   "POST /create_user/{}/{}": Record<string, any>;
@@ -1272,6 +1397,7 @@ export interface Replies {
 
 export interface Bodies {
   "PUT /api/account/password": PasswordBody;
+  "PUT /api/account/prolific": TokenBody;
   "PUT /api/account/second-factor": SecondFactorBody;
   "DELETE /api/account/second-factor": SecondFactorBody;
   "POST /api/account/tokens": ApiTokenBody;
@@ -1288,6 +1414,11 @@ export interface Bodies {
   "POST /api/experiments/{}/map/layout": LayoutBody;
   "PUT /api/experiments/{}/participants": DecisionsBody;
   "PUT /api/experiments/{}/participants/{}": DecisionBody;
+  "POST /api/experiments/{}/prolific/payments": PayBody;
+  "POST /api/experiments/{}/prolific/payments/plan": PlanBody;
+  "POST /api/experiments/{}/prolific/places": PlacesBody;
+  "POST /api/experiments/{}/prolific/study": CostBody;
+  "PUT /api/experiments/{}/prolific/study": StudyBody;
   "POST /api/experiments/{}/recruitment/check": LinkBody;
   "POST /api/experiments/{}/requests": JobBody;
   "PUT /api/experiments/{}/shared": SharedBody;

@@ -178,7 +178,10 @@ class Experiments(Verbs):
         for participant in (*arrivals.values(), NOBODY):
             names = keys.of_participant(participant)
             await self._connection.do(lambda client, names=names: client.delete(*names))
-        names = (keys.arrivals, keys.places, keys.events, keys.counts, keys.changes, keys.quality, keys.spec)
+        names = (
+            *(keys.arrivals, keys.places, keys.events, keys.counts, keys.changes, keys.quality, keys.prolific),
+            keys.spec,
+        )
         await self._connection.do(lambda client: client.delete(*names))
         await self._connection.do(lambda client: client.delete(*draft_keys(experiment)))
         await self.announce(experiment)

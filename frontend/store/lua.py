@@ -482,3 +482,31 @@ end
 redis.call('XSETID', KEYS[2], last)
 redis.call('RENAME', KEYS[2], KEYS[1])
 """
+
+#: Keeps a payment before anything of it is sent: once for its key, only if none of its submissions was paid, and only if the
+#: counter stays within its bound. Returns nothing where the experiment was deleted, otherwise {what happened, what was kept}.
+#: KEYS prolific, state · ARGV field of the payment, its JSON, counter, more, most, then marks and their values
+CLAIM_PAYMENT = """
+if redis.call('EXISTS', KEYS[2]) == 0 then return false end
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known then return {'known', known} end
+for i = 6, #ARGV, 2 do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then return {'marked', ''} end
+end
+local count = tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or '0')
+if count + tonumber(ARGV[4]) > tonumber(ARGV[5]) then return {'limit', ''} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('HINCRBY', KEYS[1], ARGV[3], ARGV[4])
+for i = 6, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+return {'claimed', ''}
+"""
+
+#: Changes a payment if it is still as it was read, and gives back its marks and its part of the counter where it was refused.
+#: Returns whether it was. KEYS prolific · ARGV field of the payment, JSON before, JSON after, counter or '', less, marks
+SETTLE_PAYMENT = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+if ARGV[4] ~= '' then redis.call('HINCRBY', KEYS[1], ARGV[4], -tonumber(ARGV[5])) end
+for i = 6, #ARGV do redis.call('HDEL', KEYS[1], ARGV[i]) end
+return 1
+"""

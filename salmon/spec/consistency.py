@@ -36,7 +36,7 @@ _FIELD = re.compile(r"\{(\w+)\}")
 RANDOM_NAMES = frozenset({"Random", "RandomSampling"})
 #: A query is repeated so many trials after it was asked, or more.
 REPEATED_AFTER = 10
-_PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
+_PLATFORMS_WITH_SETTINGS = ("prolific", "sona", "connect", "mturk")
 
 
 def disagreements(
@@ -345,6 +345,15 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             "Nobody is screened out, so nobody gets recruitment.screen_out_code.",
             hint="Write checks: {catch: 5%, on_failure: screen_out}, or remove it.",
             warning=True,
+            at_key=True,
+        )
+    paid = _part(tree, "recruitment", "prolific", "screen_out_reward")
+    if isinstance(paid, Scalar) and "screen_out_code" not in written:
+        yield problem_at(
+            root,
+            (*path, "prolific", "screen_out_reward"),
+            "Nobody could be paid for being screened out: there is no recruitment.screen_out_code.",
+            hint="Write a screen_out_code, or remove screen_out_reward and screen_out_places.",
             at_key=True,
         )
     for key in _PLATFORMS_WITH_SETTINGS:

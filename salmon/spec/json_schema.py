@@ -7,6 +7,7 @@ help while writing, not a check: `parse_spec` alone decides what is right, and s
 import types
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -100,6 +101,15 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "recruitment.invited_only": "Whether only people with a one-time link may take part.",
         "recruitment.unsent": "What happens at the end where answers cannot be sent.",
         "recruitment.repeats": "How often the same person may come again.",
+        "recruitment.prolific": "The study that Salmon makes at Prolific. Amounts are in the currency of the account.",
+        "recruitment.prolific.reward": "What each participant is paid, such as 1.50.",
+        "recruitment.prolific.minutes": "How many minutes the study takes.",
+        "recruitment.prolific.places": "How many people may take part.",
+        "recruitment.prolific.screen_out_reward": "What is paid to those who fail the checks.",
+        "recruitment.prolific.screen_out_places": "How many people may be paid for failing the checks.",
+        "recruitment.prolific.spend_at_most": "The most that Salmon may spend on rewards, screen-outs and bonuses.",
+        "recruitment.prolific.not_from": "Experiments, by their name in the link, whose participants do not see the study.",
+        "recruitment.prolific.signed_links": "Whether only links that Prolific has signed are accepted.",
         "recruitment.sona": "The study in SONA.",
         "recruitment.sona.school": "The school's name in its SONA address.",
         "recruitment.sona.experiment_id": "The number of the study in SONA.",
@@ -160,7 +170,15 @@ _ARGUMENTS: Mapping[str, str] = MappingProxyType(
     }
 )
 _KINDS: Mapping[Any, str] = MappingProxyType(
-    {str: "string", bool: "boolean", int: "integer", float: "number", timedelta: "string", datetime: "string"}
+    {
+        str: "string",
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        Decimal: "number",
+        timedelta: "string",
+        datetime: "string",
+    }
 )
 
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from salmon.errors import did_you_mean, listed
 from salmon.spec import values
 from salmon.spec.kinds import (
+    Amount,
     Argument,
     Colour,
     Count,
@@ -145,6 +146,37 @@ class Mturk(Part):
     host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
 
 
+class ProlificStudy(Part):
+    """The study that Salmon makes at Prolific, and what it may cost there; amounts are in the account's currency.
+
+    `spend_at_most` bounds rewards, paid screen-outs and bonuses together, without Prolific's fees.
+    """
+
+    reward: Amount  # of each participant
+    minutes: Annotated[int, BeforeValidator(values.whole(1, 1000))]
+    places: Annotated[int, BeforeValidator(values.whole(1, 100_000))]
+    screen_out_reward: Amount | None = None  # of who fails the checks
+    screen_out_places: Annotated[int, BeforeValidator(values.whole(0, 100_000))] = 0
+    spend_at_most: Amount | None = None  # without it, Salmon pays nothing
+    not_from: tuple[Text, ...] = ()  # who took part in these experiments does not see the study
+    signed_links: Flag = False  # only links that Prolific has signed are accepted
+
+    @model_validator(mode="after")
+    def _screen_outs_agree(self) -> Self:
+        if (self.screen_out_reward is None) != (self.screen_out_places == 0):
+            raise Misfit(
+                sentence="{label} has only one of screen_out_reward and screen_out_places.",
+                hint="Write both, or neither.",
+            )
+        if self.screen_out_reward is not None and self.screen_out_reward >= self.reward:
+            raise Misfit(
+                sentence="{label} pays as much for being screened out as for the study.",
+                hint="Prolific wants a smaller screen_out_reward.",
+                at=("screen_out_reward",),
+            )
+        return self
+
+
 Unsent = Literal["wait", "release"]
 
 
@@ -158,6 +190,7 @@ class Recruitment(Part):
     invited_only: Flag = False  # only who has a one-time link takes part
     unsent: Annotated[Unsent, one_of(Unsent)] = "wait"  # at the end, where answers cannot be sent
     repeats: Count = 0  # how often the same person may come again
+    prolific: ProlificStudy | None = None
     sona: Sona | None = None
     connect: Connect | None = None
     mturk: Mturk | None = None

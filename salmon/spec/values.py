@@ -187,6 +187,23 @@ def percent(share_of_whole: float) -> str:
     return f"{amount:f}%" if amount > Decimal("1e-9") or not amount else f"{amount}%"
 
 
+def amount(value: Any) -> Decimal:
+    """Read an amount of money above 0, with two digits behind the point at most: 1.50, 9, 0.3."""
+    wanted = "an amount of money from 0.01 to 100,000, such as 1.50"
+    written = value if isinstance(value, Decimal) else scalar_of(value, wanted).text.strip()
+    if isinstance(written, str) and not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,2})?", written):
+        raise Misfit(wanted)
+    read = Decimal(written)
+    if not Decimal("0.01") <= read <= 100_000:
+        raise Misfit(wanted)
+    return read
+
+
+def amount_text(value: Decimal) -> str:
+    """Return the text that `amount` reads back as this amount."""
+    return f"{value:.2f}"
+
+
 def duration(value: Any) -> timedelta:
     """Read a length of time with its unit: 2h, 30s, 15min, 1h 30min."""
     wanted = "a length of time with its unit, such as 30s, 15min or 2h"

@@ -18,6 +18,8 @@ USED_CODES = "{salmon:accounts}:used_codes"
 RECOVERY_CODES = "{salmon:accounts}:recovery_codes"
 ACCESS_LOG = "{salmon:accounts}:log"
 FAILED_LOGINS = "{salmon:accounts}:failed_logins"
+#: Hash: how many events each account got from Prolific; begins the keys of the events that have come.
+PROLIFIC_EVENTS = "{salmon:accounts}:prolific_events"
 #: Begins the keys of the files that experimenters are writing.
 DRAFTS = "{salmon:accounts}:draft:"
 REQUESTS = "salmon:requests"
@@ -92,6 +94,11 @@ class Keys:
     def quality(self) -> str:
         """JSON: what was last found out about the quality of participants; it can be found out again."""
         return self._key("quality")
+
+    @property
+    def prolific(self) -> str:
+        """Hash: the study at Prolific, its payments, and digests of what was paid; no token and no id of a participant."""
+        return self._key("prolific")
 
     @property
     def fence(self) -> str:
@@ -251,6 +258,7 @@ FRONTEND_WRITES = (
     "salmon:{*}:pending:*",
     "salmon:{*}:q:*",
     "salmon:{*}:quality",
+    "salmon:{*}:prolific",
     "salmon:{*}:restored:*",
 )
 BACKEND_WRITES = (
@@ -281,6 +289,7 @@ _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
     " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
+    " ~salmon:{*}:prolific"
     " +eval +evalsha)"
 )
 _ACCOUNT_SCRIPTS = "(~salmon:accounts ~{salmon:accounts}:* +eval +evalsha)"

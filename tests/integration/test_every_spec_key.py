@@ -179,6 +179,19 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 #: Shown elsewhere: (key, the test that shows it).
 ELSEWHERE = {
     "checks.repeat": "a repeat needs ten trials before it: tests/integration/test_checks.py",
+    **{
+        f"recruitment.prolific.{key}": "the study that is made at Prolific: tests/integration/prolific"
+        for key in (
+            "reward",
+            "minutes",
+            "places",
+            "screen_out_reward",
+            "screen_out_places",
+            "spend_at_most",
+            "not_from",
+        )
+    },
+    "recruitment.prolific.signed_links": "a link that is not signed is refused: tests/integration/prolific/test_signed_links.py",
     "groups{}.instructions[].image": "like that of the instructions, which is a picture of a ZIP",
     "instructions[].image": "a picture needs a ZIP: test_a_picture_of_the_instructions_is_sent_to_the_page",
     "sampling.common": "an argument of samplers: test_every_argument_of_a_sampler_changes_the_sampler",
