@@ -88,7 +88,8 @@ class ProlificStudyReply(TypedDict):
 
 
 class ProlificReply(TypedDict):
-    """An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost.
+    """An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost;
+    who took part in the experiments `not_from` does not see it.
 
     `limit` is the file's spend_at_most in hundredths, or None; `committed` is what is promised and paid.
     """
@@ -102,8 +103,15 @@ class ProlificReply(TypedDict):
     limit: int | None
     committed: int
     study: ProlificStudyReply | None
+    not_from: list[str]
     webhooks: bool
     payments: list[PaymentRow]
+
+
+class GroupsReply(TypedDict):
+    """How many people of each earlier experiment are kept out."""
+
+    people: dict[str, int]
 
 
 class TokenBody(Body):
@@ -275,12 +283,12 @@ async def set_places(
 
 
 @router.post("/experiments/{slug}/prolific/groups")
-async def update_groups(experiment: EditableExperiment, context: WithContext, experimenter: InPerson) -> dict[str, int]:
+async def update_groups(experiment: EditableExperiment, context: WithContext, experimenter: InPerson) -> GroupsReply:
     """Add to Prolific's groups who took part meanwhile in the experiments of `not_from`; return how many each has."""
     terms = terms_of(experiment.spec)
     credentials, platform = await open_account(context, experimenter)
     await _blocked_groups(context, experimenter, platform, credentials.workspace, terms)
-    return {name: len(await _people_of(context, experimenter, name)) for name in terms.not_from}
+    return {"people": {name: len(await _people_of(context, experimenter, name)) for name in terms.not_from}}
 
 
 @router.post("/experiments/{slug}/prolific/webhooks")
@@ -464,6 +472,7 @@ async def reply_of(context: Context, experimenter: Experimenter, experiment: Ser
         }
         if record
         else None,
+        "not_from": list(terms.not_from) if terms else [],
         "webhooks": bool(credentials and credentials.webhook_secret),
         "payments": [
             {

@@ -40,6 +40,7 @@ from frontend.participant.queries import (
 from frontend.participant.steps import (
     next_step,
 )
+from frontend.prolific.signed_links import check_link
 from frontend.schemas import ArriveBody
 from frontend.security import Session
 from frontend.store.participants import Participant
@@ -72,6 +73,7 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
     strings = strings_of(language, spec.page.strings)
     try:
         _check_link(context, experiment, parameters)
+        await _check_signature(context, experiment, request, parameters, expires=False)
     except SalmonError as error:
         if "text/html" not in request.headers.get("accept", ""):
             raise
@@ -123,6 +125,7 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
     known = await _find_known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
     if known is None:
         await _admit(context, experiment, request)
+        await _check_signature(context, experiment, request, body.parameters)
     participant = known
     if participant is None and experiment.state.state != "open":
         # Who has finished gets the way out again, also from another browser; nobody else gets in.
@@ -156,6 +159,24 @@ def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapp
         _check_invitation(context, experiment, parameters)
     if experiment.state.state == "draft":
         check_open("draft")
+
+
+async def _check_signature(
+    context: Context,
+    experiment: ServedExperiment,
+    request: Request,
+    parameters: Mapping[str, str],
+    *,
+    expires: bool = True,
+) -> None:
+    """Refuse a link that Prolific has not signed, where the file asks for signed links; a try-out needs none."""
+    study = experiment.spec.recruitment.prolific
+    if study is None or not study.signed_links or experiment.spec.recruitment.platform != "prolific":
+        return
+    if context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
+        return
+    address = f"{context.address(request)}/e/{experiment.state.slug}/"
+    await check_link(parameters, address, context.study_keys, now_ms=context.now_ms(), expires=expires)
 
 
 def _check_invitation(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:

@@ -450,6 +450,11 @@ export interface FullExperimentReply {
   address: string;
 }
 
+/** How many people of each earlier experiment are kept out. */
+export interface GroupsReply {
+  people: Record<string, number>;
+}
+
 /** The guide, with a try-out that arrives as from the platform. */
 export interface GuideReply {
   platform: string;
@@ -959,7 +964,7 @@ export interface ProlificAccountReply {
   events: Record<string, number>;
 }
 
-/** An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost. `limit` is the file's spend_at_most in hundredths, or None; `committed` is what is promised and paid. */
+/** An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost; who took part in the experiments `not_from` does not see it. `limit` is the file's spend_at_most in hundredths, or None; `committed` is what is promised and paid. */
 export interface ProlificReply {
   token: boolean;
   problems: string[];
@@ -970,6 +975,7 @@ export interface ProlificReply {
   limit: number | null;
   committed: number;
   study: ProlificStudyReply | null;
+  not_from: string[];
   webhooks: boolean;
   payments: PaymentRow[];
 }
@@ -1347,7 +1353,7 @@ export interface Replies {
   "PUT /api/experiments/{}/participants/{}": ParticipantRow;
   "GET /api/experiments/{}/participants/{}/answers": AnswersOfParticipantReply;
   "GET /api/experiments/{}/prolific": ProlificReply;
-  "POST /api/experiments/{}/prolific/groups": Record<string, number>;
+  "POST /api/experiments/{}/prolific/groups": GroupsReply;
   "POST /api/experiments/{}/prolific/payments": ProlificReply;
   "POST /api/experiments/{}/prolific/payments/plan": PlanReply;
   "DELETE /api/experiments/{}/prolific/payments/{}": ProlificReply;

@@ -185,7 +185,7 @@ async def test_who_took_part_in_an_earlier_wave_does_not_see_the_next(
     assert body["filters"] == [{"filter_id": "participant_group_blocklist", "selected_values": [group["id"]]}]
     await finished(first, prolific, made, 3)
     reply = await send("POST", f"{PAGE.format('wave-two')}/groups")
-    assert reply.json() == {"wave-one": 3}
+    assert reply.json() == {"people": {"wave-one": 3}}
     assert len(group["participant_ids"]) == 3
 
 
