@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from frontend.app import create_app
 from frontend.auth import make_first_invitation
 from frontend.context import Context
+from frontend.lifecycle import keep_watch
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer.erasure import maintain
@@ -135,7 +136,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     async def work() -> None:
         await _announce(settings, store, server, listener.getsockname()[1])
         parts = (app.state.context, app.state.subprocesses)
-        await asyncio.gather(maintain(*parts), keep_writing(*parts))
+        await asyncio.gather(maintain(*parts), keep_writing(*parts), keep_watch(app.state.context))
 
     working = asyncio.create_task(work())
     await server.serve(sockets=[listener])

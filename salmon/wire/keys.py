@@ -280,7 +280,7 @@ _ERASER_COMMANDS = (
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
-    " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
+    " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:changes ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
     " +eval +evalsha)"
 )
 _ACCOUNT_SCRIPTS = "(~salmon:accounts ~{salmon:accounts}:* +eval +evalsha)"
