@@ -12,6 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from frontend.app import create_app
 from frontend.auth import make_first_invitation
 from frontend.context import Context
+from frontend.lifecycle import keep_watch
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.submissions import keep_asking
@@ -136,7 +137,8 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     async def work() -> None:
         await _announce(settings, store, server, listener.getsockname()[1])
         parts = (app.state.context, app.state.subprocesses)
-        await asyncio.gather(maintain(*parts), keep_writing(*parts), keep_asking(app.state.context))
+        context = app.state.context
+        await asyncio.gather(maintain(*parts), keep_writing(*parts), keep_watch(context), keep_asking(context))
 
     working = asyncio.create_task(work())
     await server.serve(sockets=[listener])

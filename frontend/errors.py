@@ -52,6 +52,30 @@ class NotOpenError(ConflictError):
         self.code = state
 
 
+class FullError(ConflictError):
+    """All places of an experiment, or of the participant's group, are taken."""
+
+    code = "full"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "All places in this study are taken at the moment.",
+            hint="A place may become free when somebody leaves; whoever has begun can still finish.",
+        )
+
+
+class EarlyError(ConflictError):
+    """An experiment lets nobody in before a certain time."""
+
+    code = "early"
+
+
+class AgainError(ConflictError):
+    """Somebody has taken part before, and the experiment does not let them take part again."""
+
+    code = "again"
+
+
 class BegunError(ConflictError):
     """Somebody has begun before, and the experiment does not let them go on."""
 

@@ -77,9 +77,10 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
         })),
         "stopping": draw(_some({
             "answers": st.integers(1, 10**6), "at": st.datetimes().map(str), "accuracy_gain_below": _SHARES,
+            "participants": st.integers(1, 10**6), "errors_above": _SHARES,
         })),
         "privacy": draw(_some({"keep_ids": _KEPT, "keep_answers": _KEPT})),
-        "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS})),
+        "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS, "abandoned_after": _DURATIONS})),
         "seed": draw(st.integers(0, 2**53 - 1)),
     }  # fmt: skip
     optional = {

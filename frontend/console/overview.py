@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import ceil, log2
 from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
+from frontend.lifecycle import wanted_participants
 from frontend.metrics import Latency
 from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState, State
 from frontend.store.models import HistoryLine
+from frontend.store.participants import Places
 from salmon.spec import Spec
 from salmon.spec.consistency import unbuilt_values
+from salmon.spec.values import duration_text
 from salmon.wire import Heartbeat
 
 if TYPE_CHECKING:
@@ -35,11 +38,16 @@ class AnswersTile(TypedDict):
 
 
 class ParticipantsTile(TypedDict):
-    """How many people opened the link, began and finished."""
+    """How many people opened the link, began and finished; how many hold a place, and how many places there are.
+
+    `wanted` is 0 where the file names no number.
+    """
 
     arrived: int
     began: int
     completed: int
+    held: int
+    wanted: int
 
 
 class Quantiles(TypedDict):
@@ -209,6 +217,7 @@ class OverviewInputs:
     now_ms: int
     latencies: tuple[Latency, ...] = ()
     media_problems: tuple[str, ...] = ()
+    places: Places = field(default_factory=Places)
 
 
 def overview(seen: OverviewInputs) -> OverviewReply:
@@ -243,6 +252,8 @@ def overview(seen: OverviewInputs) -> OverviewReply:
             "arrived": seen.arrived,
             "began": sum(counts.get("began").values()),
             "completed": sum(counts.get("completed").values()),
+            "held": seen.places.held,
+            "wanted": wanted_participants(seen.spec),
         },
         "times": {
             "response": _quantiles(counts, "rt"),
@@ -406,7 +417,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
-    found += _retention(seen.state.counters)
+    found += [*_ended_by_itself(seen.state), *_full(seen), *_opens_later(seen), *_retention(seen.state.counters)]
     if seen.heartbeat is None and has_active and seen.state.state == "open":
         found.append(
             _sentence(
@@ -446,6 +457,55 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
             )
         )
     return sorted(found, key=lambda sentence: sentence["level"] != "error")
+
+
+def _ended_by_itself(state: ExperimentState) -> list[Sentence]:
+    """Return why the experiment closed or paused by itself, and when."""
+    if not state.ended_by:
+        return []
+    at = f"{datetime.fromtimestamp(state.since_ms / 1000, UTC):%d %B %Y at %H:%M} UTC"
+    if state.ended_by == "errors_above":
+        return [
+            _sentence(
+                "error",
+                f"The experiment paused by itself on {at}, because the pages of too many participants reported a failure.",
+                "Settings lists the numbers, and events.csv what failed. Try the experiment out, then resume it in Settings.",
+            )
+        ]
+    return [
+        _sentence(
+            "info",
+            f"The experiment closed by itself on {at}: stopping.{state.ended_by} was reached.",
+            "Whoever had begun may still finish. For more, change stopping in the file, then open it again in Settings.",
+        )
+    ]
+
+
+def _full(seen: OverviewInputs) -> list[Sentence]:
+    wanted, places = wanted_participants(seen.spec), seen.places
+    if seen.state.state != "open" or not wanted or places.held < wanted:
+        return []
+    return [
+        _sentence(
+            "info",
+            f"All {wanted:,} places are taken: {places.finished:,} have finished and {places.held - places.finished:,} are still answering.",
+            "A place becomes free when somebody leaves, returns their submission or shows no sign for"
+            f" {duration_text(seen.spec.resume.abandoned_after)}.",
+        )
+    ]
+
+
+def _opens_later(seen: OverviewInputs) -> list[Sentence]:
+    opens = seen.spec.recruitment.opens_at
+    if seen.state.state != "open" or opens is None or opens.timestamp() * 1000 <= seen.now_ms:
+        return []
+    return [
+        _sentence(
+            "info",
+            f"Nobody gets in before {opens:%d %B %Y at %H:%M} UTC.",
+            "Your file says so in recruitment.opens_at; whoever opens the link earlier is told the time.",
+        )
+    ]
 
 
 def _retention(known: Mapping[str, int]) -> list[Sentence]:

@@ -18,6 +18,7 @@ from frontend.errors import (
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
+from frontend.lifecycle import check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
 from frontend.pages import ErrorPage, ParticipantPage
 from frontend.participant.arrival import INVITED, Arrival, is_preview, mark_of, read_arrival, way_back
 from frontend.participant.page_content import (
@@ -33,7 +34,6 @@ from frontend.participant.page_content import (
 )
 from frontend.participant.queries import (
     TRIALS_AHEAD,
-    check_open,
     loads_ahead,
     prefetch_targets,
 )
@@ -126,27 +126,36 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
     if known is None:
         await _admit(context, experiment, request)
         await _check_signature(context, experiment, request, body.parameters)
+    if await close_if_due(context, experiment):
+        experiment = await context.catalogue.read(experiment.id)
+    # Who was here before goes on, or gets the way out again, also from another browser and where nobody new gets in.
     participant = known
-    if participant is None and experiment.state.state != "open":
-        # Who has finished gets the way out again, also from another browser; nobody else gets in.
+    if participant is None and not takes_in(experiment, now_ms=now_ms):
         participant = await people.find(experiment.id, arrival.source, arrival.puid)
     if participant is None:
+        check_takes_in(experiment, now_ms=now_ms)
+        participant = await take_in(context, experiment, arrival.source, arrival.puid)
+    if participant.status not in FINISHED and not experiment.state.lets_finish:
         check_open(experiment.state.state)
-        participant = await people.arrive(experiment.id, arrival.source, arrival.puid, now_ms=now_ms)
+    participant = await come_back(context, experiment, participant)
     if not participant.group:
         participant = replace(participant, group=experiment.group_of(participant.place))
-    if participant.status not in FINISHED:
-        check_open(experiment.state.state)
     way = way_back(spec.resume, participant, same_tab=known is not None, browser=body.browser, now_ms=now_ms)
     if way == "restart":
         participant = await people.restart(
-            experiment.id, participant.id, arrival.source, arrival.puid, now_ms=now_ms, group=participant.group
+            experiment.id,
+            participant.id,
+            arrival.source,
+            arrival.puid,
+            now_ms=now_ms,
+            group=participant.group,
+            quota=experiment.quota,
         )
     session, language = await _begin_session(context, experiment, participant, body, arrival.companions)
     resumed = participant.has_begun
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
-    own = experiment.for_group(participant.group)
+    own = experiment.for_participant(participant)
     return await _arrival_reply(context, own, session, participant, language, resumed=resumed, review=way == "review")
 
 
@@ -218,7 +227,7 @@ async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: A
     session, language = await _begin_session(context, experiment, participant, body, companions)
     return await _arrival_reply(
         context,
-        experiment.for_group(participant.group),
+        experiment.for_participant(participant),
         session,
         participant,
         language,

@@ -22,6 +22,7 @@ from frontend.errors import (
     body_of,
 )
 from frontend.experiments import ServedExperiment
+from frontend.lifecycle import check_open, close_at_last_answer, close_if_due, come_back
 from frontend.participant.checks import follow_up
 from frontend.participant.completion import completion_of, screen_out
 from frontend.participant.page_content import (
@@ -38,7 +39,6 @@ from frontend.participant.page_content import (
 from frontend.participant.queries import (
     TRIALS_AHEAD,
     allows_spare,
-    check_open,
     next_query,
     prefetch_targets,
 )
@@ -87,7 +87,8 @@ async def take_step(
     participant = await context.store.participants.read(session.experiment, session.participant)
     if participant is None or participant.session != session.session:
         raise ElsewhereError("This study was opened again in another window.", hint="Go on there, or reload this page.")
-    experiment = experiment.for_group(participant.group)
+    participant = await come_back(context, experiment, participant)
+    experiment = experiment.for_participant(participant)
     result = carry_out(experiment.spec, participant, step, body, now_ms=context.now_ms())
     if result.change is not None:
         await context.store.participants.change(session.experiment, session.participant, result.change)
@@ -108,7 +109,7 @@ async def skip_to_the_end(slug: str, session_key: SessionHeader, context: WithCo
     participant = await people.read(session.experiment, session.participant)
     if participant is None or not is_tryout(session.participant):
         raise ForbiddenError("Only a try-out can be skipped.", hint="Answer the questions, or close the page.")
-    experiment = experiment.for_group(participant.group)
+    experiment = experiment.for_participant(participant)
     for step, body in shortest_way(experiment.spec, participant):
         result = carry_out(experiment.spec, participant, step, body, now_ms=context.now_ms())
         if result.change is not None:
@@ -133,7 +134,7 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     participant = await people.read(session.experiment, session.participant)
     if participant is None:
         raise NotFoundError("This session is unknown.", hint="Open the link of the study again.")
-    experiment = experiment.for_group(participant.group)
+    experiment = experiment.for_participant(participant)
     if participant.status == Status.FAILED_CHECKS:
         return cast("FinishReply", screen_out(experiment.spec.recruitment, participant))
     _check_may_finish(experiment, participant)
@@ -147,12 +148,13 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     if not finished_before and is_tryout(session.participant):
         await people.complete_to_try(session.experiment, session.participant)
     elif not finished_before:
-        await people.complete(
+        finished = await people.complete(
             session.experiment,
             session.participant,
             now_ms=context.now_ms(),
             given_unsaved=body.given if incomplete else None,
         )
+        await close_if_due(context, experiment, finished=finished)
     completion = completion_of(experiment.spec.recruitment, participant)
     return {
         "stored": stored,
@@ -188,14 +190,15 @@ async def query(
     )
     if participant is None:
         raise NotFoundError("This session is unknown.", hint="Open the link of the study again.")
-    experiment = experiment.for_group(participant.group)
+    experiment = experiment.for_participant(participant)
     if participant.status == Status.FAILED_CHECKS:
         return JSONResponse(QueryReply(done=True, answers=participant.answers, out=participant.status))
     await _check_may_ask(context, experiment, session, participant)
-    if not is_tryout(session.participant):
+    if not is_tryout(session.participant) and not experiment.state.lets_finish:
         check_open(experiment.state.state)
     limit = experiment.spec.html.max_queries
-    if 0 < limit <= participant.answers or participant.status in FINISHED:
+    ends_here = limit <= 0 and experiment.state.state == "closed"
+    if ends_here or 0 < limit <= participant.answers or participant.status in FINISHED:
         return JSONResponse(QueryReply(done=True, answers=participant.answers))
     if spare and not allows_spare(experiment, participant=session.participant, after=participant.position):
         return JSONResponse(QueryReply(none=True))
@@ -204,7 +207,7 @@ async def query(
     )
     if turn.outcome != "begun":
         return JSONResponse(_explain(turn))
-    parsed = (await context.catalogue.revision(session.experiment, turn.revision)).for_group(participant.group)
+    parsed = (await context.catalogue.revision(session.experiment, turn.revision)).for_participant(participant)
     served = await next_query(context, session, turn, parsed)
     reply: QueryReply = {
         "token": context.signer.sign_served(served),
@@ -291,6 +294,7 @@ async def _check_may_ask(
     if missing := missing_before_trials(experiment.spec, participant):
         step = missing[0]
         raise ConflictError(f"The step {step} comes before the trials.", hint="Reload the page.", where=step)
+    await come_back(context, experiment, participant)
     await context.store.participants.activate(session.experiment, session.participant)
 
 
@@ -314,6 +318,8 @@ async def _keep(context: Context, answer: Answer, token: str) -> AnswerReply:
         kept: AnswerReply = {"token": token, "recorded": fresh, "duplicate": not fresh, "count": count}
     else:
         recorded = await context.store.answers.record(answer)
+        if (await context.catalogue.revision(served.experiment, served.revision)).has_enough(recorded.total):
+            await close_at_last_answer(context, served.experiment, recorded.total)
         kept = {
             "token": token,
             "recorded": not recorded.duplicate,

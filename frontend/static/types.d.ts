@@ -819,11 +819,13 @@ export interface ParticipantsReply {
   participants: ParticipantRow[];
 }
 
-/** How many people opened the link, began and finished. */
+/** How many people opened the link, began and finished; how many hold a place, and how many places there are. `wanted` is 0 where the file names no number. */
 export interface ParticipantsTile {
   arrived: number;
   began: number;
   completed: number;
+  held: number;
+  wanted: number;
 }
 
 /** The present password and the new one. */

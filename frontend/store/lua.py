@@ -200,29 +200,70 @@ if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
 return ARGV[5] .. chosen
 """
 
-#: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before. A
-#: field that is there stays as it is. Somebody who begins anew is another participant under the same identity: the earlier one
-#: is replaced, or keeps a field of their own (identity#participant) where their part has ended. Returns {participant's id, names and values of their fields}, or nothing where the
-#: experiment was deleted.
+#: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before, if
+#: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again: if they
+#: have answered something, even where none is left. Somebody who begins anew is another participant under the same identity: the earlier one
+#: is replaced, or keeps a field of their own (identity#participant) where their part has ended; then the queries that they saw
+#: count as seen. Returns {participant's id, names and values of their fields}, 'full' where no place is left, or nothing where
+#: the experiment was deleted.
 #: KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id, the participant
-#: who begins anew or '', then names and values
+#: who begins anew or '', their group or '', most places (0: any number), number of groups with places g, name and number of
+#: places of each, then names and values
 ARRIVE = _with_places("""
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
 local base = string.sub(KEYS[3], 1, -#ARGV[2] - 1)
 count_places(KEYS[4], KEYS[1], base)
-if ARGV[3] ~= '' and redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[3] then
-  local earlier = base .. ARGV[3]
+local fields = 7 + 2 * tonumber(ARGV[6])
+-- Returns the group in which a place is free, '' where it does not matter, or false; of several groups, the one with the
+-- largest share of free places.
+local function free_place(wanted)
+  local most = tonumber(ARGV[5])
+  if most > 0 and tonumber(redis.call('HGET', KEYS[4], 'held')) >= most then return false end
+  local group, share = fields == 7 and wanted, 0
+  for i = 7, fields - 1, 2 do
+    local held = tonumber(redis.call('HGET', KEYS[4], 'held:' .. ARGV[i]) or '0')
+    local free = 1 - held / tonumber(ARGV[i + 1])
+    if free > share and (wanted == '' or wanted == ARGV[i]) then group, share = ARGV[i], free end
+  end
+  return group
+end
+local present = redis.call('HGET', KEYS[1], ARGV[1])
+local group = ''
+if not present then
+  group = free_place(ARGV[4])
+  if not group then return 'full' end
+elseif present == ARGV[3] then
+  local earlier = base .. present
   if redis.call('EXISTS', earlier) == 0 then return false end
+  local status = redis.call('HGET', earlier, 'status') or 'arrived'
+  group = ARGV[4]
+  if is_one_of(away, status) or not is_one_of(before_replaced, status) then
+    group = free_place(group)
+    if not group then return 'full' end
+  end
   redis.call('HDEL', KEYS[1], ARGV[1])
-  if change(earlier, KEYS[4], ARGV[3], 'replaced', before_replaced) ~= 'replaced' then
-    redis.call('HSET', KEYS[1], ARGV[1] .. '#' .. ARGV[3], ARGV[3])
+  if change(earlier, KEYS[4], present, 'replaced', before_replaced) ~= 'replaced' then
+    redis.call('HSET', KEYS[1], ARGV[1] .. '#' .. present, present)
+    for _, query in ipairs(redis.call('SMEMBERS', earlier .. ':asked')) do
+      redis.call('SADD', KEYS[3] .. ':asked', query)
+    end
+  end
+else
+  local values = redis.call('HMGET', base .. present, 'status', 'group', 'answers')
+  if values[1] == 'abandoned' then
+    local began = tonumber(values[3] or '0') > 0
+    if not began and not free_place(values[2] or '') then return 'full' end
+    change(base .. present, KEYS[4], present, began and 'active' or 'arrived', ' abandoned ')
   end
 end
 local first = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
 local known = redis.call('HGET', KEYS[1], ARGV[1])
-if first == 1 then redis.call('HSETNX', KEYS[3], 'place', redis.call('HLEN', KEYS[1]) - 1) end
 local key = base .. known
-for i = 4, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
+if first == 1 then
+  redis.call('HSETNX', key, 'place', redis.call('HLEN', KEYS[1]) - 1)
+  if group ~= '' then redis.call('HSETNX', key, 'group', group) end
+end
+for i = fields, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
 if first == 1 then
   local values = redis.call('HMGET', key, 'status', 'group')
   move(KEYS[4], known, '', values[1], '', values[2] or '')
@@ -276,6 +317,15 @@ change(KEYS[1], KEYS[3], ARGV[4], 'completed', may_follow, unpack(ARGV, 5))
 return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
 """)
 
+#: Closes or pauses an open experiment by itself, with the reason, and writes it down among its changes. Returns 1 if it did.
+#: KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail
+END_RUN = """
+if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return 0 end
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'ended_by', ARGV[2], 'since_ms', ARGV[3])
+redis.call('XADD', KEYS[2], '*', 'at_ms', ARGV[3], 'by', ARGV[4], 'what', ARGV[5], 'detail', ARGV[6])
+return 1
+"""
+
 #: Lets so many through from one address, and then a few every second: the time at which the address will have used up
 #: nothing moves on with each. Returns 0, or how many milliseconds to wait.
 #: KEYS arrivals of the address · ARGV now (ms), milliseconds that each costs, how many may come at once
@@ -290,8 +340,8 @@ return 0
 
 #: A token's answer is in the stream once, however often it is sent: the second time the first result comes back.
 #: The answer, the note of its token, the end of its turn, the end of being pending and the counters move together.
-#: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant}, or nothing where the experiment was
-#: deleted, or the participant was erased.
+#: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant, all answers}, or nothing where the
+#: experiment was deleted, or the participant was erased.
 #: KEYS answers, answered, pending, participant, state, counts, given, erased · ARGV token, now (ms), sampler, counter of
 #: first answers, number of the turn, number of other counters c, participant, their c names, then the fields of the answer
 RECORD_ANSWER = """
@@ -299,7 +349,8 @@ if redis.call('EXISTS', KEYS[5]) == 0 then return false end
 if redis.call('SISMEMBER', KEYS[8], redis.sha1hex(ARGV[7])) == 1 then return false end
 local before = redis.call('HGET', KEYS[2], ARGV[1])
 if before then
-  return {before, 0, tonumber(redis.call('HGET', KEYS[4], 'answers') or '0')}
+  local all = redis.call('HGET', KEYS[5], 'answers') or '0'
+  return {before, 0, tonumber(redis.call('HGET', KEYS[4], 'answers') or '0'), tonumber(all)}
 end
 local fields = 8 + tonumber(ARGV[6])
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, fields))
@@ -308,12 +359,12 @@ redis.call('HDEL', KEYS[3], ARGV[1])
 local entry = redis.call('HGET', KEYS[7], ARGV[5])
 if entry and string.find(entry, '|' .. ARGV[1] .. '|', 1, true) then redis.call('HSET', KEYS[7], ARGV[5], '') end
 redis.call('HSET', KEYS[4], 'last_ms', ARGV[2])
-redis.call('HINCRBY', KEYS[5], 'answers', 1)
+local all = redis.call('HINCRBY', KEYS[5], 'answers', 1)
 redis.call('HINCRBY', KEYS[5], 'answers:' .. ARGV[3], 1)
 for i = 8, fields - 1 do redis.call('HINCRBY', KEYS[6], ARGV[i], 1) end
 local given = redis.call('HINCRBY', KEYS[4], 'answers', 1)
 if given == 1 then redis.call('HINCRBY', KEYS[6], ARGV[4], 1) end
-return {id, 1, given}
+return {id, 1, given, all}
 """
 
 #: Takes an invitation up: the account is written and the invitation is used, both or neither, so that of two who open the

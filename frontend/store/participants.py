@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from frontend.errors import GoneError
+from frontend.errors import FullError, GoneError
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Verbs, fields_of, gone, values_of
 from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE
@@ -51,7 +51,8 @@ class Participant:
     `attempts` are the options chosen at each attempt of the comprehension questions; `companions` are parameters of the
     link; `practice` is the JSON of the practice trials, and `replies` are the texts of the replies to the questions.
     `failed_catches` counts the catch trials that were answered wrongly, where something follows from that. `turns` counts
-    the queries given, of which `spares` stand outside of the experiment's order. `place` is how many arrived before. `given_unsaved` is how
+    the queries given, of which `spares` stand outside of the experiment's order. `round` is how often the same person has
+    taken part before. `place` is how many arrived before. `given_unsaved` is how
     many answers the page says were given, where it could not bring all across. `platform` is what the recruitment platform
     said last about their submission, at `platform_ms`. `keep` is the experimenter's decision.
 
@@ -74,6 +75,7 @@ class Participant:
     answers: int = 0
     turns: int = 0
     spares: int = 0
+    round: int = 0
     given_unsaved: int | None = None
     failed_catches: int = 0
     platform: PlatformStatus | None = None
@@ -189,7 +191,37 @@ _WHOLE = (
     "keep_ms",
     "place",
     "platform_ms",
+    "round",
 )
+
+
+@dataclass(frozen=True)
+class Quota:
+    """How many places an experiment has (0: any number), and each of its groups; no groups where none has a number."""
+
+    places: int = 0
+    groups: tuple[tuple[str, int], ...] = ()
+
+    def encode(self) -> tuple[str | int, ...]:
+        """Return the arguments of scripts."""
+        return (self.places, len(self.groups), *(part for group in self.groups for part in group))
+
+
+#: Any number of participants.
+_ANY = Quota()
+
+
+@dataclass(frozen=True)
+class Places:
+    """Who holds a place: how many participants, how many of them have finished, and the ids of those who have not.
+
+    `groups` says how many hold a place of each group.
+    """
+
+    held: int = 0
+    finished: int = 0
+    under_way: tuple[str, ...] = ()
+    groups: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -264,18 +296,14 @@ class Participants(Verbs):
         *,
         now_ms: int,
         status: Status = Status.ARRIVED,
+        quota: Quota = _ANY,
     ) -> Participant:
-        """Return the participant of a platform's id; the first arrival makes them, with this status."""
-        keys, fresh = Keys(experiment), draw_participant_id()
-        reply = await self._connection.run(
-            ARRIVE,
-            (keys.arrivals, keys.state, keys.participant(fresh), keys.places),
-            (identity_of(source, puid), fresh, "", *fields_of(_first_values(source, puid, now_ms, status))),
-        )
-        if reply is None:
-            raise gone()
-        participant, fields = reply
-        return Participant.parse(participant, values_of(fields))
+        """Return the participant of a platform's id; the first arrival makes them, with this status, if there is a place for
+        them (atomic), and FullError is raised otherwise.
+
+        Where groups have numbers of places, the participant gets the group with the largest share of free ones.
+        """
+        return await self._arrive(experiment, source, puid, _first_values(source, puid, now_ms, status), quota)
 
     async def find(self, experiment: str, source: Source, puid: str) -> Participant | None:
         """Return the participant of a platform's id; None where nobody of this id has arrived."""
@@ -285,23 +313,67 @@ class Participants(Verbs):
         return await self.read(experiment, participant) if participant else None
 
     async def restart(
-        self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int, group: str = ""
+        self,
+        experiment: str,
+        participant: str,
+        source: Source,
+        puid: str,
+        *,
+        now_ms: int,
+        group: str = "",
+        round_number: int = 0,
+        quota: Quota = _ANY,
     ) -> Participant:
-        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers and is `replaced`.
+        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers, and their place goes over to
+        the new one. Whose part had ended keeps place and status, and the new one needs another place: else FullError.
 
-        The group stays the same.
+        The group stays the same; `round_number` says how often this person has taken part before.
         """
+        values = _first_values(source, puid, now_ms, Status.ARRIVED) | {"round": round_number}
+        return await self._arrive(experiment, source, puid, values, quota, instead_of=participant, group=group)
+
+    async def _arrive(
+        self,
+        experiment: str,
+        source: Source,
+        puid: str,
+        values: Values,
+        quota: Quota,
+        *,
+        instead_of: str = "",
+        group: str = "",
+    ) -> Participant:
         keys, fresh = Keys(experiment), draw_participant_id()
-        values = _first_values(source, puid, now_ms, Status.ARRIVED) | ({"group": group} if group else {})
         reply = await self._connection.run(
             ARRIVE,
             (keys.arrivals, keys.state, keys.participant(fresh), keys.places),
-            (identity_of(source, puid), fresh, participant, *fields_of(values)),
+            (identity_of(source, puid), fresh, instead_of, group, *quota.encode(), *fields_of(values)),
         )
         if reply is None:
             raise gone()
+        if reply == "full":
+            raise FullError
         known, fields = reply
         return Participant.parse(known, values_of(fields))
+
+    async def read_places(self, experiment: str) -> Places:
+        """Return who holds a place; nobody before the first arrival after an update."""
+        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).places))
+        return Places(
+            held=int(found.get("held", 0)),
+            finished=int(found.get("finished", 0)),
+            under_way=tuple(sorted(name.removeprefix("at:") for name in found if name.startswith("at:"))),
+            groups={name.removeprefix("held:"): int(found[name]) for name in found if name.startswith("held:")},
+        )
+
+    async def abandon(self, experiment: str, participant: str) -> None:
+        """Remember that a participant was away for too long: somebody else may come in their stead, and they may go on."""
+        await self._write(experiment, participant, {}, Status.ABANDONED)
+
+    async def withdraw(self, experiment: str, participant: str, *, now_ms: int) -> Status:
+        """Remember that a participant has withdrawn; return their status afterwards. The answers are kept."""
+        status, _ = await self._write(experiment, participant, {"withdrawn_ms": now_ms}, Status.WITHDRAWN)
+        return status
 
     async def read(self, experiment: str, participant: str) -> Participant | None:
         """Return a participant; None where nobody of this id has arrived."""
@@ -362,8 +434,8 @@ class Participants(Verbs):
 
     async def complete(
         self, experiment: str, participant: str, *, now_ms: int, given_unsaved: int | None = None
-    ) -> None:
-        """Remember that a participant has finished; the first call counts them.
+    ) -> int:
+        """Remember that a participant has finished; return how many have who hold a place. The first call counts them.
 
         `given_unsaved` is how many answers the page has given where it cannot bring all across.
         """
@@ -376,6 +448,7 @@ class Participants(Verbs):
         )
         if done is None:
             raise gone()
+        return int(done)
 
     async def decide(
         self, experiment: str, decisions: Mapping[str, tuple[Keep, str]], *, by: str, now_ms: int
@@ -470,6 +543,14 @@ class Participants(Verbs):
             kept = events[: max(0, EVENTS_EACH - (int(sent) - len(events)))]
             appended = ("XADD", keys.events, "MAXLEN", "~", EVENTS_KEPT, "*", "participant", participant)
             await self._change((key,), [(*appended, *fields_of(event)) for event in kept])
+
+    async def read_recent_events(self, experiment: str, *, since_ms: int, most: int) -> list[dict[str, str]]:
+        """Return what pages reported since a time (Unix ms): the newest of it, no more than `most`."""
+        key = Keys(experiment).events
+        found: list[tuple[str, dict[str, str]]] = await self._connection.do(
+            lambda client: client.xrevrange(key, min=str(since_ms), count=most)
+        )
+        return [event for _, event in found]
 
     async def _write(
         self,

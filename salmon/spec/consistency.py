@@ -15,17 +15,13 @@ from salmon.errors import Problem, did_you_mean, listed, shown
 from salmon.spec.manifest import Manifest, names_shown_in
 from salmon.spec.problems import problem_at
 from salmon.spec.schema import Spec
-from salmon.spec.values import Misfit, flag, share, whole
+from salmon.spec.values import Misfit, flag, moment, share, whole
 from salmon.spec.yaml_tree import Node, Scalar, node_of
 
 #: Keys that the schema knows and nothing acts on yet -> what an experimenter who writes them would miss.
 UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("stopping", "answers"): "the experiment would not close by itself",
-        ("stopping", "participants"): "the experiment would not close by itself",
-        ("stopping", "at"): "the experiment would not close by itself",
         ("stopping", "accuracy_gain_below"): "the experiment would not close by itself",
-        ("recruitment", "repeats"): "nobody could take part a second time",
         ("html", "query_params"): "parameters in the page's address would not be passed to queries",
     }
 )
@@ -60,6 +56,7 @@ def disagreements(
     yield from (replace(problem, warning=problem.warning or stored) for problem in _checks(root, tree, n_targets))
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
+    yield from _schedule(root, tree)
     yield from _comments(root, tree)
     yield from _page_texts(root, tree)
     if manifest is not None:
@@ -162,6 +159,15 @@ def _groups(root: Node, tree: dict[str, Any], names: tuple[str, ...], manifest: 
     if len(groups) == 1:
         yield problem_at(
             root, ("groups",), "There is only one group.", hint="Name at least two, or remove groups.", at_key=True
+        )
+    without = [name for name, group in groups if _is_nothing(group.get("participants"))]
+    if without and len(without) < len(groups):
+        yield problem_at(
+            root,
+            ("groups", without[0]),
+            f"Some groups have a number of participants, and {listed(without, 'and')} {'has' if len(without) == 1 else 'have'} none.",
+            hint="Give every group participants:, or none; then all grow together.",
+            at_key=True,
         )
     shown_targets = _target_names(tree, manifest)
     for name, group in groups:
@@ -377,6 +383,23 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         )
 
 
+def _schedule(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem where the experiment would close before it opens."""
+    opens, closes = _part(tree, "recruitment", "opens_at"), _part(tree, "stopping", "at")
+    try:
+        if opens is None or closes is None or moment(opens) < moment(closes):
+            return
+    except Misfit:
+        return  # reported where it is written
+    yield problem_at(
+        root,
+        ("stopping", "at"),
+        "stopping.at is not after recruitment.opens_at, so nobody could take part.",
+        hint="Write a later time, or remove one of them.",
+        at_key=True,
+    )
+
+
 def shown_files(tree: dict[str, Any]) -> frozenset[str]:
     """Return the names of files that texts show: pictures of instructions, and what HTML of the steps names."""
     instructions = _list(tree, "instructions")
@@ -494,7 +517,7 @@ field_missing field_number head_name left_name right_name play pause listen_firs
 still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
 save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
 server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
-error_conflict error_store error_busy error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
+error_full error_early error_again error_conflict error_store error_busy error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
 """
 
 _WITH_FIELDS = {

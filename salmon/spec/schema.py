@@ -190,6 +190,7 @@ class Recruitment(Part):
     invited_only: Flag = False  # only who has a one-time link takes part
     unsent: Annotated[Unsent, one_of(Unsent)] = "wait"  # at the end, where answers cannot be sent
     repeats: Count = 0  # how often the same person may come again
+    opens_at: Moment | None = None  # nobody gets in before
     prolific: ProlificStudy | None = None
     sona: Sona | None = None
     connect: Connect | None = None
@@ -314,6 +315,7 @@ class ParticipantGroup(Part):
     instructions: tuple[Instruction, ...] | None = None
     samplers: tuple[Text, ...] = ()  # these alone ask this group; all, where none is named
     targets: Annotated[tuple[Text, ...], at_least(3)] | None = None  # these alone are shown, by name of file or by text
+    participants: Positive | None = None  # how many places the group has
 
 
 class Practice(Part):
@@ -399,11 +401,12 @@ class Checks(Part):
 
 
 class Stopping(Part):
-    """When the experiment closes by itself: whichever comes first."""
+    """When the experiment closes or pauses by itself: whichever comes first. Whoever has begun may finish."""
 
     answers: Positive | None = None
-    participants: Positive | None = None
+    participants: Positive | None = None  # so many places there are; it closes when all who hold one have finished
     at: Moment | None = None
+    errors_above: Share | None = None  # pauses where the pages of more participants than this report a failure
     accuracy_gain_below: Share | None = None
 
 
@@ -423,6 +426,7 @@ class Resume(Part):
 
     policy: Annotated[ResumePolicy, one_of(ResumePolicy)] = "continue"
     max_gap: Duration = timedelta(hours=2)
+    abandoned_after: Duration = timedelta(hours=24)  # somebody else may then come in their stead
 
 
 class Privacy(Part):

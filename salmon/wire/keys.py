@@ -288,7 +288,7 @@ _ERASER_COMMANDS = (
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
-    " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
+    " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:changes ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
     " ~salmon:{*}:prolific"
     " +eval +evalsha)"
 )

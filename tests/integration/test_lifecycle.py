@@ -1,13 +1,18 @@
 """How participants leave, what platforms say about them, and which places that frees."""
 
+import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
 import httpx
 import pytest
 
 from frontend.context import Context
+from frontend.lifecycle import look_at_all
 from frontend.store import Store
 from frontend.store.participants import StepChange
 from frontend.store.statuses import AWAY, FINISHED, FROM_PLATFORM, TRANSITIONS, PlatformStatus, Status
@@ -17,10 +22,11 @@ from tests.studies import OWNER, Study, study
 
 EXPERIMENT = "targets: 9\nsamplers: {Random: {}}\nhtml: {max_queries: 2}\n"
 _names = itertools.count()
+Open = Callable[..., Awaitable[tuple[Study, str]]]
 
 
 @pytest.fixture
-def opened(client: httpx.AsyncClient, context: Context) -> Callable[..., object]:
+def opened(client: httpx.AsyncClient, context: Context) -> Open:
     """Opens an experiment; returns it with its id."""
 
     async def begin(spec: str = EXPERIMENT) -> tuple[Study, str]:
@@ -28,6 +34,22 @@ def opened(client: httpx.AsyncClient, context: Context) -> Callable[..., object]
         return one, (await context.catalogue.find(one.slug)).id
 
     return begin
+
+
+@pytest.fixture
+def app_context(client: httpx.AsyncClient) -> Callable[[int], None]:
+    """Sets the clock of the application."""
+    app: Any = client._transport.app  # type: ignore[attr-defined]
+
+    def set_clock(now_ms: int) -> None:
+        app.state.context = replace(app.state.context, now_ms=lambda: now_ms)
+
+    return set_clock
+
+
+async def standing_counts(store: Store, experiment: str) -> tuple[int, int]:
+    """Return how many hold a place, and how many of them have finished."""
+    return (await standing(store, experiment))[:2]
 
 
 async def standing(store: Store, experiment: str) -> tuple[int, int, set[str]]:
@@ -52,9 +74,9 @@ async def stands_as_counted(store: Store, experiment: str) -> bool:
 @pytest.mark.parametrize("before", [each for each in Status if each != Status.REPLACED])
 @pytest.mark.parametrize("said", PlatformStatus)
 async def test_what_a_platform_says_is_stored_and_changes_the_status_only_where_it_may_follow(
-    opened: Callable[..., object], store: Store, before: Status, said: PlatformStatus
+    opened: Open, store: Store, before: Status, said: PlatformStatus
 ) -> None:
-    _, experiment = await opened()  # type: ignore[misc]
+    _, experiment = await opened()
     people = store.participants
     one = await people.arrive(experiment, "prolific", "ada", now_ms=1, status=before)
     assert await people.note_platform_status(experiment, one.id, said, 5)
@@ -67,9 +89,9 @@ async def test_what_a_platform_says_is_stored_and_changes_the_status_only_where_
 
 
 async def test_what_a_platform_said_earlier_changes_nothing_when_it_comes_late_or_twice(
-    opened: Callable[..., object], store: Store
+    opened: Open, store: Store
 ) -> None:
-    _, experiment = await opened()  # type: ignore[misc]
+    _, experiment = await opened()
     people = store.participants
     one = await people.arrive(experiment, "prolific", "ada", now_ms=1)
     note = people.note_platform_status
@@ -81,10 +103,8 @@ async def test_what_a_platform_said_earlier_changes_nothing_when_it_comes_late_o
     assert (after.status, after.platform) == (Status.ARRIVED, PlatformStatus.AWAITING_REVIEW)
 
 
-async def test_whoever_finishes_after_a_time_out_keeps_everything_and_gets_the_code(
-    opened: Callable[..., object], store: Store
-) -> None:
-    one, experiment = await opened(EXPERIMENT + "recruitment: {platform: prolific, completion_code: C0DE77}\n")  # type: ignore[misc]
+async def test_whoever_finishes_after_a_time_out_keeps_everything_and_gets_the_code(opened: Open, store: Store) -> None:
+    one, experiment = await opened(EXPERIMENT + "recruitment: {platform: prolific, completion_code: C0DE77}\n")
     arrival = await one.arrive(PROLIFIC_PID="ada", SESSION_ID="s1")
     first = await one.query(arrival)
     await one.answer({"token": first["token"], "winner": first["left"]})
@@ -103,10 +123,8 @@ async def test_whoever_finishes_after_a_time_out_keeps_everything_and_gets_the_c
     assert row["platform_time"].startswith("1970-01-01")
 
 
-async def test_whoever_returned_the_submission_cannot_go_on_but_keeps_their_answers(
-    opened: Callable[..., object], store: Store
-) -> None:
-    one, experiment = await opened()  # type: ignore[misc]
+async def test_whoever_returned_the_submission_cannot_go_on_but_keeps_their_answers(opened: Open, store: Store) -> None:
+    one, experiment = await opened()
     arrival = await one.arrive(puid="ada")
     first = await one.query(arrival)
     await one.answer({"token": first["token"], "winner": first["left"]})
@@ -123,10 +141,8 @@ async def test_whoever_returned_the_submission_cannot_go_on_but_keeps_their_answ
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_the_places_follow_from_the_statuses_whatever_happens(
-    opened: Callable[..., object], store: Store, seed: int
-) -> None:
-    _, experiment = await opened()  # type: ignore[misc]
+async def test_the_places_follow_from_the_statuses_whatever_happens(opened: Open, store: Store, seed: int) -> None:
+    _, experiment = await opened()
     chance, people = Random(seed), store.participants
     known = [(await people.arrive(experiment, "link", f"p{n}", now_ms=1)).id for n in range(5)]
     for step in range(60):
@@ -144,13 +160,199 @@ async def test_the_places_follow_from_the_statuses_whatever_happens(
         assert await stands_as_counted(store, experiment)
 
 
-async def test_the_first_arrival_after_an_update_counts_those_who_were_there(
-    opened: Callable[..., object], store: Store
-) -> None:
-    _, experiment = await opened()  # type: ignore[misc]
+async def test_the_first_arrival_after_an_update_counts_those_who_were_there(opened: Open, store: Store) -> None:
+    _, experiment = await opened()
     for name, status in (("a", Status.ACTIVE), ("b", Status.DECLINED), ("c", Status.COMPLETED)):
         await store.participants.arrive(experiment, "link", name, now_ms=1, status=status)
     await store.connection.do(lambda client: client.delete(Keys(experiment).places))
     await store.participants.arrive(experiment, "link", "d", now_ms=1)
     assert (await standing(store, experiment))[:2] == (3, 1)
     assert await stands_as_counted(store, experiment)
+
+
+PLACES = EXPERIMENT + "stopping: {participants: 50}\n"
+
+
+async def code_of(one: Study, **parameters: str) -> str:
+    """Return the code of the refusal of an arrival, or nothing where it gets in."""
+    reply = await one.client.post(f"/e/{one.slug}/arrive", json={"parameters": parameters})
+    return reply.json()["error"]["code"] if reply.status_code != 200 else ""
+
+
+async def finish(one: Study, arrival: dict[str, Any], trials: int = 2) -> dict[str, Any]:
+    """Answer everything, and return what the page is told in the end."""
+    for _ in range(trials):
+        query = await one.query(arrival)
+        if "token" in query:
+            (await one.answer({"token": query["token"], "winner": query["left"]})).raise_for_status()
+    headers = {"X-Salmon-Session": arrival["session"]}
+    return (await one.client.post(f"/e/{one.slug}/finish", json={"given": trials}, headers=headers)).json()
+
+
+async def test_of_three_hundred_who_arrive_at_once_fifty_get_in_and_those_who_replace_returned_ones(
+    opened: Open, store: Store, app_context: Callable[[int], None]
+) -> None:
+    one, experiment = await opened(PLACES)
+    app_context(0)
+    codes = await asyncio.gather(*(code_of(one, puid=f"p{number}") for number in range(300)))
+    assert (codes.count(""), codes.count("full")) == (50, 250)
+    assert await standing_counts(store, experiment) == (50, 0)
+    arrivals = await store.export_reader.read_arrivals(experiment)
+    assert len(arrivals) == 50, "nothing is stored of those who were refused"
+    for participant in list(arrivals.values())[:7]:
+        await store.participants.note_platform_status(experiment, participant, PlatformStatus.RETURNED, 1)
+    app_context(60_000)  # one address may send so many at once, and others a little later
+    codes = await asyncio.gather(*(code_of(one, puid=f"q{number}") for number in range(100)))
+    assert (codes.count(""), codes.count("full")) == (7, 93)
+    assert await stands_as_counted(store, experiment)
+
+
+async def test_an_experiment_closes_when_all_who_hold_a_place_have_finished_and_says_why(
+    opened: Open, store: Store, context: Context
+) -> None:
+    one, experiment = await opened(EXPERIMENT + "stopping: {participants: 2}\nrecruitment: {completion_code: C0DE77}\n")
+    first, second = [await one.arrive(puid=name) for name in "ab"]
+    assert (await finish(one, first))["code"] == "C0DE77"
+    assert (await store.experiments.read(experiment)).state == "open"
+    assert await code_of(one, puid="c") == "full"
+    assert (await finish(one, second))["code"] == "C0DE77"
+    state = await store.experiments.read(experiment)
+    assert (state.state, state.ended_by, state.lets_finish) == ("closed", "participants", True)
+    change = (await store.experiments.read_changes(experiment))[-1]
+    assert (change.by, change.what) == ("stopping.participants", "state")
+    assert change.detail == "closed by itself: 2 participants are wanted, and 2 have finished."
+    assert await code_of(one, puid="c") == "closed"
+    assert await code_of(one, puid="a") == "", "whoever has finished sees the code again"
+    reply = await one.client.put(f"/api/experiments/{one.slug}/state", json={"state": "open"}, auth=OWNER)
+    assert reply.status_code == 409
+    assert "would close again at once: 2 participants are wanted" in reply.json()["error"]["message"]
+    overview = (await one.client.get(f"/api/experiments/{one.slug}/overview", auth=OWNER)).json()
+    assert "closed by itself" in overview["verdict"]["what"].casefold() + str(overview["sentences"]).casefold()
+
+
+async def test_an_experiment_closes_at_its_last_answer_and_whoever_has_begun_finishes_and_gets_the_code(
+    opened: Open, store: Store
+) -> None:
+    one, experiment = await opened(EXPERIMENT + "stopping: {answers: 3}\nrecruitment: {completion_code: C0DE77}\n")
+    first, second = [await one.arrive(puid=name) for name in "ab"]
+    third = await one.arrive(puid="c")
+    await finish(one, first)
+    query = await one.query(second)
+    await one.answer({"token": query["token"], "winner": query["left"]})
+    state = await store.experiments.read(experiment)
+    assert (state.state, state.ended_by) == ("closed", "answers")
+    assert await code_of(one, puid="d") == "closed"
+    again = await one.arrive(puid="b")
+    assert (await finish(one, again, trials=2))["code"] == "C0DE77"
+    assert (await finish(one, third))["code"] == "C0DE77", "also who had only arrived"
+
+
+async def test_a_study_without_end_stops_asking_when_it_closes_by_itself(opened: Open) -> None:
+    one, _ = await opened("targets: 9\nsamplers: {Random: {}}\nhtml: {max_queries: 0}\nstopping: {answers: 1}\n")
+    arrival = await one.arrive(puid="a")
+    query = await one.query(arrival)
+    await one.answer({"token": query["token"], "winner": query["left"]})
+    assert await one.query(arrival) == {"done": True, "answers": 1}
+
+
+async def test_an_experiment_opens_and_closes_at_the_times_in_its_file(
+    opened: Open, store: Store, app_context: Callable[[int], None]
+) -> None:
+    times = "recruitment: {opens_at: 2030-01-01 12:00}\nstopping: {at: 2030-01-02 12:00}\n"
+    one, experiment = await opened(EXPERIMENT + times)
+    noon = int(datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp() * 1000)
+    app_context(noon - 1)
+    refused = await one.client.post(f"/e/{one.slug}/arrive", json={"parameters": {"puid": "a"}})
+    assert refused.json()["error"]["code"] == "early"
+    assert "2030-01-01 at 12:00 UTC" in refused.json()["error"]["message"]
+    app_context(noon)
+    arrival = await one.arrive(puid="a")
+    app_context(noon + 86_400_000)
+    assert await code_of(one, puid="b") == "closed"
+    state = await store.experiments.read(experiment)
+    assert (state.state, state.ended_by) == ("closed", "at")
+    assert (await finish(one, arrival))["complete"], "who has begun may finish"
+
+
+async def test_the_web_process_closes_what_is_due_without_any_request(
+    opened: Open, store: Store, context: Context
+) -> None:
+    _, experiment = await opened(EXPERIMENT + "stopping: {at: 2020-01-01}\n")
+    await look_at_all(context)
+    assert (await store.experiments.read(experiment)).ended_by == "at"
+
+
+async def test_groups_fill_up_to_their_numbers_and_then_the_study_is_full(opened: Open, store: Store) -> None:
+    groups = "groups: {one: {question: A?, participants: 20}, two: {question: B?, participants: 10}}\n"
+    one, experiment = await opened(EXPERIMENT + groups)
+    codes = await asyncio.gather(*(code_of(one, puid=f"p{number}") for number in range(60)))
+    assert (codes.count(""), codes.count("full")) == (30, 30)
+    places = await store.participants.read_places(experiment)
+    assert places.groups == {"one": 20, "two": 10}
+    arrivals = await store.export_reader.read_arrivals(experiment)
+    people = [
+        one async for page in store.export_reader.read_people(experiment, list(arrivals.values())) for one in page
+    ]
+    assert sorted(person.group for person in people) == ["one"] * 20 + ["two"] * 10
+    gone = next(person for person in people if person.group == "two")
+    await store.participants.note_platform_status(experiment, gone.id, PlatformStatus.TIMED_OUT, 1)
+    await one.arrive(puid="late")
+    found = await store.participants.find(experiment, "link", "late")
+    assert found is not None
+    assert found.group == "two", "the group whose place was freed"
+
+
+async def test_a_place_is_freed_when_somebody_shows_no_sign_and_they_may_come_back(
+    opened: Open, store: Store, app_context: Callable[[int], None]
+) -> None:
+    one, experiment = await opened(EXPERIMENT + "stopping: {participants: 2}\nresume: {abandoned_after: 1h}\n")
+    app_context(1_000)
+    looked = await one.arrive(puid="looked")
+    began = await one.arrive(puid="began")
+    query = await one.query(began)
+    await one.answer({"token": query["token"], "winner": query["left"]})
+    app_context(3_600_000)
+    assert await code_of(one, puid="new") == "full"
+    app_context(3_700_000)
+    assert [await code_of(one, puid=name) for name in ("new", "newer", "newest")] == ["", "", "full"]
+    assert await code_of(one, puid="looked") == "full", "they had not answered anything"
+    step = await one.client.post(
+        f"/e/{one.slug}/steps/welcome", json={}, headers={"X-Salmon-Session": looked["session"]}
+    )
+    assert step.json()["error"]["code"] == "full"
+    again = await one.arrive(puid="began")
+    assert (again["answers"], again["status"]) == (1, "active"), "whoever has begun may finish"
+    assert (await store.participants.read_places(experiment)).held == 3
+    assert await stands_as_counted(store, experiment)
+
+
+async def test_too_many_failures_pause_an_experiment_but_never_those_of_a_few(
+    opened: Open, store: Store, context: Context
+) -> None:
+    one, experiment = await opened(EXPERIMENT + "stopping: {errors_above: 30%}\n")
+    sessions = [(await one.arrive(puid=f"p{number}"))["session"] for number in range(8)]
+
+    async def report(session: str, event: str) -> None:
+        body = {"event": event, "trial": 1, "client_ms": 5.0, "detail": "target 1"}
+        reply = await one.client.post(f"/e/{one.slug}/events", json=body, headers={"X-Salmon-Session": session})
+        reply.raise_for_status()
+
+    for session in sessions:
+        await report(session, "opened")
+    for session in sessions[:2]:
+        await report(session, "load_failed")
+        await report(session, "load_failed")
+    await look_at_all(context)
+    assert (await store.experiments.read(experiment)).state == "open", "two are too few"
+    await report(sessions[2], "page_failed")
+    await look_at_all(context)
+    state = await store.experiments.read(experiment)
+    assert (state.state, state.ended_by) == ("paused", "errors_above")
+    assert "3 of 8 participants reported a failure" in (await store.experiments.read_changes(experiment))[-1].detail
+    overview = (await one.client.get(f"/api/experiments/{one.slug}/overview", auth=OWNER)).json()
+    assert "paused by itself" in str(overview["sentences"])
+    await store.experiments.set_state(experiment, "open", now_ms=context.now_ms() + 1000)
+    await look_at_all(context)
+    assert (await store.experiments.read(experiment)).state == "open", (
+        "failures before it was opened again do not count"
+    )

@@ -193,7 +193,7 @@ SCRIPTS = st.one_of(
     st.tuples(st.just("SADD"), st.just("erased"), st.just(hashlib.sha1(b"gone").hexdigest())),
     _script(
         ARRIVE, ("arrivals", "state", "p:fresh", "places"),
-        st.sampled_from(["link:a", "link:b"]), "fresh", st.sampled_from(["", "fresh"]), "status", "arrived", "first_ms", st.sampled_from(["1", "2"]),
+        st.sampled_from(["link:a", "link:b"]), "fresh", st.sampled_from(["", "fresh"]), "", st.sampled_from(["0", "1"]), "0", "status", "arrived", "first_ms", st.sampled_from(["1", "2"]),
     ),
     _script(
         CHANGE_WHERE_KNOWN, ("state", "p", "counts", "p"),
@@ -312,12 +312,12 @@ def test_every_script_of_the_program_is_compared_here() -> None:
         for value in vars(module).values()
         if isinstance(value, str) and "redis.call" in value
     }
-    # Nobody logs in, edits a file or is erased in the simulated world, so its store never runs these.
+    # Nobody logs in, edits a file or is erased in the simulated world, and nothing closes by itself: its store never runs these.
     unused = {
         getattr(frontend.store.lua, name)
         for name in (
             *("FIND_SESSION", "RELEASE_GUESS", "RESERVE_GUESS", "TAKE_UP_INVITATION", "USE_CODE", "SAVE_DRAFT"),
-            *("ERASE_PARTICIPANT", "ERASE_ANSWER", "COPY_ENTRIES", "REPLACE_STREAM"),
+            *("ERASE_PARTICIPANT", "ERASE_ANSWER", "COPY_ENTRIES", "REPLACE_STREAM", "END_RUN"),
         )
     }
     assert scripts - unused == {

@@ -341,7 +341,10 @@ class Page {
     this.#trial?.close();
     const sentence = failure.code ? this.#strings.failure(failure) : this.#strings.say("server_trouble");
     const shown = this.#screens.next("", [paragraph(sentence)], "try_again");
-    if (!failure.code) throw failure; // a bug: also report it in the browser's console
+    if (!failure.code) {
+      this.#journal?.note("page_failed", failure.message); // the server counts whose page failed
+      throw failure; // a bug: also report it in the browser's console
+    }
     await shown;
     location.reload();
   }
