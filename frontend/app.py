@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from frontend import auth, errors, salmon1
 from frontend.admission import Admission
-from frontend.console import accounts, dashboard, drafts, experiments, jobs, pages, participants, recruitment
+from frontend.console import accounts, dashboard, drafts, experiments, jobs, pages, participants, payment, recruitment
 from frontend.console import map as maps
 from frontend.context import Context, WithContext
 from frontend.metrics import MetricsMiddleware
@@ -51,6 +51,7 @@ _ROUTERS = (
         maps,
         participants,
         recruitment,
+        payment,
         jobs,
         pages,
     ),

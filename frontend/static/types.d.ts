@@ -31,6 +31,9 @@ export interface AccountRow {
   second_factor: boolean;
 }
 
+/** What to do about a participant's payment. */
+export type Action = "pay" | "pay by hand" | "bonus" | "screened out" | "look at" | "nothing";
+
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
 export interface AnswerBody {
   token: string;
@@ -818,6 +821,34 @@ export interface PasswordBody {
   new: string;
 }
 
+/** One thing to do about one participant; `amount` is a decimal number as text, None where the file gives none. */
+export interface PayRowReply {
+  participant: string;
+  platform_id: string;
+  assignment: string;
+  status: string;
+  platform_status: string;
+  action: Action;
+  amount: string | null;
+  reason: string;
+}
+
+/** How many rows have an action, and the sum of their amounts. */
+export interface PaySum {
+  action: Action;
+  count: number;
+  amount: string;
+}
+
+/** The list of payments; `fresh` is false where the catch trials of somebody are still being counted. */
+export interface PaymentReply {
+  platform: string;
+  currency: string;
+  fresh: boolean;
+  sums: PaySum[];
+  rows: PayRowReply[];
+}
+
 /** What the page of all accounts begins with. */
 export interface PeopleData {
   own: string;
@@ -1236,6 +1267,7 @@ export interface Replies {
   "PUT /api/experiments/{}/participants": DecidedReply;
   "PUT /api/experiments/{}/participants/{}": ParticipantRow;
   "GET /api/experiments/{}/participants/{}/answers": AnswersOfParticipantReply;
+  "GET /api/experiments/{}/payment": PaymentReply;
   "GET /api/experiments/{}/recruitment": GuideReply;
   "POST /api/experiments/{}/recruitment/check": string[];
   "GET /api/experiments/{}/requests": JobReply[];

@@ -7,6 +7,7 @@ help while writing, not a check: `parse_spec` alone decides what is right, and s
 import types
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -115,6 +116,16 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "stopping.at": "The time at which it closes, such as 2027-01-31 18:00 (UTC).",
         "stopping.errors_above": "It pauses where the pages of more participants than this report a failure.",
         "stopping.accuracy_gain_below": "The least gain of accuracy.",
+        "payment": "What participants get, for the list of payments; nothing is paid without a person's click.",
+        "payment.currency": "The currency, in three letters.",
+        "payment.reward": "What everybody who finishes gets.",
+        "payment.screened_out": "What those get who fail the checks.",
+        "payment.bonus": "Amounts for those who finish and meet every condition that is named.",
+        "payment.bonus.amount": "The amount.",
+        "payment.bonus.answers": "At least so many answers.",
+        "payment.bonus.catch_accuracy": "At least this share of the catch trials answered rightly.",
+        "payment.bonus.for_each_answer_above": "The amount is paid for each answer beyond this number.",
+        "payment.bonus.at_most": "The most that is paid for such answers.",
         "security": "Who may take part without this server's own page.",
         "security.accept_unsigned_answers": "Whether scripts of the first Salmon may answer without tokens.",
         "security.compat": "Whether scripts of the first Salmon are served.",
@@ -164,7 +175,15 @@ _ARGUMENTS: Mapping[str, str] = MappingProxyType(
     }
 )
 _KINDS: Mapping[Any, str] = MappingProxyType(
-    {str: "string", bool: "boolean", int: "integer", float: "number", timedelta: "string", datetime: "string"}
+    {
+        str: "string",
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        Decimal: "number",
+        timedelta: "string",
+        datetime: "string",
+    }
 )
 
 

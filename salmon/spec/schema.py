@@ -24,6 +24,7 @@ from salmon.spec.kinds import (
     Loose,
     Milliseconds,
     Moment,
+    Money,
     Name,
     ObviousQuery,
     Origin,
@@ -377,6 +378,27 @@ class Stopping(Part):
     accuracy_gain_below: Share | None = None
 
 
+class Bonus(Part):
+    """An amount for those who have finished and meet every condition that is named."""
+
+    amount: Money
+    answers: Positive | None = None  # at least so many answers
+    catch_accuracy: Share | None = None  # at least this share of the catch trials answered rightly
+    for_each_answer_above: Count | None = None  # the amount is for each answer beyond this number
+    at_most: Money | None = None  # of amounts for each answer
+
+
+class Payment(Part):
+    """What participants get, for the list of payments; the platform pays, and nothing is paid without a person's click."""
+
+    currency: Annotated[str, BeforeValidator(word(r"[A-Z]{3}", "three capital letters, such as GBP, USD or EUR"))] = (
+        "GBP"
+    )
+    reward: Money | None = None  # of everybody who finishes
+    screened_out: Money | None = None  # of everybody who fails the checks
+    bonus: tuple[Bonus, ...] = ()
+
+
 class Security(Part):
     """Who may take part without this server's own page: scripts written for the first Salmon, and pages of other sites.
 
@@ -424,6 +446,7 @@ class Spec(Part):
     checks: Checks = Checks()
     recruitment: Recruitment = Recruitment()
     stopping: Stopping = Stopping()
+    payment: Payment = Payment()
     security: Security = Security()
     resume: Resume = Resume()
     privacy: Privacy = Privacy()
