@@ -207,12 +207,13 @@ def changed_submission(person: str, submission: str, status: str) -> Json:
     }
 
 
-TERMS = "reward: 1.50, minutes: 9, places: 10, spend_at_most: 20"
+TERMS = "minutes: 9, places: 10, spend_at_most: 20"
 SPEC = """
 targets: [red, green, blue, cyan]
 samplers: {Random: {}}
 html: {max_queries: 1}
 recruitment: {platform: prolific, completion_code: C0DE7, prolific: {TERMS}}
+payment: {currency: GBP, reward: 1.50}
 """
 PAGE = "/api/experiments/{}/prolific"
 KEY = "key-of-the-payment-"

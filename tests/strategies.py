@@ -17,16 +17,14 @@ _NAMES = st.text("abcdefgXYZ_-0123", min_size=1, max_size=12)
 _SHARES = st.one_of(st.integers(2, 100), st.integers(0, 100).map(lambda k: f"{k}%"), st.floats(0, 0.99))
 _KEPT = st.one_of(st.just("forever"), st.builds(lambda days: f"{days}d", st.integers(1, 36_500)))
 _DURATIONS = st.builds(lambda k, unit: f"{k}{unit}", st.integers(0, 300), st.sampled_from(["ms", "s", "min", "h", "d"]))
+_AMOUNTS = st.integers(1, 1_000_000).map(lambda pence: f"{pence / 100:.2f}")
 _WORDS = st.sampled_from(
     ["no", "1.0", "2026-01-01", "null", "~", "1e3", "<<", "a: b", "# no comment", "'", "é", "0x1F", "[x"]
 )
 
 PROLIFIC_STUDY = {
-    "reward": "1.5",
     "minutes": 9,
     "places": 40,
-    "screen_out_reward": "0.30",
-    "screen_out_places": 5,
     "spend_at_most": 80,
     "not_from": ["colors"],
     "signed_links": True,
@@ -79,6 +77,10 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             "answers": st.integers(1, 10**6), "at": st.datetimes().map(str), "accuracy_gain_below": _SHARES,
             "participants": st.integers(1, 10**6), "errors_above": _SHARES,
         })),
+        "payment": draw(_some({
+            "currency": st.sampled_from(["GBP", "USD"]), "reward": _AMOUNTS,
+            "bonus": st.lists(st.fixed_dictionaries({"amount": _AMOUNTS}, optional={"catch_accuracy": _SHARES}), max_size=2),
+        })),
         "privacy": draw(_some({"keep_ids": _KEPT, "keep_answers": _KEPT})),
         "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS, "abandoned_after": _DURATIONS})),
         "seed": draw(st.integers(0, 2**53 - 1)),
@@ -93,7 +95,7 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
         "recruitment": st.sampled_from(
             [
                 {"platform": "prolific", "completion_code": "C1", "redirect": "https://a.org/{puid}"},
-                {"platform": "prolific", "completion_code": "C1", "screen_out_code": "C2", "prolific": PROLIFIC_STUDY},
+                {"platform": "prolific", "completion_code": "C1", "prolific": PROLIFIC_STUDY},
             ]
         ),
     }

@@ -31,7 +31,7 @@ from frontend.errors import BadRequestError, ConflictError, LostReplyError, Plat
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.prolific.credentials import ProlificAccount, read_token, reference_of
-from frontend.prolific.payments import Payment, Spending, cents_of, spending_of
+from frontend.prolific.payments import Payment, Spending, cents_of, cost_of_screen_outs, spending_of
 from frontend.prolific.platform import Prolific, Study, StudyDraft, decimal_of
 from frontend.prolific.webhooks import REMEMBERED_S, check_id, check_signature, read_event
 from frontend.schemas import Body
@@ -46,7 +46,7 @@ router = APIRouter(prefix="/api")
 
 #: Where a study is looked at on Prolific's own pages.
 _STUDY_PAGE = "https://app.prolific.com/researcher/studies/"
-Money = Annotated[int, Field(ge=0, le=10_000_000_000)]
+Cents = Annotated[int, Field(ge=0, le=10_000_000_000)]
 
 
 class ProlificAccountReply(TypedDict):
@@ -99,6 +99,7 @@ class ProlificReply(TypedDict):
     reward: int
     places: int
     minutes: int
+    currency: str
     draft_cost: int
     limit: int | None
     committed: int
@@ -124,7 +125,7 @@ class TokenBody(Body):
 class CostBody(Body):
     """What the page showed as the cost: another cost is refused, because nobody has agreed to it."""
 
-    cost: Money
+    cost: Cents
 
 
 class StudyBody(Body):
@@ -137,7 +138,7 @@ class PlacesBody(Body):
     """How many places the study is to have, and what the further ones cost by the page."""
 
     places: Annotated[int, Field(ge=1, le=100_000)]
-    cost: Money
+    cost: Cents
 
 
 @router.get("/account/prolific")
@@ -207,7 +208,8 @@ async def create_study(
     terms = terms_of(experiment.spec)
     records = await context.store.prolific.read(experiment.id)
     problems = problems_of(experiment.spec, records)
-    spending = spending_of(terms, None, screen_outs=_screen_outs(terms), approved=0, bonuses=records.bonuses)
+    screen_outs = cost_of_screen_outs(experiment.spec, terms)
+    spending = spending_of(experiment.spec, terms, None, screen_outs=screen_outs, approved=0, bonuses=records.bonuses)
     if problems:
         raise ConflictError(problems[0], hint="Change the file, then try again.")
     spending.check_places(terms.places)
@@ -371,7 +373,7 @@ def terms_of(spec: Spec) -> ProlificStudy:
     if terms is None:
         raise ConflictError(
             "The file does not describe a study at Prolific.",
-            hint="Write recruitment: {prolific: {reward: …, minutes: …, places: …, spend_at_most: …}}.",
+            hint="Write recruitment: {prolific: {minutes: …, places: …, spend_at_most: …}}.",
             where="recruitment.prolific",
         )
     return terms
@@ -385,11 +387,15 @@ def problems_of(spec: Spec, records: ProlificRecords) -> list[str]:
         problems.append("The file says recruitment.platform is another one: write platform: prolific.")
     if terms is None:
         problems.append(
-            "The file does not describe the study: write recruitment: {prolific: {reward: …, minutes: …, places: …,"
-            " spend_at_most: …}}."
+            "The file does not describe the study: write recruitment: {prolific: {minutes: …, places: …, spend_at_most: …}}."
         )
     elif terms.spend_at_most is None:
         problems.append("The file does not say how much may be spent: write spend_at_most under recruitment.prolific.")
+    reward, screened_out = spec.payment.reward, spec.payment.screened_out
+    if reward is None:
+        problems.append("The file does not say what participants get: write payment: {reward: …}.")
+    elif terms is not None and terms.screen_out_places and screened_out is not None and screened_out >= reward:
+        problems.append("payment.screened_out is not below payment.reward, which Prolific asks for.")
     if not recruitment.completion_code:
         problems.append(
             "The file has no completion code: write one under recruitment, such as completion_code: C7X2Q9."
@@ -409,11 +415,11 @@ def draft_of(spec: Spec, link: str, *, internal_name: str, blocked: tuple[str, .
         description=description,
         link=link,
         completion_code=recruitment.completion_code or "",
-        reward=cents_of(terms.reward),
+        reward=cents_of(spec.payment.reward),
         places=terms.places,
         minutes=terms.minutes,
         screen_out_code=recruitment.screen_out_code or "",
-        screen_out_reward=cents_of(terms.screen_out_reward),
+        screen_out_reward=cents_of(spec.payment.screened_out),
         screen_out_places=terms.screen_out_places,
         blocked_groups=blocked,
         signed_links=terms.signed_links,
@@ -425,8 +431,8 @@ def draft_of(spec: Spec, link: str, *, internal_name: str, blocked: tuple[str, .
 def spending_for(spec: Spec, study: Study | None, records: ProlificRecords) -> Spending:
     """Return the spending of an experiment's study; `study` is as Prolific has it now."""
     terms, record = terms_of(spec), records.study
-    screen_outs = record.screen_outs if record else _screen_outs(terms)
-    return spending_of(terms, study, screen_outs=screen_outs, approved=records.approved, bonuses=records.bonuses)
+    screen_outs = record.screen_outs if record else cost_of_screen_outs(spec, terms)
+    return spending_of(spec, terms, study, screen_outs=screen_outs, approved=records.approved, bonuses=records.bonuses)
 
 
 async def reply_of(context: Context, experimenter: Experimenter, experiment: ServedExperiment) -> ProlificReply:
@@ -437,24 +443,15 @@ async def reply_of(context: Context, experimenter: Experimenter, experiment: Ser
     )
     spec, record = experiment.spec, records.study
     terms = spec.recruitment.prolific
-    spending = (
-        spending_of(
-            terms,
-            _as_study(record) if record else None,
-            screen_outs=record.screen_outs if record else _screen_outs(terms),
-            approved=records.approved,
-            bonuses=records.bonuses,
-        )
-        if terms
-        else None
-    )
+    spending = spending_for(spec, _as_study(record) if record else None, records) if terms else None
     payments = sorted((Payment.decode(text) for text in records.payments.values()), key=lambda each: -each.at_ms)
     return {
         "token": credentials is not None,
         "problems": problems_of(spec, records),
-        "reward": cents_of(terms.reward) if terms else 0,
+        "reward": cents_of(spec.payment.reward),
         "places": terms.places if terms else 0,
         "minutes": terms.minutes if terms else 0,
+        "currency": spec.payment.currency,
         "draft_cost": spending.committed if spending else 0,
         "limit": spending.most if spending else None,
         "committed": spending.committed if spending and record else 0,
@@ -534,8 +531,8 @@ async def _keep(
         places=study.places,
         taken=study.taken,
         reward=study.reward,
-        currency=study.currency,
-        screen_outs=_screen_outs(terms_of(experiment.spec)),
+        currency=study.currency or experiment.spec.payment.currency,
+        screen_outs=cost_of_screen_outs(experiment.spec, terms_of(experiment.spec)),
         seen_ms=context.now_ms(),
         created_ms=context.now_ms(),
     )
@@ -579,10 +576,6 @@ async def _people_of(context: Context, experimenter: Experimenter, name: str) ->
 
 def _webhook_address(context: Context, request: Request, reference: str) -> str:
     return f"{context.address(request)}/api/prolific/events/{reference}"
-
-
-def _screen_outs(terms: ProlificStudy) -> int:
-    return cents_of(terms.screen_out_reward) * terms.screen_out_places
 
 
 def _as_study(record: StudyRecord) -> Study:

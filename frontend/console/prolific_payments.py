@@ -14,14 +14,14 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from frontend.auth import EditableExperiment, Experimenter, InPerson, WithExperimenter
-from frontend.console.prolific import Money, ProlificReply, open_study, reply_of, spending_for, tell
+from frontend.console.prolific import Cents, ProlificReply, open_study, reply_of, spending_for, tell
 from frontend.context import Context, WithContext
 from frontend.errors import ConflictError, LostReplyError, NotFoundError, PlatformError
 from frontend.experiments import ServedExperiment
 from frontend.prolific.payments import (
     MOST_AT_ONCE,
     SETTLED_MS,
-    Action,
+    PaidAction,
     Payment,
     PaymentPlan,
     PaymentState,
@@ -32,29 +32,24 @@ from frontend.prolific.payments import (
 )
 from frontend.prolific.platform import Prolific, Study, Submission, decimal_of
 from frontend.schemas import Body
-from frontend.store.statuses import FINISHED
-from frontend.submissions import find_participant, read_submissions
+from frontend.submissions import read_submissions
 
 router = APIRouter(prefix="/api/experiments/{slug}/prolific")
 
 #: Submissions of a payment that are looked at to find out whether its bonuses were paid.
 _LOOKED_AT = 20
 ParticipantId = Annotated[str, Field(pattern=r"^[a-z0-9]{12}$")]
-_COUNTERS: Mapping[Action, str] = {"approve": "approved", "bonus": "bonuses"}
+_COUNTERS: Mapping[PaidAction, str] = {"approve": "approved", "bonus": "bonuses"}
 
 
 class PlanBody(Body):
-    """What is to be paid: whose submissions are approved, or the bonus of each in hundredths.
+    """What is to be paid: whose submissions are approved, or the bonus of each in hundredths."""
 
-    `everybody` approves all submissions that wait for it and whose participants have finished here.
-    """
-
-    action: Action
+    action: PaidAction
     participants: Annotated[tuple[ParticipantId, ...], Field(max_length=MOST_AT_ONCE)] = ()
     bonuses: Annotated[
         dict[ParticipantId, Annotated[int, Field(ge=1, le=1_000_000)]], Field(max_length=MOST_AT_ONCE)
     ] = Field(default_factory=dict)
-    everybody: bool = False
 
 
 class PayBody(PlanBody):
@@ -62,7 +57,7 @@ class PayBody(PlanBody):
 
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{16,64}$")]
     count: Annotated[int, Field(ge=0, le=MOST_AT_ONCE)]
-    sum: Money
+    sum: Cents
 
 
 class LeftOutRow(TypedDict):
@@ -75,7 +70,7 @@ class LeftOutRow(TypedDict):
 class PlanReply(TypedDict):
     """What a payment would do. Amounts are in hundredths, without Prolific's fees; `problem` is why it is refused."""
 
-    action: Action
+    action: PaidAction
     count: int
     sum: int
     currency: str
@@ -105,6 +100,7 @@ async def plan_payment(
     spending = spending_for(experiment.spec, desired.study, records)
     problem = ""
     try:
+        _check_currency(experiment, desired.study)
         _check_limit(spending, body.action, desired.plan)
     except ConflictError as error:
         problem = f"{error.message} {error.hint}"
@@ -132,6 +128,7 @@ async def pay(
     if not kept:
         desired = await _plan(context, experimenter, experiment, body)
         _check_shown(body, desired.plan)
+        _check_currency(experiment, desired.study)
         records = await context.store.prolific.read(experiment.id)
         most = _check_limit(spending_for(experiment.spec, desired.study, records), body.action, desired.plan)
         count, total, now_ms = len(desired.plan.amounts), desired.plan.sum, context.now_ms()
@@ -192,8 +189,6 @@ async def _plan(context: Context, experimenter: Experimenter, experiment: Served
     marks = (await context.store.prolific.read(experiment.id)).marks
     asked = body.bonuses if body.action == "bonus" else body.participants
     people, missing = await _submissions_of(context, experiment, asked)
-    if body.action == "approve" and body.everybody:
-        people |= await _waiting(context, experiment, submissions)
     chosen = list(people)[:MOST_AT_ONCE]
     if body.action == "approve":
         plan = plan_approvals(chosen, submissions, marks, reward=study.reward)
@@ -217,20 +212,6 @@ async def _submissions_of(
         else:
             missing[each] = "Nothing is known of a submission at Prolific."
     return people, missing
-
-
-async def _waiting(
-    context: Context, experiment: ServedExperiment, submissions: tuple[Submission, ...]
-) -> dict[str, str]:
-    """Return submission → participant of all who have finished here and whose submission waits for a decision."""
-    people: dict[str, str] = {}
-    for each in submissions:
-        if each.status != "AWAITING_REVIEW":
-            continue
-        found = await find_participant(context, experiment.id, each.participant, each.id)
-        if found is not None and found.status in FINISHED:
-            people[each.id] = found.id
-    return people
 
 
 async def _continue(
@@ -371,7 +352,18 @@ def _check_shown(body: PayBody, plan: PaymentPlan) -> None:
         )
 
 
-def _check_limit(spending: Spending, action: Action, plan: PaymentPlan) -> int:
+def _check_currency(experiment: ServedExperiment, study: Study) -> None:
+    """Raise ConflictError where the amounts of the file are not in the currency in which Prolific pays."""
+    written = experiment.spec.payment.currency
+    if study.currency and study.currency != written:
+        raise ConflictError(
+            f"Prolific pays this study in {study.currency}, and the file says {written}.",
+            hint="Nothing was paid. Correct payment.currency and the amounts in the file.",
+            where="payment.currency",
+        )
+
+
+def _check_limit(spending: Spending, action: PaidAction, plan: PaymentPlan) -> int:
     """Return the bound of the counter of an action; ConflictError where the plan would be above the file's limit."""
     if action == "approve":
         return spending.check_approvals(len(plan.amounts))

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from frontend.errors import ConflictError
 from frontend.prolific.platform import Study, Submission, decimal_of
+from salmon.spec import Spec
 from salmon.spec.schema import ProlificStudy
 from salmon.wire import decode_json, encode_json
 
-Action = Literal["approve", "bonus"]
+PaidAction = Literal["approve", "bonus"]
 #: `begun` is claimed in the store, `prepared` has a list of bonuses at Prolific, and `paying` is being paid, which a lost
 #: reply does not end. `done` is confirmed, and `refused` was paid by nobody.
 PaymentState = Literal["begun", "prepared", "paying", "done", "refused"]
@@ -29,7 +30,7 @@ class Payment:
     """One payment, from before the first request until Prolific has confirmed it. `batch` is its list of bonuses there."""
 
     key: str
-    action: Action
+    action: PaidAction
     count: int
     sum: int
     by: str
@@ -120,17 +121,22 @@ def cents_of(amount: Any) -> int:
 
 
 def spending_of(
-    terms: ProlificStudy, study: Study | None, *, screen_outs: int, approved: int, bonuses: int
+    spec: Spec, terms: ProlificStudy, study: Study | None, *, screen_outs: int, approved: int, bonuses: int
 ) -> Spending:
     """Return the spending of a study with the terms of the file; before there is a study, of what the file would make."""
     return Spending(
         most=cents_of(terms.spend_at_most) if terms.spend_at_most is not None else None,
-        reward=study.reward if study else cents_of(terms.reward),
+        reward=study.reward if study else cents_of(spec.payment.reward),
         places=study.places if study else terms.places,
         screen_outs=screen_outs,
         approved=approved,
         bonuses=bonuses,
     )
+
+
+def cost_of_screen_outs(spec: Spec, terms: ProlificStudy) -> int:
+    """Return what may be paid to those who fail the checks, in hundredths."""
+    return cents_of(spec.payment.screened_out) * terms.screen_out_places
 
 
 def plan_approvals(
@@ -171,7 +177,7 @@ def plan_bonuses(wanted: Mapping[str, int], submissions: Sequence[Submission], m
     return PaymentPlan(amounts, left_out)
 
 
-def mark_of(action: Action, submission: str) -> str:
+def mark_of(action: PaidAction, submission: str) -> str:
     """Return the mark by which it is known that a submission was approved or got its bonus."""
     return f"{action}:{sha256(submission.encode()).hexdigest()[:32]}"
 

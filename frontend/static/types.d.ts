@@ -31,6 +31,9 @@ export interface AccountRow {
   second_factor: boolean;
 }
 
+/** What to do about a participant's payment. */
+export type Action = "pay" | "pay by hand" | "bonus" | "screened out" | "look at" | "nothing";
+
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
 export interface AnswerBody {
   token: string;
@@ -839,10 +842,37 @@ export interface PayBody {
   action: "approve" | "bonus";
   participants?: string[];
   bonuses?: Record<string, any>;
-  everybody?: boolean;
   key: string;
   count: number;
   sum: number;
+}
+
+/** One thing to do about one participant; `amount` is a decimal number as text, None where the file gives none. */
+export interface PayRowReply {
+  participant: string;
+  platform_id: string;
+  assignment: string;
+  status: string;
+  platform_status: string;
+  action: Action;
+  amount: string | null;
+  reason: string;
+}
+
+/** How many rows have an action, and the sum of their amounts. */
+export interface PaySum {
+  action: Action;
+  count: number;
+  amount: string;
+}
+
+/** The list of payments; `fresh` is false where the catch trials of somebody are still being counted. */
+export interface PaymentReply {
+  platform: string;
+  currency: string;
+  fresh: boolean;
+  sums: PaySum[];
+  rows: PayRowReply[];
 }
 
 /** A payment; `open` where Prolific has not confirmed it. */
@@ -896,12 +926,11 @@ export interface PlacesBody {
   cost: number;
 }
 
-/** What is to be paid: whose submissions are approved, or the bonus of each in hundredths. `everybody` approves all submissions that wait for it and whose participants have finished here. */
+/** What is to be paid: whose submissions are approved, or the bonus of each in hundredths. */
 export interface PlanBody {
   action: "approve" | "bonus";
   participants?: string[];
   bonuses?: Record<string, any>;
-  everybody?: boolean;
 }
 
 /** What a payment would do. Amounts are in hundredths, without Prolific's fees; `problem` is why it is refused. */
@@ -973,6 +1002,7 @@ export interface ProlificReply {
   reward: number;
   places: number;
   minutes: number;
+  currency: string;
   draft_cost: number;
   limit: number | null;
   committed: number;
@@ -1354,6 +1384,7 @@ export interface Replies {
   "PUT /api/experiments/{}/participants": DecidedReply;
   "PUT /api/experiments/{}/participants/{}": ParticipantRow;
   "GET /api/experiments/{}/participants/{}/answers": AnswersOfParticipantReply;
+  "GET /api/experiments/{}/payment": PaymentReply;
   "GET /api/experiments/{}/prolific": ProlificReply;
   "POST /api/experiments/{}/prolific/groups": GroupsReply;
   "POST /api/experiments/{}/prolific/payments": ProlificReply;

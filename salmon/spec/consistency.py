@@ -57,6 +57,7 @@ def disagreements(
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
     yield from _schedule(root, tree)
+    yield from _payment(root, tree)
     yield from _comments(root, tree)
     yield from _page_texts(root, tree)
     if manifest is not None:
@@ -353,13 +354,14 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             warning=True,
             at_key=True,
         )
-    paid = _part(tree, "recruitment", "prolific", "screen_out_reward")
-    if isinstance(paid, Scalar) and "screen_out_code" not in written:
+    if _part(tree, "recruitment", "prolific", "screen_out_places") is not None and (
+        "screen_out_code" not in written or _part(tree, "payment", "screened_out") is None
+    ):
         yield problem_at(
             root,
-            (*path, "prolific", "screen_out_reward"),
-            "Nobody could be paid for being screened out: there is no recruitment.screen_out_code.",
-            hint="Write a screen_out_code, or remove screen_out_reward and screen_out_places.",
+            (*path, "prolific", "screen_out_places"),
+            "Nobody could be paid for being screened out without a code and an amount.",
+            hint="Write recruitment.screen_out_code and payment.screened_out, or remove screen_out_places.",
             at_key=True,
         )
     for key in _PLATFORMS_WITH_SETTINGS:
@@ -398,6 +400,61 @@ def _schedule(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         hint="Write a later time, or remove one of them.",
         at_key=True,
     )
+
+
+def _payment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield bonuses that nobody could get, limits of nothing, and a payment of people whom nothing screens out."""
+    on_failure = _part(tree, "checks", "on_failure")
+    screens_out = isinstance(on_failure, Scalar) and on_failure.text.strip().casefold() == "screen_out"
+    if _part(tree, "payment", "screened_out") is not None and not screens_out:
+        yield problem_at(
+            root,
+            ("payment", "screened_out"),
+            "payment.screened_out is for those who fail the checks, and nobody is screened out.",
+            hint="Write checks: {catch: 5%, on_failure: screen_out}, or remove it.",
+            at_key=True,
+        )
+    try:
+        catch = share(part) if (part := _part(tree, "checks", "catch")) else 0.0
+        trials = whole()(part) if (part := _part(tree, "html", "max_queries")) else 50
+    except Misfit:
+        return  # reported where it is written
+    for place, bonus in enumerate(_list(tree, "payment", "bonus")):
+        path = ("payment", "bonus", place)
+        if _part(bonus, "catch_accuracy") is not None and not catch:
+            yield problem_at(
+                root,
+                (*path, "catch_accuracy"),
+                "The bonus depends on catch trials, and checks.catch asks for none.",
+                hint="Write checks: {catch: 5%}, or remove it.",
+                at_key=True,
+            )
+        if _part(bonus, "at_most") is not None and _part(bonus, "for_each_answer_above") is None:
+            yield problem_at(
+                root,
+                (*path, "at_most"),
+                "at_most limits a bonus for each answer, and this one is paid once.",
+                hint="Write for_each_answer_above, or remove it.",
+                at_key=True,
+            )
+        yield from _unreachable(root, path, bonus, trials)
+
+
+def _unreachable(root: Node, path: tuple[str | int, ...], bonus: Any, trials: int) -> Iterator[Problem]:
+    """Yield a problem where a bonus wants more answers than anybody gives."""
+    for key, beyond in (("answers", 0), ("for_each_answer_above", 1)):
+        try:
+            wanted = whole()(part) + beyond if (part := _part(bonus, key)) else 0
+        except Misfit:
+            continue  # reported where it is written
+        if 0 < trials < wanted:
+            yield problem_at(
+                root,
+                (*path, key),
+                f"Nobody gives {wanted} answers: html.max_queries is {trials}.",
+                hint="Write a smaller number.",
+                at_key=True,
+            )
 
 
 def shown_files(tree: dict[str, Any]) -> frozenset[str]:

@@ -149,7 +149,7 @@ Milliseconds = Annotated[
 ]
 Percentage = Annotated[int, BeforeValidator(_percentage)]
 Share = Annotated[float, BeforeValidator(values.share), PlainSerializer(values.percent, str, when_used="json")]
-Amount = Annotated[Decimal, BeforeValidator(values.amount), PlainSerializer(values.amount_text, str, when_used="json")]
+Money = Annotated[Decimal, BeforeValidator(values.money), PlainSerializer(str, str, when_used="json")]
 Duration = Annotated[
     timedelta, BeforeValidator(values.duration), PlainSerializer(values.duration_text, str, when_used="json")
 ]

@@ -12,7 +12,6 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from salmon.errors import did_you_mean, listed
 from salmon.spec import values
 from salmon.spec.kinds import (
-    Amount,
     Argument,
     Colour,
     Count,
@@ -25,6 +24,7 @@ from salmon.spec.kinds import (
     Loose,
     Milliseconds,
     Moment,
+    Money,
     Name,
     ObviousQuery,
     Origin,
@@ -147,34 +147,17 @@ class Mturk(Part):
 
 
 class ProlificStudy(Part):
-    """The study that Salmon makes at Prolific, and what it may cost there; amounts are in the account's currency.
+    """The study that Salmon makes at Prolific; what it pays is in `payment`.
 
     `spend_at_most` bounds rewards, paid screen-outs and bonuses together, without Prolific's fees.
     """
 
-    reward: Amount  # of each participant
     minutes: Annotated[int, BeforeValidator(values.whole(1, 1000))]
     places: Annotated[int, BeforeValidator(values.whole(1, 100_000))]
-    screen_out_reward: Amount | None = None  # of who fails the checks
-    screen_out_places: Annotated[int, BeforeValidator(values.whole(0, 100_000))] = 0
-    spend_at_most: Amount | None = None  # without it, Salmon pays nothing
+    screen_out_places: Annotated[int, BeforeValidator(values.whole(0, 100_000))] = 0  # paid for failing the checks
+    spend_at_most: Money | None = None  # without it, Salmon pays nothing
     not_from: tuple[Text, ...] = ()  # who took part in these experiments does not see the study
     signed_links: Flag = False  # only links that Prolific has signed are accepted
-
-    @model_validator(mode="after")
-    def _screen_outs_agree(self) -> Self:
-        if (self.screen_out_reward is None) != (self.screen_out_places == 0):
-            raise Misfit(
-                sentence="{label} has only one of screen_out_reward and screen_out_places.",
-                hint="Write both, or neither.",
-            )
-        if self.screen_out_reward is not None and self.screen_out_reward >= self.reward:
-            raise Misfit(
-                sentence="{label} pays as much for being screened out as for the study.",
-                hint="Prolific wants a smaller screen_out_reward.",
-                at=("screen_out_reward",),
-            )
-        return self
 
 
 Unsent = Literal["wait", "release"]
@@ -410,6 +393,27 @@ class Stopping(Part):
     accuracy_gain_below: Share | None = None
 
 
+class Bonus(Part):
+    """An amount for those who have finished and meet every condition that is named."""
+
+    amount: Money
+    answers: Positive | None = None  # at least so many answers
+    catch_accuracy: Share | None = None  # at least this share of the catch trials answered rightly
+    for_each_answer_above: Count | None = None  # the amount is for each answer beyond this number
+    at_most: Money | None = None  # of amounts for each answer
+
+
+class Payment(Part):
+    """What participants get, for the list of payments; the platform pays, and nothing is paid without a person's click."""
+
+    currency: Annotated[str, BeforeValidator(word(r"[A-Z]{3}", "three capital letters, such as GBP, USD or EUR"))] = (
+        "GBP"
+    )
+    reward: Money | None = None  # of everybody who finishes
+    screened_out: Money | None = None  # of everybody who fails the checks
+    bonus: tuple[Bonus, ...] = ()
+
+
 class Security(Part):
     """Who may take part without this server's own page: scripts written for the first Salmon, and pages of other sites.
 
@@ -457,6 +461,7 @@ class Spec(Part):
     checks: Checks = Checks()
     recruitment: Recruitment = Recruitment()
     stopping: Stopping = Stopping()
+    payment: Payment = Payment()
     security: Security = Security()
     resume: Resume = Resume()
     privacy: Privacy = Privacy()

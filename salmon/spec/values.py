@@ -26,6 +26,7 @@ Reader = Callable[[Any], T]
 _TRUE = frozenset({"true", "yes", "on", "y", "1"})
 _FALSE = frozenset({"false", "no", "off", "n", "0"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_MONEY = re.compile(r"[0-9]{1,5}(\.[0-9]{1,2})?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?")
 _DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*([a-z]+)\s*")
 _UNITS_MS = {
@@ -181,27 +182,19 @@ def share(value: Any) -> float:
     return float(amount)
 
 
+def money(value: Any) -> Decimal:
+    """Read an amount with at most two digits behind the point, from 0.01 to 10,000."""
+    wanted = "an amount with at most two digits behind the point, from 0.01 to 10000, such as 0.50"
+    written = scalar_of(value, wanted).text.strip()
+    if not _MONEY.fullmatch(written) or not Decimal("0.01") <= Decimal(written) <= 10_000:
+        raise Misfit(wanted)
+    return Decimal(written)
+
+
 def percent(share_of_whole: float) -> str:
     """Return the text that `share` reads back as exactly this number."""
     amount = (Decimal(repr(share_of_whole)) * 100).normalize()
     return f"{amount:f}%" if amount > Decimal("1e-9") or not amount else f"{amount}%"
-
-
-def amount(value: Any) -> Decimal:
-    """Read an amount of money above 0, with two digits behind the point at most: 1.50, 9, 0.3."""
-    wanted = "an amount of money from 0.01 to 100,000, such as 1.50"
-    written = value if isinstance(value, Decimal) else scalar_of(value, wanted).text.strip()
-    if isinstance(written, str) and not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,2})?", written):
-        raise Misfit(wanted)
-    read = Decimal(written)
-    if not Decimal("0.01") <= read <= 100_000:
-        raise Misfit(wanted)
-    return read
-
-
-def amount_text(value: Decimal) -> str:
-    """Return the text that `amount` reads back as this amount."""
-    return f"{value:.2f}"
 
 
 def duration(value: Any) -> timedelta:

@@ -1,6 +1,5 @@
 """An experimenter makes a study at Prolific, raises its places and approves it, in the console, against the stand-in."""
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.participant import Laboratory, assert_accessible
 from tests.program import Program
 from tests.prolific import SPEC, TERMS, TOKEN, StandIn, stand_in
+
+BONUS = "reward: 1.50, bonus: [{amount: 0.25, answers: 1}]"
 
 pytestmark = pytest.mark.browser
 
@@ -46,7 +47,9 @@ def test_a_study_from_the_token_to_the_approval(
     pictures: Path,
     scheme: str,
 ) -> None:
-    address = laboratory.launch(f"paid-{scheme}", SPEC.replace("{TERMS}", f"{{{TERMS}}}"))
+    address = laboratory.launch(
+        f"paid-{scheme}", SPEC.replace("{TERMS}", f"{{{TERMS}}}").replace("reward: 1.50", BONUS)
+    )
     page = new_page(viewport={"width": 1280, "height": 1100}, color_scheme=scheme)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -69,9 +72,9 @@ def test_a_study_from_the_token_to_the_approval(
     page.goto(tab)
     expect(page.locator("#prolific-facts")).to_contain_text("15.00")
     page.get_by_role("button", name="Create the draft study").click()
-    expect(page.locator("#prolific-question")).to_contain_text("promises 15.00 for 10 places")
+    expect(page.locator("#prolific .question")).to_contain_text("promises 15.00 GBP for 10 places")
     page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("#prolific-question")).to_be_hidden()
+    expect(page.locator("#prolific .question")).to_be_hidden()
     before = len(prolific.studies)
     page.get_by_role("button", name="Create the draft study").click()
     page.get_by_role("button", name="Create the draft", exact=True).click()
@@ -81,12 +84,12 @@ def test_a_study_from_the_token_to_the_approval(
 
     page.fill("#prolific-places [name=places]", "30")
     page.locator("#prolific-places button").click()
-    page.locator("#prolific-question").get_by_role("button", name="Raise places").click()
-    expect(page.locator("#prolific-outcome")).to_contain_text("spend_at_most is 20.00")
+    page.locator("#prolific .question").get_by_role("button", name="Raise places").click()
+    expect(page.locator("#prolific .orders")).to_contain_text("spend_at_most is 20.00")
     page.fill("#prolific-places [name=places]", "12")
     page.locator("#prolific-places button").click()
-    expect(page.locator("#prolific-question")).to_contain_text("2 further places of 1.50 GBP: 3.00 GBP")
-    page.locator("#prolific-question").get_by_role("button", name="Raise places").click()
+    expect(page.locator("#prolific .question")).to_contain_text("2 further places of 1.50 GBP: 3.00 GBP")
+    page.locator("#prolific .question").get_by_role("button", name="Raise places").click()
     expect(page.locator("#prolific-facts")).to_contain_text("0 of 12 taken")
 
     number = 500 if scheme == "light" else 600
@@ -94,17 +97,27 @@ def test_a_study_from_the_token_to_the_approval(
         take_part(address, prolific, study, number + place)
     page.get_by_role("button", name="Refresh").click()
     expect(page.locator("#prolific-facts")).to_contain_text("2 awaiting review")
-    page.get_by_role("button", name="Approve who finished").click()
-    expect(page.locator("#prolific-question")).to_contain_text("approves 2 submissions and pays 3.00 GBP")
+    assert_accessible(page)
+    page.locator("#prolific").screenshot(path=pictures / f"console-prolific-study-{scheme}.png")
+    page.locator("#prolific").get_by_role("link", name="Payment").click()
+    expect(page.locator("#prolific-sentence")).to_contain_text("18.00 GBP of 20.00 GBP")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator("#prolific .question")).to_contain_text("approves 2 submissions and pays 3.00 GBP")
     prolific.lose.add("bulk-approve")
     page.get_by_role("button", name="Pay 3.00 GBP").click()
-    expect(page.locator("#prolific-outcome")).to_contain_text("nothing is paid twice")
+    expect(page.locator("#prolific .orders")).to_contain_text("nothing is paid twice")
     expect(page.locator("#prolific-payments")).to_contain_text("not confirmed")
     assert_accessible(page)
     page.locator("#prolific-payments").get_by_role("button", name="Check").click()
-    expect(page.locator("#prolific-payments")).to_contain_text(re.compile("paid$|paid "))
-    expect(page.locator("#prolific-facts")).to_contain_text("2 approved")
+    expect(page.locator("#prolific .orders")).to_contain_text("has confirmed the payment")
     assert len([each for each in prolific.approvals if prolific.submissions[each]["study_id"] == study]) == 2
+    page.get_by_role("button", name="Pay bonuses").click()
+    expect(page.locator("#prolific .question")).to_contain_text("bonuses of 0.50 GBP to 2 participants")
+    page.get_by_role("button", name="Pay 0.50 GBP").click()
+    expect(page.locator("#prolific .orders")).to_contain_text("has confirmed the payment")
+    assert [amount for each, amount in prolific.paid if prolific.submissions[each]["study_id"] == study] == [0.25, 0.25]
+    page.get_by_role("button", name="Pay bonuses").click()
+    expect(page.locator("#prolific .orders")).to_contain_text("nobody to pay through Prolific")
     assert_accessible(page)
     page.locator("#prolific").screenshot(path=pictures / f"console-prolific-desktop-{scheme}.png")
     page.set_viewport_size({"width": 360, "height": 800})

@@ -182,10 +182,8 @@ ELSEWHERE = {
     **{
         f"recruitment.prolific.{key}": "the study that is made at Prolific: tests/integration/prolific"
         for key in (
-            "reward",
             "minutes",
             "places",
-            "screen_out_reward",
             "screen_out_places",
             "spend_at_most",
             "not_from",
@@ -208,6 +206,14 @@ ELSEWHERE = {
     "recruitment.opens_at": "the same",
     "recruitment.repeats": "the same",
     "resume.abandoned_after": "the same",
+    "payment.currency": "participants see nothing of it: tests/integration/test_payment.py",
+    "payment.reward": "the same",
+    "payment.screened_out": "the same",
+    "payment.bonus[].amount": "tests/unit/frontend/console/test_payment.py",
+    "payment.bonus[].answers": "the same",
+    "payment.bonus[].catch_accuracy": "the same",
+    "payment.bonus[].for_each_answer_above": "the same",
+    "payment.bonus[].at_most": "the same",
     "samplers{}.test": "test_answers_of_a_test_sampler_are_never_fitted",
 }
 

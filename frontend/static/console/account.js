@@ -170,6 +170,8 @@ if ($("#prolific")) {
     showConnection(await put("/api/account/prolific", { token, workspace: String(form.get("workspace")).trim() }));
     return "The token works and was saved.";
   });
+  // Without this script, the browser would send the token in a form of its own.
+  $("#prolific [type=submit]").disabled = false;
   $("#prolific-remove").addEventListener("click", () =>
     attempt(async () => {
       showConnection(await remove("/api/account/prolific"));

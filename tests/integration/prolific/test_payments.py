@@ -28,11 +28,18 @@ async def test_approving_shows_the_sum_and_pays_once(
     colors, made = await published(client, context, send, "approved")
     people = await finished(colors, prolific, made, 101, 102)
     prolific.submit(made, 103)  # nobody of this id was here
-    plan = await send("POST", f"{PAGE.format('approved')}/payments/plan", json={"action": "approve", "everybody": True})
+    (late,) = await finished(colors, prolific, made, 104)
+    prolific.submissions[f"{104 + 0xABC000:024x}"]["status"] = "TIMED-OUT"
+    what = {"action": "approve", "participants": [*people, late, "nobodynobody"]}
+    plan = await send("POST", f"{PAGE.format('approved')}/payments/plan", json=what)
     shown = plan.raise_for_status().json()
     assert (shown["count"], shown["sum"], shown["currency"], shown["problem"]) == (2, 300, "GBP", "")
+    assert {row["participant"]: row["why"] for row in shown["left_out"]} == {
+        late: "Prolific says timed out: decide about it there.",
+        "nobodynobody": "Nothing is known of a submission at Prolific.",
+    }
     assert prolific.approvals == []
-    body = {"action": "approve", "everybody": True, "key": KEY + "a", "count": 2, "sum": 150}
+    body = {**what, "key": KEY + "a", "count": 2, "sum": 150}
     other = await send("POST", f"{PAGE.format('approved')}/payments", json=body)
     assert (other.status_code, "the page showed" in sentence(other)) == (409, True)
     assert prolific.approvals == []
@@ -54,9 +61,9 @@ async def test_an_approval_whose_reply_is_lost_is_continued(
     client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn
 ) -> None:
     colors, made = await published(client, context, send, "lost-approval")
-    await finished(colors, prolific, made, 111, 112)
+    people = await finished(colors, prolific, made, 111, 112)
     prolific.lose.add("bulk-approve")
-    what = {"action": "approve", "everybody": True}
+    what = {"action": "approve", "participants": people}
     lost = await paid(send, "lost-approval", what)
     assert (lost.status_code, "nothing is paid twice" in sentence(lost)) == (502, True)
     (row,) = (await send("GET", PAGE.format("lost-approval"))).json()["payments"]
@@ -151,17 +158,32 @@ async def test_only_who_may_change_the_experiment_pays_and_by_their_own_token(
     client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn, fresh: MakeAccount
 ) -> None:
     colors, made = await published(client, context, send, "mine")
-    await finished(colors, prolific, made, 161)
+    people = await finished(colors, prolific, made, 161)
     dora = await fresh("dora")
     await context.store.experiments.share(await experiment_id(context, "mine"), {dora.id: "edit"})
     plan = await client.post(
-        f"{PAGE.format('mine')}/payments/plan", json={"action": "approve", "everybody": True}, auth=("dora", PASSWORD)
+        f"{PAGE.format('mine')}/payments/plan",
+        json={"action": "approve", "participants": people},
+        auth=("dora", PASSWORD),
     )
     assert (plan.status_code, "no token" in sentence(plan)) == (409, True)
     token = (await send("POST", "/api/account/tokens", json={"label": "x", "scope": "write"})).json()["token"]
-    body = {"action": "approve", "everybody": True, "key": KEY + "t", "count": 1, "sum": 150}
+    body = {"action": "approve", "participants": people, "key": KEY + "t", "count": 1, "sum": 150}
     by_script = await client.post(
         f"{PAGE.format('mine')}/payments", json=body, headers={"Authorization": f"Bearer {token}"}
     )
     assert by_script.status_code == 403
     assert prolific.approvals == []
+
+
+async def test_amounts_in_another_currency_than_the_studys_are_refused(
+    client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn
+) -> None:
+    colors, made = await published(client, context, send, "dollars", **{"currency: GBP": "currency: USD"})
+    (one,) = await finished(colors, prolific, made, 181)
+    reply = await send(
+        "POST", f"{PAGE.format('dollars')}/payments/plan", json={"action": "bonus", "bonuses": {one: 10}}
+    )
+    assert "Prolific pays this study in GBP, and the file says USD" in reply.json()["problem"]
+    assert (await paid(send, "dollars", {"action": "bonus", "bonuses": {one: 10}})).status_code == 409
+    assert prolific.paid == []

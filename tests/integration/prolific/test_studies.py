@@ -99,9 +99,13 @@ async def test_the_token_goes_with_the_account(
 async def test_the_draft_says_what_the_file_says(
     client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn
 ) -> None:
-    terms = f"{TERMS.replace('20', '30')}, screen_out_reward: 0.20, screen_out_places: 5, signed_links: true"
+    terms = f"{TERMS.replace('20', '30')}, screen_out_places: 5, signed_links: true"
     checks = "html: {max_queries: 1}\nchecks: {catch: 50%, on_failure: screen_out}"
-    text = {"C0DE7": "C0DE7, screen_out_code: OUT77", "html: {max_queries: 1}": checks}
+    text = {
+        "C0DE7": "C0DE7, screen_out_code: OUT77",
+        "html: {max_queries: 1}": checks,
+        "reward: 1.50": "reward: 1.50, screened_out: 0.20",
+    }
     _, made = await published(client, context, send, "drafted", terms, **text)
     body = prolific.studies[made]
     assert body["external_study_url"].endswith(
@@ -129,7 +133,7 @@ async def test_the_draft_says_what_the_file_says(
     ("terms", "cost", "word"),
     [
         (TERMS.replace("20", "14.99"), 1500, "spend_at_most is 14.99"),
-        ("reward: 1.50, minutes: 9, places: 10", 1500, "how much"),
+        ("minutes: 9, places: 10", 1500, "how much"),
         (TERMS, 1400, "the page showed 14.00"),
     ],
 )
@@ -152,7 +156,7 @@ async def test_without_a_token_or_a_description_everything_is_a_sentence(
     refused = await send("POST", f"{PAGE.format('no-token')}/study", json={"cost": 1500})
     assert (refused.status_code, "page Account" in sentence(refused)) == (409, True)
     shown = (await send("GET", PAGE.format("no-terms"))).json()
-    assert (shown["token"], shown["study"], len(shown["problems"])) == (False, None, 3)
+    assert (shown["token"], shown["study"], len(shown["problems"])) == (False, None, 4)
     for path in ("refresh", "places", "payments/plan"):
         body = {"places": {"places": 20, "cost": 0}, "payments/plan": {"action": "approve"}}.get(path)
         assert (await send("POST", f"{PAGE.format('no-terms')}/{path}", json=body)).status_code == 409
@@ -279,12 +283,12 @@ async def test_nothing_of_the_account_is_in_a_bundle_or_an_export(
     client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn
 ) -> None:
     colors, made = await published(client, context, send, "bundled")
-    await finished(colors, prolific, made, 171)
+    people = await finished(colors, prolific, made, 171)
     members = members_of(await bundle_of(context.settings, context.store, "bundled"))
     assert not any(TOKEN.encode() in content or SECRET.encode() in content for content in members.values())
     records = await context.store.prolific.read(await experiment_id(context, "bundled"))
     assert records.study is not None
-    await paid(send, "bundled", {"action": "approve", "everybody": True})
+    await paid(send, "bundled", {"action": "approve", "participants": people})
     kept = repr(await context.store.prolific.read(await experiment_id(context, "bundled")))
     assert f"{171:024x}" not in kept
     assert f"{171 + 0xABC000:024x}" not in kept
