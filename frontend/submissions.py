@@ -104,7 +104,7 @@ async def apply_event(context: Context, reference: str, event: WebhookEvent) -> 
     if event.kind not in {"submission.status.change", "study.status.change"}:
         return "unknown"
     for state in await context.store.experiments.list():
-        record = (await context.store.prolific.read(state.experiment)).study
+        record = await context.store.prolific.read_study(state.experiment)
         if record is None or record.reference != reference:
             continue
         if event.kind == "study.status.change":
@@ -141,7 +141,7 @@ async def ask_once(context: Context, turns: dict[str, Schedule]) -> int:
     """Ask about every study that is due, and return how many were; `turns` says when, and is updated."""
     asked = 0
     for state in await context.store.experiments.list():
-        record = (await context.store.prolific.read(state.experiment)).study
+        record = await context.store.prolific.read_study(state.experiment)
         if record is None or record.status not in _RUNNING:
             turns.pop(state.experiment, None)
             continue

@@ -31,7 +31,7 @@ from frontend.errors import BadRequestError, ConflictError, LostReplyError, Plat
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.prolific.credentials import ProlificAccount, read_token, reference_of
-from frontend.prolific.payments import Payment, Spending, cents_of, cost_of_screen_outs, spending_of
+from frontend.prolific.payments import PaymentOrder, Spending, cents_of, cost_of_screen_outs, spending_of
 from frontend.prolific.platform import Prolific, Study, StudyDraft, decimal_of
 from frontend.prolific.webhooks import REMEMBERED_S, check_id, check_signature, read_event
 from frontend.schemas import Body
@@ -360,7 +360,7 @@ async def open_study(
     context: Context, experimenter: Experimenter, experiment: ServedExperiment
 ) -> tuple[Prolific, StudyRecord]:
     """Return the API and the study of an experiment; ConflictError where there is none."""
-    record = (await context.store.prolific.read(experiment.id)).study
+    record = await context.store.prolific.read_study(experiment.id)
     if record is None:
         raise ConflictError("This experiment has no study at Prolific.", hint="Create its draft first.")
     _, platform = await open_account(context, experimenter)
@@ -444,7 +444,7 @@ async def reply_of(context: Context, experimenter: Experimenter, experiment: Ser
     spec, record = experiment.spec, records.study
     terms = spec.recruitment.prolific
     spending = spending_for(spec, _as_study(record) if record else None, records) if terms else None
-    payments = sorted((Payment.decode(text) for text in records.payments.values()), key=lambda each: -each.at_ms)
+    payments = sorted((PaymentOrder.decode(text) for text in records.payments.values()), key=lambda each: -each.at_ms)
     return {
         "token": credentials is not None,
         "problems": problems_of(spec, records),

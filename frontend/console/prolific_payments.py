@@ -22,7 +22,7 @@ from frontend.prolific.payments import (
     MOST_AT_ONCE,
     SETTLED_MS,
     PaidAction,
-    Payment,
+    PaymentOrder,
     PaymentPlan,
     PaymentState,
     Spending,
@@ -132,7 +132,7 @@ async def pay(
         records = await context.store.prolific.read(experiment.id)
         most = _check_limit(spending_for(experiment.spec, desired.study, records), body.action, desired.plan)
         count, total, now_ms = len(desired.plan.amounts), desired.plan.sum, context.now_ms()
-        payment = Payment(body.key, body.action, count, total, experimenter.name, now_ms)
+        payment = PaymentOrder(body.key, body.action, count, total, experimenter.name, now_ms)
         kept = await context.store.prolific.claim(
             experiment.id,
             body.key,
@@ -148,7 +148,7 @@ async def pay(
             platform, _ = await open_study(context, experimenter, experiment)
             await _carry_out(context, experiment, platform, desired.study, payment, desired.plan.amounts)
             return await _finish(request, context, experimenter, experiment, payment)
-    return await _continue(request, context, experimenter, experiment, Payment.decode(kept))
+    return await _continue(request, context, experimenter, experiment, PaymentOrder.decode(kept))
 
 
 @router.post("/payments/{key}/check")
@@ -215,7 +215,7 @@ async def _submissions_of(
 
 
 async def _continue(
-    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, payment: Payment
+    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, payment: PaymentOrder
 ) -> ProlificReply:
     """Continue a payment from the state that it is in."""
     if payment.state == "done":
@@ -244,7 +244,7 @@ async def _carry_out(
     experiment: ServedExperiment,
     platform: Prolific,
     study: Study,
-    payment: Payment,
+    payment: PaymentOrder,
     amounts: Mapping[str, int],
 ) -> None:
     """Send the requests of a payment and keep what became of it.
@@ -281,13 +281,13 @@ async def _were_paid(platform: Prolific, amounts: Mapping[str, int]) -> bool:
 
 
 async def _amounts_of(
-    context: Context, experiment: ServedExperiment, platform: Prolific, study: str, payment: Payment
+    context: Context, experiment: ServedExperiment, platform: Prolific, study: str, payment: PaymentOrder
 ) -> dict[str, int]:
     return await _marked(context, experiment, payment, await platform.list_submissions(study))
 
 
 async def _marked(
-    context: Context, experiment: ServedExperiment, payment: Payment, submissions: tuple[Submission, ...]
+    context: Context, experiment: ServedExperiment, payment: PaymentOrder, submissions: tuple[Submission, ...]
 ) -> dict[str, int]:
     """Return the amount of each submission of a payment, by the marks that are kept of it."""
     marks = (await context.store.prolific.read(experiment.id)).marks
@@ -300,8 +300,8 @@ async def _marked(
 
 
 async def _settle(
-    context: Context, experiment: ServedExperiment, payment: Payment, state: PaymentState, *, batch: str = ""
-) -> Payment:
+    context: Context, experiment: ServedExperiment, payment: PaymentOrder, state: PaymentState, *, batch: str = ""
+) -> PaymentOrder:
     """Keep the next state of a payment and return it; ConflictError where another request has changed it meanwhile."""
     at_ms = context.now_ms() if state == "paying" else payment.at_ms
     after = replace(payment, state=state, batch=batch or payment.batch, at_ms=at_ms)
@@ -313,7 +313,9 @@ async def _settle(
     return after
 
 
-async def _refuse(context: Context, experiment: ServedExperiment, payment: Payment, amounts: Mapping[str, int]) -> bool:
+async def _refuse(
+    context: Context, experiment: ServedExperiment, payment: PaymentOrder, amounts: Mapping[str, int]
+) -> bool:
     """Keep that a payment was not carried out, and let its submissions be paid by another."""
     return await context.store.prolific.settle(
         experiment.id,
@@ -326,15 +328,15 @@ async def _refuse(context: Context, experiment: ServedExperiment, payment: Payme
     )
 
 
-async def _find(context: Context, experiment: ServedExperiment, key: str) -> Payment:
+async def _find(context: Context, experiment: ServedExperiment, key: str) -> PaymentOrder:
     kept = (await context.store.prolific.read(experiment.id)).payments.get(key)
     if kept is None:
         raise NotFoundError("There is no such payment.", hint="Reload the page.")
-    return Payment.decode(kept)
+    return PaymentOrder.decode(kept)
 
 
 async def _finish(
-    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, payment: Payment
+    request: Request, context: Context, experimenter: Experimenter, experiment: ServedExperiment, payment: PaymentOrder
 ) -> ProlificReply:
     """Note that a payment was confirmed, and return the experiment at Prolific."""
     await tell(request, context, experimenter, experiment, f"{payment.action} confirmed", _words(payment))
@@ -370,12 +372,12 @@ def _check_limit(spending: Spending, action: PaidAction, plan: PaymentPlan) -> i
     return spending.check_bonuses(plan.sum)
 
 
-def _weight(payment: Payment) -> int:
+def _weight(payment: PaymentOrder) -> int:
     """Return what a payment adds to its counter: approvals are counted, and bonuses are summed."""
     return payment.count if payment.action == "approve" else payment.sum
 
 
-def _words(payment: Payment) -> str:
+def _words(payment: PaymentOrder) -> str:
     return f"{payment.count} submissions, {decimal_of(payment.sum)}"
 
 

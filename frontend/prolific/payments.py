@@ -26,7 +26,7 @@ SETTLED_MS = 30 * 60_000
 
 
 @dataclass(frozen=True)
-class Payment:
+class PaymentOrder:
     """One payment, from before the first request until Prolific has confirmed it. `batch` is its list of bonuses there."""
 
     key: str
@@ -43,10 +43,10 @@ class Payment:
         return encode_json(asdict(self))
 
     @staticmethod
-    def decode(text: str) -> "Payment":
+    def decode(text: str) -> "PaymentOrder":
         """Return the payment of that JSON."""
         values: dict[str, Any] = decode_json(text)
-        return Payment(**values)
+        return PaymentOrder(**values)
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,8 @@ def plan_bonuses(wanted: Mapping[str, int], submissions: Sequence[Submission], m
             left_out[each] = "Prolific has no such submission in this study."
         elif mark_of("bonus", each) in marks:
             left_out[each] = "It has a bonus already, or its bonus is under way."
+        elif known[each].bonuses:
+            left_out[each] = "Prolific shows a bonus for it already."
         elif known[each].status not in {"APPROVED", "AWAITING_REVIEW"}:
             left_out[each] = f"Prolific says {spoken(known[each].status)}: pay a bonus there, if any."
         else:

@@ -61,6 +61,11 @@ class ProlificStudies(Verbs):
         values: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).prolific))
         return _parse(values)
 
+    async def read_study(self, experiment: str) -> StudyRecord | None:
+        """Return the study of an experiment, without its payments."""
+        text = await self._connection.do(lambda client: client.hget(Keys(experiment).prolific, _STUDY))
+        return StudyRecord(**decode_json(text)) if text else None
+
     async def begin_creation(self, experiment: str, name: str) -> str:
         """Note under which internal name a study is being made; return the name that was noted first."""
         key, state = Keys(experiment).prolific, Keys(experiment).state

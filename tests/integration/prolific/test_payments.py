@@ -187,3 +187,16 @@ async def test_amounts_in_another_currency_than_the_studys_are_refused(
     assert "Prolific pays this study in GBP, and the file says USD" in reply.json()["problem"]
     assert (await paid(send, "dollars", {"action": "bonus", "bonuses": {one: 10}})).status_code == 409
     assert prolific.paid == []
+
+
+async def test_a_bonus_that_prolific_shows_already_is_not_paid_again(
+    client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn
+) -> None:
+    """As after an import: the store knows nothing of what was paid before."""
+    colors, made = await published(client, context, send, "paid-elsewhere")
+    (one,) = await finished(colors, prolific, made, 191)
+    prolific.submissions[f"{191 + 0xABC000:024x}"]["bonus_payments"] = [100]
+    what = {"action": "bonus", "bonuses": {one: 100}}
+    plan = (await send("POST", f"{PAGE.format('paid-elsewhere')}/payments/plan", json=what)).json()
+    assert (plan["count"], plan["left_out"][0]["why"]) == (0, "Prolific shows a bonus for it already.")
+    assert (await paid(send, "paid-elsewhere", what)).status_code == 409
