@@ -7,7 +7,8 @@ from typing import Any, Self, cast
 from frontend.errors import NotFoundError
 from frontend.store import Store
 from frontend.store.experiments import ExperimentState, Revision
-from frontend.store.participants import Participant, Quota
+from frontend.store.participants import Participant
+from frontend.store.places import Quota
 from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler

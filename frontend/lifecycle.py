@@ -15,7 +15,8 @@ from frontend.context import Context
 from frontend.errors import EarlyError, FullError, NotFoundError, NotOpenError
 from frontend.experiments import ServedExperiment
 from frontend.store.experiments import EndedBy
-from frontend.store.participants import Participant, Places, Source
+from frontend.store.participants import Participant, Source
+from frontend.store.places import Places
 from frontend.store.statuses import Status
 from salmon.logs import fields
 from salmon.spec import Spec

@@ -91,9 +91,16 @@ async def apply_submissions(
 
 
 async def find_participant(context: Context, experiment: str, person: str, submission: str) -> Participant | None:
-    """Return who arrived with this id of Prolific and this submission; an id without a submission is enough."""
-    found = await context.store.participants.find(experiment, "prolific", person) if person else None
-    return found if found and found.companions.get("SESSION_ID", submission) == submission else None
+    """Return who arrived with this id of Prolific and this submission, also where the person came again later.
+
+    Somebody of whom no submission is known has this one.
+    """
+    people = context.store.participants
+    newest = await people.find(experiment, "prolific", person) if person else None
+    if newest is None or newest.companions.get("SESSION_ID", submission) == submission:
+        return newest
+    earlier = await people.find_earlier(experiment, "prolific", person)
+    return next((each for each in earlier if each.companions.get("SESSION_ID") == submission), None)
 
 
 async def apply_event(context: Context, reference: str, event: WebhookEvent) -> Counted:

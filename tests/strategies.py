@@ -8,7 +8,7 @@ import yaml
 from hypothesis import strategies as st
 
 from salmon.spec import Spec, parse_spec
-from salmon.spec.consistency import PAGE_TEXTS
+from salmon.spec.page_texts import PAGE_TEXTS
 from salmon.spec.sampler_arguments import NOISE_MODELS
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/experiment.yaml"))

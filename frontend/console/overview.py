@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from math import ceil, log2
 from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
+from frontend.console.notices import Sentence, ended_by_itself, full, make_sentence, opens_later, retention
 from frontend.lifecycle import wanted_participants
 from frontend.metrics import Latency
 from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState, State
 from frontend.store.models import HistoryLine
-from frontend.store.participants import Places
+from frontend.store.places import Places
 from salmon.spec import Spec
 from salmon.spec.consistency import unbuilt_values
-from salmon.spec.values import duration_text
 from salmon.wire import Heartbeat
 
 if TYPE_CHECKING:
@@ -136,14 +135,6 @@ class VerdictRow(TypedDict):
     what: str
     why: str
     action: Literal["", "open", "close", "invite"]
-
-
-class Sentence(TypedDict):
-    """Something that needs attention, and what to do about it."""
-
-    level: str
-    what: str
-    hint: str
 
 
 class OverviewReply(TypedDict):
@@ -408,19 +399,24 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
     found: list[Sentence] = []
     has_active = any(view.active for view in seen.samplers)
     found += [
-        _sentence("warning", sentence, "It was accepted when this experiment was created, but it has no effect.")
+        make_sentence("warning", sentence, "It was accepted when this experiment was created, but it has no effect.")
         for sentence in unbuilt_values(seen.spec).values()
     ]
     found += [
-        _sentence(
+        make_sentence(
             "error", problem, "Participants do not see it. Upload the same file again, or restore it from a backup."
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
-    found += [*_ended_by_itself(seen.state), *_full(seen), *_opens_later(seen), *_retention(seen.state.counters)]
+    found += [
+        *ended_by_itself(seen.state),
+        *full(seen.spec, seen.state, seen.places),
+        *opens_later(seen.spec, seen.state, now_ms=seen.now_ms),
+        *retention(seen.state.counters),
+    ]
     if seen.heartbeat is None and has_active and seen.state.state == "open":
         found.append(
-            _sentence(
+            make_sentence(
                 "error",
                 "The learning process is not running.",
                 "Participants get random queries until it runs again. No answers are lost. Check the server's log.",
@@ -428,12 +424,12 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
     if seen.heartbeat is not None:
         found += [
-            _sentence("error", f"{error}.".replace("..", "."), "Salmon retries this automatically.")
+            make_sentence("error", f"{error}.".replace("..", "."), "Salmon retries this automatically.")
             for error in seen.heartbeat.errors
         ]
     if total >= 10 * seen.n and fallbacks > MANY_FALLBACKS * total:
         found.append(
-            _sentence(
+            make_sentence(
                 "warning",
                 f"{_percent(fallbacks, total)} of the answers are to random queries that stood in for better ones.",
                 "The search or the connection was too slow. Invite fewer participants at a time, or add workers.",
@@ -441,7 +437,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
     if total > 100 and seen.counts.late > MANY_LATE * total:
         found.append(
-            _sentence(
+            make_sentence(
                 "warning",
                 f"{_percent(seen.counts.late, total)} of the answers came more than ten minutes after their query.",
                 "Participants may have been interrupted, or their connections may be poor.",
@@ -450,83 +446,13 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
     asked = seen.counts.get("head")
     if total > 20 * seen.n and (never := [target for target in range(seen.n) if not asked.get(target)]):
         found.append(
-            _sentence(
+            make_sentence(
                 "warning",
                 f"Targets that were never the head of a query: {len(never)} of {seen.n}.",
                 "See the figure of answers per target.",
             )
         )
     return sorted(found, key=lambda sentence: sentence["level"] != "error")
-
-
-def _ended_by_itself(state: ExperimentState) -> list[Sentence]:
-    """Return why the experiment closed or paused by itself, and when."""
-    if not state.ended_by:
-        return []
-    at = f"{datetime.fromtimestamp(state.since_ms / 1000, UTC):%d %B %Y at %H:%M} UTC"
-    if state.ended_by == "errors_above":
-        return [
-            _sentence(
-                "error",
-                f"The experiment paused by itself on {at}, because the pages of too many participants reported a failure.",
-                "Settings lists the numbers, and events.csv what failed. Try the experiment out, then resume it in Settings.",
-            )
-        ]
-    return [
-        _sentence(
-            "info",
-            f"The experiment closed by itself on {at}: stopping.{state.ended_by} was reached.",
-            "Whoever had begun may still finish. For more, change stopping in the file, then open it again in Settings.",
-        )
-    ]
-
-
-def _full(seen: OverviewInputs) -> list[Sentence]:
-    wanted, places = wanted_participants(seen.spec), seen.places
-    if seen.state.state != "open" or not wanted or places.held < wanted:
-        return []
-    return [
-        _sentence(
-            "info",
-            f"All {wanted:,} places are taken: {places.finished:,} have finished and {places.held - places.finished:,} are still answering.",
-            "A place becomes free when somebody leaves, returns their submission or shows no sign for"
-            f" {duration_text(seen.spec.resume.abandoned_after)}.",
-        )
-    ]
-
-
-def _opens_later(seen: OverviewInputs) -> list[Sentence]:
-    opens = seen.spec.recruitment.opens_at
-    if seen.state.state != "open" or opens is None or opens.timestamp() * 1000 <= seen.now_ms:
-        return []
-    return [
-        _sentence(
-            "info",
-            f"Nobody gets in before {opens:%d %B %Y at %H:%M} UTC.",
-            "Your file says so in recruitment.opens_at; whoever opens the link earlier is told the time.",
-        )
-    ]
-
-
-def _retention(known: Mapping[str, int]) -> list[Sentence]:
-    """Return what will be removed because it was kept long enough, with the day."""
-    what = {
-        "ids_due_ms": ("Platform ids and link parameters", "keep_ids"),
-        "answers_due_ms": ("All answers and participants", "keep_answers"),
-    }
-    return [
-        _sentence(
-            "info",
-            f"{name} that were kept long enough are removed on {datetime.fromtimestamp(known[field] / 1000, UTC):%d %B %Y}.",
-            f"Your file says so in privacy.{key}. Export what you need before that day, or change the file.",
-        )
-        for field, (name, key) in what.items()
-        if known.get(field)
-    ]
-
-
-def _sentence(level: str, what: str, hint: str) -> Sentence:
-    return {"level": level, "what": what, "hint": hint}
 
 
 def _backend(seen: OverviewInputs) -> BackendState:

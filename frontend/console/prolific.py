@@ -571,7 +571,9 @@ async def _people_of(context: Context, experimenter: Experimenter, name: str) ->
             hint="Ask its owner to share it with you.",
         )
     arrivals = await context.store.export_reader.read_arrivals(earlier.id)
-    return sorted(identity.partition(":")[2] for identity in arrivals if identity.startswith("prolific:"))
+    # Somebody who came several times stands there once more for each time, with a # behind the id.
+    ids = {identity.partition(":")[2].partition("#")[0] for identity in arrivals if identity.startswith("prolific:")}
+    return sorted(ids)
 
 
 def _webhook_address(context: Context, request: Request, reference: str) -> str:

@@ -34,6 +34,7 @@ from frontend.participant.page_content import (
     SkippedReply,
     StepReply,
     StoredReply,
+    WithdrawnReply,
     text_of,
 )
 from frontend.participant.queries import (
@@ -51,7 +52,7 @@ from frontend.participant.steps import (
 )
 from frontend.schemas import AnswerBody, EventBody, FinishBody, StepBody, one_or_many_of
 from frontend.security import Session
-from frontend.store.participants import Participant
+from frontend.store.participants import Keep, Participant
 from frontend.store.statuses import FINISHED, OUT, UNDER_WAY, Status
 from frontend.store.turns import Turn
 from salmon.errors import SalmonError, StoreError
@@ -98,6 +99,24 @@ async def take_step(
         "status": participant.status,
         "next": "out" if participant.status in OUT else next_step(experiment.spec, participant),
     }
+
+
+@router.post("/withdraw")
+async def withdraw(slug: str, session_key: SessionHeader, context: WithContext) -> WithdrawnReply:
+    """End the part of a participant who withdraws: nothing more is asked, and their answers are left out of analyses.
+
+    The answers stay stored until the experimenter erases them; the page says so before.
+    """
+    del slug
+    session, people, now_ms = context.signer.read_session(session_key), context.store.participants, context.now_ms()
+    experiment = await context.catalogue.read(session.experiment)
+    if experiment.spec.consent is None:
+        raise BadRequestError("This study asks for no consent that could be withdrawn.", hint="Just close the page.")
+    status = await people.withdraw(session.experiment, session.participant, now_ms=now_ms)
+    if status == Status.WITHDRAWN and not is_tryout(session.participant):
+        decision: dict[str, tuple[Keep, str]] = {session.participant: ("exclude", "They withdrew.")}
+        await people.decide(session.experiment, decision, by="participant", now_ms=now_ms)
+    return {"status": status}
 
 
 @router.post("/skip")

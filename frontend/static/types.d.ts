@@ -1342,6 +1342,11 @@ export interface WindowsReply {
   version: number;
 }
 
+/** The status of somebody who wanted to withdraw: `withdrawn`, or how their part had ended before. */
+export interface WithdrawnReply {
+  status: string;
+}
+
 export interface Replies {
   "POST /answer": Record<string, any>;
   "GET /api/account": OwnAccountReply;
@@ -1427,6 +1432,7 @@ export interface Replies {
   "GET /e/{}/query": QueryReply;
   "POST /e/{}/skip": SkippedReply;
   "POST /e/{}/steps/{}": StepReply;
+  "POST /e/{}/withdraw": WithdrawnReply;
   "GET /logs": Record<string, string[]>;
   "GET /meta": Record<string, any>;
   "GET /query": Record<string, any>;

@@ -3,67 +3,7 @@
 They reach only keys of one experiment, or only those of accounts, so one node of a Redis Cluster can run them.
 """
 
-from collections.abc import Iterable
-
-from frontend.store.statuses import AWAY, FINISHED, Status, leading_to
-
-
-def _with_places(script: str) -> str:
-    """Return a script that can change a participant's status together with the hash of places.
-
-    `held` counts those who hold a place, `held:G` those of group G, `finished` those of them who have finished; a field
-    `at:P` names each who has not. Nothing is counted until the first arrival has counted who is there.
-    """
-    return f"""
-local away, finished, before_replaced = '{_spaced(["", *AWAY])}', '{_spaced(FINISHED)}', '{_spaced(leading_to(Status.REPLACED))}'
-local function is_one_of(statuses, status) return string.find(statuses, ' ' .. status .. ' ', 1, true) ~= nil end
-local function add(places, field, number)
-  if number ~= 0 then redis.call('HINCRBY', places, field, number) end
-end
-local function move(places, participant, before, after, old_group, group)
-  if redis.call('HEXISTS', places, 'held') == 0 then return end
-  local held, holds = is_one_of(away, before) and 0 or 1, is_one_of(away, after) and 0 or 1
-  add(places, 'held', holds - held)
-  if old_group == group then
-    if group ~= '' then add(places, 'held:' .. group, holds - held) end
-  else
-    if old_group ~= '' then add(places, 'held:' .. old_group, -held) end
-    if group ~= '' then add(places, 'held:' .. group, holds) end
-  end
-  local done = is_one_of(finished, after)
-  add(places, 'finished', (done and 1 or 0) - (is_one_of(finished, before) and 1 or 0))
-  if holds == 1 and not done then
-    redis.call('HSET', places, 'at:' .. participant, '')
-  else
-    redis.call('HDEL', places, 'at:' .. participant)
-  end
-end
-local function count_places(places, arrivals, base)
-  if redis.call('HEXISTS', places, 'held') == 1 then return end
-  redis.call('HSET', places, 'held', 0)
-  local known = redis.call('HGETALL', arrivals)
-  for i = 2, #known, 2 do
-    local values = redis.call('HMGET', base .. known[i], 'status', 'group')
-    move(places, known[i], '', values[1] or 'arrived', '', values[2] or '')
-  end
-end
-local function change(key, places, participant, wanted, may_follow, ...)
-  local values = redis.call('HMGET', key, 'status', 'group')
-  local before = values[1] or 'arrived'
-  local after = is_one_of(may_follow, before) and wanted or before
-  redis.call('HSET', key, 'status', after, ...)
-  if places then
-    move(places, participant, before, after, values[2] or '', redis.call('HGET', key, 'group') or '')
-  end
-  return after
-end
-{script}"""
-
-
-def _spaced(statuses: Iterable[str]) -> str:
-    """Return statuses with a space before and after each; the empty one stands for nobody's."""
-    return f" {' '.join(sorted(statuses))} "
-
+from frontend.store.places import with_places
 
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
 #: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
@@ -209,7 +149,7 @@ return ARGV[5] .. chosen
 #: KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id, the participant
 #: who begins anew or '', their group or '', most places (0: any number), number of groups with places g, name and number of
 #: places of each, then names and values
-ARRIVE = _with_places("""
+ARRIVE = with_places("""
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
 local base = string.sub(KEYS[3], 1, -#ARGV[2] - 1)
 count_places(KEYS[4], KEYS[1], base)
@@ -276,7 +216,7 @@ return {known, redis.call('HGETALL', key)}
 #: there is no such participant.
 #: KEYS participant[, places] · ARGV wanted status or '', statuses that it may follow, participant, when the platform said it
 #: (ms) or '', then names and values
-CHANGE_STATUS = _with_places("""
+CHANGE_STATUS = with_places("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 if ARGV[4] ~= '' and tonumber(redis.call('HGET', KEYS[1], 'platform_ms') or '-1') > tonumber(ARGV[4]) then
   return {redis.call('HGET', KEYS[1], 'status') or 'arrived', 0}
@@ -306,7 +246,7 @@ return replies
 #: Notes that somebody has finished, and counts them once: the counter always agrees with the participants. Returns how many
 #: have finished and hold a place, or nothing where there is no such participant any more.
 #: KEYS participant, counts, places · ARGV now (ms), counter, statuses from which there is no way on, participant, then names and values
-COMPLETE = _with_places("""
+COMPLETE = with_places("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 if redis.call('HSETNX', KEYS[1], 'completed_ms', ARGV[1]) == 1 then
   redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
@@ -471,7 +411,7 @@ return 1
 #: KEYS participant, asked, answered, given, arrivals, counts, erased, places[, anonymous participant] · ARGV participant, milliseconds
 #: in a minute, number of identities i, their i names, then names and values of the anonymous participant, the first of which
 #: is the identity
-ERASE_PARTICIPANT = _with_places("""
+ERASE_PARTICIPANT = with_places("""
 redis.call('SADD', KEYS[7], redis.sha1hex(ARGV[1]))
 local completed = redis.call('HGET', KEYS[1], 'completed_ms')
 local known = redis.call('EXISTS', KEYS[1]) == 1

@@ -19,6 +19,7 @@ from frontend.errors import FullError, GoneError
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Verbs, fields_of, gone, values_of
 from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE
+from frontend.store.places import Places, Quota
 from frontend.store.statuses import FROM_PLATFORM, OUT, PlatformStatus, Status, leading_to
 from salmon.quality import Decision, Verdict
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, encode_json
@@ -195,33 +196,8 @@ _WHOLE = (
 )
 
 
-@dataclass(frozen=True)
-class Quota:
-    """How many places an experiment has (0: any number), and each of its groups; no groups where none has a number."""
-
-    places: int = 0
-    groups: tuple[tuple[str, int], ...] = ()
-
-    def encode(self) -> tuple[str | int, ...]:
-        """Return the arguments of scripts."""
-        return (self.places, len(self.groups), *(part for group in self.groups for part in group))
-
-
 #: Any number of participants.
 _ANY = Quota()
-
-
-@dataclass(frozen=True)
-class Places:
-    """Who holds a place: how many participants, how many of them have finished, and the ids of those who have not.
-
-    `groups` says how many hold a place of each group.
-    """
-
-    held: int = 0
-    finished: int = 0
-    under_way: tuple[str, ...] = ()
-    groups: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -312,6 +288,15 @@ class Participants(Verbs):
         )
         return await self.read(experiment, participant) if participant else None
 
+    async def find_earlier(self, experiment: str, source: Source, puid: str) -> list[Participant]:
+        """Return the participants of a platform's id who have taken part before the newest, and keep their place."""
+        arrivals: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).arrivals))
+        prefix = f"{identity_of(source, puid)}#"
+        found = [
+            await self.read(experiment, name) for identity, name in arrivals.items() if identity.startswith(prefix)
+        ]
+        return [participant for participant in found if participant is not None]
+
     async def restart(
         self,
         experiment: str,
@@ -358,13 +343,7 @@ class Participants(Verbs):
 
     async def read_places(self, experiment: str) -> Places:
         """Return who holds a place; nobody before the first arrival after an update."""
-        found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).places))
-        return Places(
-            held=int(found.get("held", 0)),
-            finished=int(found.get("finished", 0)),
-            under_way=tuple(sorted(name.removeprefix("at:") for name in found if name.startswith("at:"))),
-            groups={name.removeprefix("held:"): int(found[name]) for name in found if name.startswith("held:")},
-        )
+        return Places.parse(await self._connection.do(lambda client: client.hgetall(Keys(experiment).places)))
 
     async def abandon(self, experiment: str, participant: str) -> None:
         """Remember that a participant was away for too long: somebody else may come in their stead, and they may go on."""

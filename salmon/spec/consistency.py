@@ -1,9 +1,4 @@
-"""Check that the parts of an experiment's file agree with each other, which no single value can show.
-
-The texts that the participant page says by itself may be replaced under `page.strings`. This module knows their names
-and the fields in braces that each may hold, so that a file can be checked where no page is; the words themselves, in
-every language, belong to the page.
-"""
+"""Check that the parts of an experiment's file agree with each other, which no single value can show."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,6 +8,7 @@ from typing import Any
 
 from salmon.errors import Problem, did_you_mean, listed, shown
 from salmon.spec.manifest import Manifest, names_shown_in
+from salmon.spec.page_texts import PAGE_TEXTS, unknown_fields
 from salmon.spec.problems import problem_at
 from salmon.spec.schema import Spec
 from salmon.spec.values import Misfit, flag, moment, share, whole
@@ -27,7 +23,6 @@ UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
 )
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
-_FIELD = re.compile(r"\{(\w+)\}")
 #: Classes of samplers that draw from whatever targets a participant is shown.
 RANDOM_NAMES = frozenset({"Random", "RandomSampling"})
 #: A query is repeated so many trials after it was asked, or more.
@@ -58,6 +53,7 @@ def disagreements(
     yield from _recruitment(root, tree)
     yield from _schedule(root, tree)
     yield from _payment(root, tree)
+    yield from _repeats(root, tree)
     yield from _comments(root, tree)
     yield from _page_texts(root, tree)
     if manifest is not None:
@@ -440,6 +436,27 @@ def _payment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         yield from _unreachable(root, path, bonus, trials)
 
 
+def _repeats(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem where whoever comes again could only be asked the same fixed queries."""
+    written = _part(tree, "recruitment", "repeats")
+    try:
+        repeats = whole(0)(written) if written is not None else 0
+    except Misfit:
+        return  # reported where it is written
+    classes = [
+        value["class"].text if isinstance(value, dict) and isinstance(value.get("class"), Scalar) else name
+        for name, value in _items(tree.get("samplers"))
+    ]
+    if repeats and classes and set(classes) == {"Validation"}:
+        yield problem_at(
+            root,
+            ("recruitment", "repeats"),
+            "Whoever came again would be asked the same fixed queries: Validation is the only sampler.",
+            hint="Add another sampler, or remove repeats.",
+            at_key=True,
+        )
+
+
 def _unreachable(root: Node, path: tuple[str | int, ...], bonus: Any, trials: int) -> Iterator[Problem]:
     """Yield a problem where a bonus wants more answers than anybody gives."""
     for key, beyond in (("answers", 0), ("for_each_answer_above", 1)):
@@ -532,16 +549,15 @@ def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             )
             continue
         known = PAGE_TEXTS[name]
-        for field in _FIELD.findall(text.text) if isinstance(text, Scalar) else ():
-            if field not in known:
-                fields = listed((f"{{{each}}}" for each in known), "and")
-                yield problem_at(
-                    root,
-                    path,
-                    f"The text {name} contains the unknown field {{{field}}}, which participants will see literally.",
-                    hint=did_you_mean(field, known) or (f"Its fields are {fields}." if known else "It has no fields."),
-                    warning=True,
-                )
+        for field in unknown_fields(name, text.text) if isinstance(text, Scalar) else ():
+            fields = listed((f"{{{each}}}" for each in known), "and")
+            yield problem_at(
+                root,
+                path,
+                f"The text {name} contains the unknown field {{{field}}}, which participants will see literally.",
+                hint=did_you_mean(field, known) or (f"Its fields are {fields}." if known else "It has no fields."),
+                warning=True,
+            )
 
 
 def _part(tree: Any, *path: str) -> Any:
@@ -563,28 +579,3 @@ def _is_true(value: Any) -> bool:
         return value is not None and flag(value)
     except Misfit:
         return False
-
-
-_PLAIN = """
-title question thanks loading load_failed try_again begin continue back copy copied welcome welcome_open_end
-welcome_pointer fullscreen resumed review consent agree disagree declined leave instructions practice
-practice_start practice_right practice_wrong practice_done check screened_out check_failed failed_checks return_submission
-ended questions required send
-field_missing field_number head_name left_name right_name play pause listen_first skip finish_here enlarge too_fast time_up
-still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
-save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
-server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
-error_full error_early error_again error_conflict error_store error_busy error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
-"""
-
-_WITH_FIELDS = {
-    "loading_files": ("done", "all"),
-    "welcome_count": ("count",),
-    "welcome_keys": ("left", "right"),
-    "page_of": ("page", "pages"),
-    "check_again": ("count",),
-    "small_window": ("width", "height"),
-}
-
-#: Name of a text -> the fields in braces that it may hold.
-PAGE_TEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType({**dict.fromkeys(_PLAIN.split(), ()), **_WITH_FIELDS})

@@ -356,3 +356,163 @@ async def test_too_many_failures_pause_an_experiment_but_never_those_of_a_few(
     assert (await store.experiments.read(experiment)).state == "open", (
         "failures before it was opened again do not count"
     )
+
+
+SUBMISSIONS: dict[str, tuple[str, str]] = {
+    "prolific": ("PROLIFIC_PID", "SESSION_ID"),
+    "connect": ("participantId", "assignmentId"),
+    "mturk": ("workerId", "assignmentId"),
+}
+
+
+def spec_for(platform: str, extra: str = "") -> str:
+    return EXPERIMENT + f"recruitment: {{platform: {platform}, completion_code: C0DE77{extra}}}\n"
+
+
+@pytest.mark.parametrize("platform", SUBMISSIONS)
+async def test_the_same_submission_goes_on_where_it_was_and_gets_the_code_again(opened: Open, platform: str) -> None:
+    person, submission = SUBMISSIONS[platform]
+    one, _ = await opened(spec_for(platform))
+    ids = {person: "ada", submission: "s1"}
+    arrival = await one.arrive(**ids)
+    query = await one.query(arrival)
+    await one.answer({"token": query["token"], "winner": query["left"]})
+    again = await one.arrive(**ids)
+    assert (again["answers"], again["resumed"], again["status"]) == (1, True, "active")
+    assert (await finish(one, again))["code"] == "C0DE77"
+    for _ in range(2):
+        done = await one.arrive(**ids)
+        assert done["status"] == "completed"
+        assert (await finish(one, done, trials=0))["code"] == "C0DE77"
+
+
+@pytest.mark.parametrize("platform", SUBMISSIONS)
+async def test_a_new_submission_before_the_trials_begins_anew(opened: Open, store: Store, platform: str) -> None:
+    person, submission = SUBMISSIONS[platform]
+    one, experiment = await opened(spec_for(platform) + "instructions: [{text: Look.}]\nstopping: {participants: 1}\n")
+    first = await one.arrive(**{person: "ada", submission: "s1"})
+    headers = {"X-Salmon-Session": first["session"]}
+    await one.client.post(f"/e/{one.slug}/steps/welcome", json={}, headers=headers)
+    again = await one.arrive(**{person: "ada", submission: "s2"})
+    assert (again["step"], again["resumed"]) == ("welcome", False)
+    assert await stands_as_counted(store, experiment)
+    assert await standing_counts(store, experiment) == (1, 0), "the place went over to the new submission"
+    assert await code_of(one, **{person: "bob", submission: "s3"}) == "full"
+    old = await one.client.post(f"/e/{one.slug}/steps/instructions", json={}, headers=headers)
+    assert old.json().get("status") == "replaced"
+
+
+@pytest.mark.parametrize("platform", SUBMISSIONS)
+@pytest.mark.parametrize("finished", [False, True])
+async def test_a_new_submission_after_the_trials_began_is_refused_with_an_explanation(
+    opened: Open, platform: str, finished: bool
+) -> None:
+    person, submission = SUBMISSIONS[platform]
+    one, _ = await opened(spec_for(platform))
+    arrival = await one.arrive(**{person: "ada", submission: "s1"})
+    if finished:
+        await finish(one, arrival)
+    else:
+        await one.query(arrival)
+    reply = await one.client.post(f"/e/{one.slug}/arrive", json={"parameters": {person: "ada", submission: "s2"}})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (409, "again")
+    assert "contact the people who run the study" in reply.json()["error"]["hint"]
+    status = (await one.arrive(**{person: "ada", submission: "s1"}))["status"]
+    assert status == ("completed" if finished else "active"), "the first one still goes on"
+
+
+async def test_whoever_failed_gets_no_other_attempt_by_a_new_submission(opened: Open, store: Store) -> None:
+    one, experiment = await opened(spec_for("prolific"))
+    await one.arrive(PROLIFIC_PID="ada", SESSION_ID="s1")
+    found = await store.participants.find(experiment, "prolific", "ada")
+    assert found is not None
+    await store.participants.change(experiment, found.id, StepChange(Status.SCREENED_OUT))
+    assert await code_of(one, PROLIFIC_PID="ada", SESSION_ID="s2") == "again"
+
+
+async def test_workers_of_one_assignment_are_two_participants(opened: Open) -> None:
+    one, _ = await opened(spec_for("mturk"))
+    await finish(one, await one.arrive(workerId="W1", assignmentId="A1"))
+    assert (await one.arrive(workerId="W2", assignmentId="A1"))["answers"] == 0
+
+
+FIXED = """\
+targets: [a, b, c, d, e, f, g]
+samplers: {Random: {}, Validation: {queries: [[0, 1, 2], [3, 4, 5]]}}
+sampling: {probs: {Random: 50, Validation: 50}, details: {1: {sampler: Random, query: [6, 0, 1]}}}
+html: {max_queries: 12}
+checks: {shared: 4}
+recruitment: {platform: prolific, completion_code: C0DE77, repeats: 2}
+"""
+
+
+async def asked_of(one: Study, arrival: dict[str, Any]) -> set[tuple[int, int, int]]:
+    """Answer everything; return the queries that were asked."""
+    asked: set[tuple[int, int, int]] = set()
+    while "token" in (query := await one.query(arrival)):
+        asked.add((query["head"], min(query["left"], query["right"]), max(query["left"], query["right"])))
+        await one.answer({"token": query["token"], "winner": query["left"]})
+    headers = {"X-Salmon-Session": arrival["session"]}
+    done = (await one.client.post(f"/e/{one.slug}/finish", json={"given": 12}, headers=headers)).json()
+    assert done["code"] == "C0DE77"
+    return asked
+
+
+async def test_repeats_allow_so_many_further_times_and_never_the_same_query(opened: Open, store: Store) -> None:
+    one, experiment = await opened(FIXED)
+    first = await asked_of(one, await one.arrive(PROLIFIC_PID="ada", SESSION_ID="s1"))
+    assert (6, 0, 1) in first
+    later = [await asked_of(one, await one.arrive(PROLIFIC_PID="ada", SESSION_ID=f"s{n}")) for n in (2, 3)]
+    assert not first & later[0], "neither fixed nor shared queries, nor any other"
+    assert not (first | later[0]) & later[1]
+    assert await code_of(one, PROLIFIC_PID="ada", SESSION_ID="s4") == "again"
+    early = await one.arrive(PROLIFIC_PID="ada", SESSION_ID="s1")
+    assert (early["status"], early["answers"]) == ("completed", 12), "an earlier submission sees its own end"
+    assert await standing_counts(store, experiment) == (3, 3)
+    assert await stands_as_counted(store, experiment)
+    rows = rows_of((await one.client.get(f"/api/experiments/{one.slug}/exports/participants.csv", auth=OWNER)).content)
+    assert [row["status"] for row in rows] == ["completed"] * 3
+    assert len({row["duplicate_of"] for row in rows} - {""}) == 1
+
+
+async def test_where_there_are_no_submissions_opening_the_link_anew_is_another_time(opened: Open) -> None:
+    one, _ = await opened(EXPERIMENT + "recruitment: {repeats: 1, completion_code: C0DE77}\n")
+    first = await one.arrive(puid="ada")
+    await finish(one, first)
+    reload = await one.client.post(
+        f"/e/{one.slug}/arrive", json={"parameters": {"puid": "ada"}, "session": first["session"]}
+    )
+    assert reload.json()["status"] == "completed", "a reload shows the code again"
+    second = await one.arrive(puid="ada")
+    assert (second["step"], second["answers"]) == ("welcome", 0)
+    assert (await finish(one, second))["complete"]
+    assert (await one.arrive(puid="ada"))["status"] == "completed"
+
+
+async def test_whoever_withdraws_is_asked_nothing_more_and_excluded(opened: Open) -> None:
+    one, _ = await opened(EXPERIMENT + "consent: {text: May we?}\nstopping: {participants: 1}\n")
+    arrival = await one.arrive(puid="ada")
+    headers = {"X-Salmon-Session": arrival["session"]}
+    await one.client.post(f"/e/{one.slug}/steps/consent", json={"agreed": True}, headers=headers)
+    query = await one.query(arrival)
+    await one.answer({"token": query["token"], "winner": query["left"]})
+    reply = await one.client.post(f"/e/{one.slug}/withdraw", headers=headers)
+    assert reply.json() == {"status": "withdrawn"}
+    refused = await one.client.get(f"/e/{one.slug}/query", headers=headers)
+    assert refused.json()["error"]["code"] == "ended"
+    assert (await one.arrive(puid="ada"))["step"] == "out"
+    assert (await one.arrive(puid="bob"))["step"] == "welcome", "the place is free again"
+    rows = rows_of((await one.client.get(f"/api/experiments/{one.slug}/exports/participants.csv", auth=OWNER)).content)
+    row = next(row for row in rows if row["status"] == "withdrawn")
+    assert (row["answers"], row["keep"].casefold(), row["note"], row["decided_by"]) == (
+        "1", "false", "They withdrew.", "participant"
+    )  # fmt: skip
+    forged = await one.client.post(f"/e/{one.slug}/withdraw", headers={"X-Salmon-Session": "x.y"})
+    assert forged.status_code == 403
+
+
+async def test_nobody_withdraws_from_a_study_without_a_consent(opened: Open) -> None:
+    one, _ = await opened()
+    arrival = await one.arrive(puid="ada")
+    reply = await one.client.post(f"/e/{one.slug}/withdraw", headers={"X-Salmon-Session": arrival["session"]})
+    assert reply.status_code == 400

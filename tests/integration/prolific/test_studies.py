@@ -249,6 +249,25 @@ async def test_statuses_come_by_asking_and_a_returned_place_is_free_at_once(
     assert (one.platform, one.status) == (PlatformStatus.RETURNED, Status.RETURNED)
 
 
+async def test_each_submission_of_somebody_who_comes_again_finds_its_own_participant(
+    client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn
+) -> None:
+    again = {"C0DE7": "C0DE7, repeats: 1"}
+    colors, made = await published(client, context, send, "again", **again)
+    (first,) = await finished(colors, prolific, made, 91)
+    person, second = f"{91:024x}", "d" * 24
+    prolific.submissions[second] = prolific.submissions[f"{91 + 0xABC000:024x}"] | {"id": second, "status": "RETURNED"}
+    arrived = await colors.arrive(PROLIFIC_PID=person, STUDY_ID=made, SESSION_ID=second)
+    newest = context.signer.read_session(arrived["session"]).participant
+    assert newest != first
+    await send("POST", f"{PAGE.format('again')}/refresh")
+    experiment = await experiment_id(context, "again")
+    found = [await context.store.participants.read(experiment, each) for each in (first, newest)]
+    assert [each.platform for each in found if each] == [PlatformStatus.AWAITING_REVIEW, PlatformStatus.RETURNED]
+    await published(client, context, send, "again-later", f"{TERMS}, not_from: [again]")
+    assert next(iter(prolific.groups.values()))["participant_ids"] == [person]
+
+
 async def test_asking_backs_off_while_nothing_changes(
     client: httpx.AsyncClient, context: Context, send: Send, prolific: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

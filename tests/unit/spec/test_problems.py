@@ -116,6 +116,7 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("payment: {bonus: [{amount: 1, answers: 51}]}", "2:31: Nobody gives 51 answers: html.max_queries is 50. Write a smaller number."),
         ("payment: {bonus: [{amount: 1, at_most: 5}]}", "2:31: at_most limits a bonus for each answer, and this one is paid once. Write for_each_answer_above, or remove it."),
         ("payment: {screened_out: 0.20}", "2:11: payment.screened_out is for those who fail the checks, and nobody is screened out. Write checks: {catch: 5%, on_failure: screen_out}, or remove it."),
+        ("samplers: {Validation: {n_queries: 3}}\nrecruitment: {repeats: 2}", "3:15: Whoever came again would be asked the same fixed queries: Validation is the only sampler. Add another sampler, or remove repeats."),
         ("stopping: {at: tomorrow}", "2:16: stopping.at must be a date and time such as 2027-01-31 18:00 (UTC), not 'tomorrow'."),
         ("recruitment: {platform: mechanical}", "2:25: recruitment.platform must be link, prolific, connect, sona or mturk, not 'mechanical'."),
         ("recruitment: {platform: sona}", "2:25: Recruitment from SONA needs its study's settings."),

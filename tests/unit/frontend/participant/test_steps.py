@@ -16,7 +16,7 @@ from frontend.store.participants import Participant, identity_of
 from frontend.store.statuses import OUT, TRANSITIONS, UNDER_WAY, Status
 from salmon.errors import SpecError
 from salmon.spec import Spec, parse_spec
-from salmon.spec.consistency import PAGE_TEXTS
+from salmon.spec.page_texts import PAGE_TEXTS
 from salmon.spec.schema import Resume
 
 HOUR_MS = 3_600_000
