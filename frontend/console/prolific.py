@@ -276,8 +276,9 @@ async def set_places(
     spending_for(experiment.spec, study, records).check_places(body.places)
     _check_cost(body.cost, (body.places - study.places) * study.reward)
     if body.places > study.places:
+        detail = f"{study.places} → {body.places} places of {decimal_of(study.reward)} {study.currency}".strip()
+        await tell(request, context, experimenter, experiment, "places ordered", detail)
         study = await platform.set_places(study.id, body.places)
-        detail = f"{record.places} → {study.places} places of {decimal_of(study.reward)} {study.currency}".strip()
         await tell(request, context, experimenter, experiment, "places raised", detail)
     now = record_of(study, record, None, now_ms=context.now_ms())
     await context.store.prolific.write_study(experiment.id, now)
@@ -332,7 +333,7 @@ async def receive_event(reference: str, request: Request, context: WithContext) 
         return {"status": "repeated"}
     try:
         outcome = await apply_event(context, reference, event)
-    except BaseException:
+    except BaseException:  # also where the request is cancelled: Prolific then sends the event again
         await studies.release_event(reference, identifier)
         raise
     await studies.count_event(reference, outcome)

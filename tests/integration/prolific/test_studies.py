@@ -226,6 +226,8 @@ async def test_places_only_grow_and_within_the_limit(
     assert prolific.studies[made]["total_available_places"] == 10
     prolific.lose.add("PATCH")
     assert (await send("POST", url, json={"places": 12, "cost": 300})).status_code == 502
+    changes = await context.store.experiments.read_changes(await experiment_id(context, "places"))
+    assert (changes[-1].what, changes[-1].detail) == ("Prolific: places ordered", "10 → 12 places of 1.50 GBP")
     again = await send("POST", url, json={"places": 12, "cost": 0})  # it was carried out: nothing more is to be paid
     assert (again.status_code, again.json()["study"]["places"]) == (200, 12)
     assert prolific.studies[made]["total_available_places"] == 12
