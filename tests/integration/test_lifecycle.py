@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,12 +13,15 @@ import httpx
 import pytest
 
 from frontend.context import Context
+from frontend.errors import BundleError
 from frontend.lifecycle import look_at_all
+from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.participants import StepChange
 from frontend.store.statuses import AWAY, FINISHED, FROM_PLATFORM, TRANSITIONS, PlatformStatus, Status
+from frontend.transfer.import_bundle import import_bundle
 from salmon.wire import Keys
-from tests.bundles import rows_of
+from tests.bundles import bundle_of, change_bundle, rows_of
 from tests.studies import OWNER, Study, study
 
 EXPERIMENT = "targets: 9\nsamplers: {Random: {}}\nhtml: {max_queries: 2}\n"
@@ -245,6 +249,39 @@ async def test_an_experiment_closes_at_its_last_answer_and_whoever_has_begun_fin
     again = await one.arrive(puid="b")
     assert (await finish(one, again, trials=2))["code"] == "C0DE77"
     assert (await finish(one, third))["code"] == "C0DE77", "also who had only arrived"
+
+
+async def test_an_imported_study_keeps_what_happened_and_counts_its_places_anew(
+    opened: Open, store: Store, settings: Settings, context: Context, tmp_path: Path
+) -> None:
+    one, experiment = await opened(EXPERIMENT + "stopping: {participants: 2}\nrecruitment: {repeats: 1}\n")
+    for _ in range(2):
+        await finish(one, await one.arrive(puid="a"))
+    assert (await store.experiments.read(experiment)).ended_by == "participants"
+    (first, _) = (await store.export_reader.read_arrivals(experiment)).values()
+    await store.participants.note_platform_status(experiment, first, PlatformStatus.APPROVED, 5)
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(await bundle_of(settings, store, one.slug))
+    imported = await import_bundle(context, path, name=f"{one.slug}-again", owner=OWNER[0])
+    copy = await context.catalogue.find(imported.slug)
+    assert (copy.state.state, copy.state.ended_by) == ("paused", "")
+    people = await store.export_reader.read_arrivals(copy.id)
+    kept = await store.participants.read(copy.id, first)
+    assert kept is not None
+    assert (kept.status, kept.platform, sorted(people.values())) == (
+        Status.COMPLETED, PlatformStatus.APPROVED, sorted((await store.export_reader.read_arrivals(experiment)).values())
+    )  # fmt: skip
+    await store.participants.arrive(copy.id, "link", "b", now_ms=1)
+    assert await standing_counts(store, copy.id) == (3, 2)
+    damaged = change_bundle(
+        path.read_bytes(),
+        lambda members: members.update(
+            {name: content.replace(b'"approved"', b'"paid"') for name, content in members.items()}
+        ),
+    )
+    path.write_bytes(damaged)
+    with pytest.raises(BundleError, match="no known status"):
+        await import_bundle(context, path, name="damaged", owner=OWNER[0])
 
 
 async def test_a_study_without_end_stops_asking_when_it_closes_by_itself(opened: Open) -> None:
