@@ -350,8 +350,12 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             warning=True,
             at_key=True,
         )
-    if _part(tree, "recruitment", "prolific", "screen_out_places") is not None and (
-        "screen_out_code" not in written or _part(tree, "payment", "screened_out") is None
+    paid = _part(tree, "recruitment", "prolific", "screen_out_places")
+    amount = _part(tree, "payment", "screened_out")
+    if (
+        isinstance(paid, Scalar)
+        and paid.text.strip() not in {"", "0"}
+        and ("screen_out_code" not in written or amount is None or _is_nothing(amount))
     ):
         yield problem_at(
             root,
