@@ -16,7 +16,6 @@ from frontend.errors import EarlyError, FullError, NotFoundError, NotOpenError
 from frontend.experiments import ServedExperiment
 from frontend.store.experiments import EndedBy
 from frontend.store.participants import Participant, Source
-from frontend.store.places import Places
 from frontend.store.statuses import Status
 from salmon.logs import fields
 from salmon.spec import Spec
@@ -115,15 +114,27 @@ def check_open(state: str) -> None:
         )
 
 
-async def take_in(context: Context, experiment: ServedExperiment, source: Source, puid: str) -> Participant:
+async def take_in(
+    context: Context, experiment: ServedExperiment, source: Source, puid: str, *, comes_back: bool = False
+) -> Participant:
     """Return the participant of a platform's id, new or known; where no place is left, look for people who left first."""
-    people, now_ms = context.store.participants, context.now_ms()
+
+    async def arrive() -> Participant:
+        return await context.store.participants.arrive(
+            experiment.id,
+            source,
+            puid,
+            now_ms=context.now_ms(),
+            quota=experiment.quota,
+            comes_back=comes_back,
+        )
+
     try:
-        return await people.arrive(experiment.id, source, puid, now_ms=now_ms, quota=experiment.quota)
+        return await arrive()
     except FullError:
         if not await free_abandoned(context, experiment):
             raise
-    return await people.arrive(experiment.id, source, puid, now_ms=now_ms, quota=experiment.quota)
+    return await arrive()
 
 
 async def come_back(context: Context, experiment: ServedExperiment, participant: Participant) -> Participant:
@@ -132,7 +143,8 @@ async def come_back(context: Context, experiment: ServedExperiment, participant:
     """
     if participant.status != Status.ABANDONED or is_tryout(participant.id):
         return participant
-    return await take_in(context, experiment, cast("Source", participant.source), participant.puid)
+    source = cast("Source", participant.source)
+    return await take_in(context, experiment, source, participant.puid, comes_back=True)
 
 
 async def free_abandoned(context: Context, experiment: ServedExperiment) -> int:
@@ -157,11 +169,11 @@ async def close_if_due(
     context: Context, experiment: ServedExperiment, *, answers: int | None = None, finished: int | None = None
 ) -> bool:
     """Close an open experiment that has what it wanted, and return whether it was closed now."""
-    if experiment.state.state != "open":
+    stopping, wanted = experiment.spec.stopping, wanted_participants(experiment.spec)
+    if experiment.state.state != "open" or not (stopping.at or stopping.answers or wanted):
         return False
     if finished is None:
-        places = await context.store.participants.read_places(experiment.id)
-        finished = places.finished
+        finished = (await context.store.participants.read_places(experiment.id)).finished
     known = experiment.state.counters.get("answers", 0) if answers is None else answers
     ending = due(experiment.spec, answers=known, finished=finished, now_ms=context.now_ms())
     return ending is not None and await _end(context, experiment, ending)
@@ -174,7 +186,7 @@ async def close_at_last_answer(context: Context, experiment: str, answers: int) 
 
 async def why_it_would_close(context: Context, experiment: ServedExperiment) -> Ending | None:
     """Return why an experiment would close again at once if it were opened."""
-    places: Places = await context.store.participants.read_places(experiment.id)
+    places = await context.store.participants.read_places(experiment.id)
     answers = experiment.state.counters.get("answers", 0)
     return due(experiment.spec, answers=answers, finished=places.finished, now_ms=context.now_ms())
 

@@ -18,6 +18,7 @@ _SHARES = st.one_of(st.integers(2, 100), st.integers(0, 100).map(lambda k: f"{k}
 _KEPT = st.one_of(st.just("forever"), st.builds(lambda days: f"{days}d", st.integers(1, 36_500)))
 _DURATIONS = st.builds(lambda k, unit: f"{k}{unit}", st.integers(0, 300), st.sampled_from(["ms", "s", "min", "h", "d"]))
 _AMOUNTS = st.integers(1, 1_000_000).map(lambda pence: f"{pence / 100:.2f}")
+_WAITS = st.builds(lambda k, unit: f"{k}{unit}", st.integers(1, 300), st.sampled_from(["min", "h", "d"]))
 _WORDS = st.sampled_from(
     ["no", "1.0", "2026-01-01", "null", "~", "1e3", "<<", "a: b", "# no comment", "'", "é", "0x1F", "[x"]
 )
@@ -82,7 +83,7 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             "bonus": st.lists(st.fixed_dictionaries({"amount": _AMOUNTS}, optional={"catch_accuracy": _SHARES}), max_size=2),
         })),
         "privacy": draw(_some({"keep_ids": _KEPT, "keep_answers": _KEPT})),
-        "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS, "abandoned_after": _DURATIONS})),
+        "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS, "abandoned_after": _WAITS})),
         "seed": draw(st.integers(0, 2**53 - 1)),
     }  # fmt: skip
     optional = {

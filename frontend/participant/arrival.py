@@ -145,7 +145,7 @@ def way_back(resume: Resume, participant: Participant, *, same_tab: bool, browse
         )
     if participant.status in FINISHED:
         return "continue"  # the way out is shown as often as they come
-    begun = participant.status in UNDER_WAY
+    begun = participant.status in UNDER_WAY or participant.turns > 0
     if begun and not same_tab and resume.policy == "block":
         raise BegunError(
             "You have begun this study already, and it cannot be continued.",

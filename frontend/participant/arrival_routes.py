@@ -164,7 +164,6 @@ async def _find_or_take_in(
         participant = await take_in(context, experiment, arrival.source, arrival.puid)
     if participant.status not in FINISHED and not experiment.state.lets_finish:
         check_open(experiment.state.state)
-    participant = await come_back(context, experiment, participant)
     return participant if participant.group else replace(participant, group=experiment.group_of(participant.place))
 
 
@@ -183,7 +182,8 @@ async def _go_on(
     if visit == "same":
         way = way_back(resume, participant, same_tab=known, browser=body.browser, now_ms=now_ms)
         if way != "restart":
-            return participant, way
+            back = await come_back(context, experiment, participant)
+            return replace(back, group=participant.group), way
     else:
         check_takes_in(experiment, now_ms=now_ms)
     anew = await context.store.participants.restart(

@@ -141,13 +141,13 @@ return ARGV[5] .. chosen
 """
 
 #: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before, if
-#: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again: if they
-#: have answered something, even where none is left. Somebody who begins anew is another participant under the same identity: the earlier one
+#: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again where they
+#: come back: if they have answered something, even where none is left. Somebody who begins anew is another participant under the same identity: the earlier one
 #: is replaced, or keeps a field of their own (identity#participant) where their part has ended; then the queries that they saw
 #: count as seen. Returns {participant's id, names and values of their fields}, 'full' where no place is left, or nothing where
 #: the experiment was deleted.
 #: KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id, the participant
-#: who begins anew or '', their group or '', most places (0: any number), number of groups with places g, name and number of
+#: who begins anew, or '+' where somebody comes back, or '', their group or '', most places (0: any number), number of groups with places g, name and number of
 #: places of each, then names and values
 ARRIVE = with_places("""
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
@@ -188,7 +188,7 @@ elseif present == ARGV[3] then
       redis.call('SADD', KEYS[3] .. ':asked', query)
     end
   end
-else
+elseif ARGV[3] == '+' then
   local values = redis.call('HMGET', base .. present, 'status', 'group', 'answers')
   if values[1] == 'abandoned' then
     local began = tonumber(values[3] or '0') > 0

@@ -198,6 +198,8 @@ _WHOLE = (
 
 #: Any number of participants.
 _ANY = Quota()
+#: Stands for nobody who begins anew, and for somebody who comes back.
+_BACK = "+"
 
 
 @dataclass(frozen=True)
@@ -273,13 +275,16 @@ class Participants(Verbs):
         now_ms: int,
         status: Status = Status.ARRIVED,
         quota: Quota = _ANY,
+        comes_back: bool = False,
     ) -> Participant:
         """Return the participant of a platform's id; the first arrival makes them, with this status, if there is a place for
         them (atomic), and FullError is raised otherwise.
 
-        Where groups have numbers of places, the participant gets the group with the largest share of free ones.
+        Where groups have numbers of places, the participant gets the group with the largest share of free ones. Whoever
+        `comes_back` after they were away for too long takes a place again.
         """
-        return await self._arrive(experiment, source, puid, _first_values(source, puid, now_ms, status), quota)
+        values = _first_values(source, puid, now_ms, status)
+        return await self._arrive(experiment, source, puid, values, quota, instead_of=_BACK if comes_back else "")
 
     async def find(self, experiment: str, source: Source, puid: str) -> Participant | None:
         """Return the participant of a platform's id; None where nobody of this id has arrived."""

@@ -153,6 +153,9 @@ Money = Annotated[Decimal, BeforeValidator(values.money), PlainSerializer(str, s
 Duration = Annotated[
     timedelta, BeforeValidator(values.duration), PlainSerializer(values.duration_text, str, when_used="json")
 ]
+Waiting = Annotated[
+    timedelta, BeforeValidator(values.waiting), PlainSerializer(values.duration_text, str, when_used="json")
+]
 Keeping = Annotated[
     timedelta | None, BeforeValidator(values.keeping), PlainSerializer(values.keeping_text, str, when_used="json")
 ]

@@ -38,6 +38,7 @@ from salmon.spec.kinds import (
     Target,
     Text,
     Viewport,
+    Waiting,
     WebAddress,
     at_least,
     one_of,
@@ -430,7 +431,7 @@ class Resume(Part):
 
     policy: Annotated[ResumePolicy, one_of(ResumePolicy)] = "continue"
     max_gap: Duration = timedelta(hours=2)
-    abandoned_after: Duration = timedelta(hours=24)  # somebody else may then come in their stead
+    abandoned_after: Waiting = timedelta(hours=24)  # somebody else may then come in their stead
 
 
 class Privacy(Part):

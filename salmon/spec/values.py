@@ -233,6 +233,14 @@ def keeping_text(length: timedelta | None) -> str:
     return "forever" if length is None else f"{length.days}d"
 
 
+def waiting(value: Any) -> timedelta:
+    """Read a length of time of at least a minute."""
+    length = duration(value)
+    if length < timedelta(minutes=1):
+        raise Misfit("at least 1min")
+    return length
+
+
 def duration_text(length: timedelta) -> str:
     """Return the shortest text that `duration` reads back as this length, to the millisecond."""
     total_ms = round(length / timedelta(milliseconds=1))

@@ -363,6 +363,21 @@ async def test_a_place_is_freed_when_somebody_shows_no_sign_and_they_may_come_ba
     assert await stands_as_counted(store, experiment)
 
 
+async def test_after_a_day_nobody_goes_on_and_the_place_stays_free(
+    opened: Open, store: Store, app_context: Callable[[int], None]
+) -> None:
+    one, experiment = await opened(EXPERIMENT + "stopping: {participants: 1}\n")
+    app_context(1_000)
+    arrival = await one.arrive(puid="ada")
+    query = await one.query(arrival)
+    await one.answer({"token": query["token"], "winner": query["left"]})
+    app_context(90_000_000)
+    assert await code_of(one, puid="bob") == ""
+    assert await code_of(one, puid="ada") == "gap"
+    assert await standing_counts(store, experiment) == (1, 0)
+    assert await stands_as_counted(store, experiment)
+
+
 async def test_too_many_failures_pause_an_experiment_but_never_those_of_a_few(
     opened: Open, store: Store, context: Context
 ) -> None:

@@ -180,7 +180,7 @@ SCRIPTS = st.one_of(
     ),
     _script(
         CHANGE_STATUS, ("p:fresh", "places"),
-        st.sampled_from(["", "active", "declined", "completed"]), st.sampled_from([" arrived active ", " arrived "]), "fresh",
+        st.sampled_from(["", "active", "declined", "completed", "abandoned"]), st.sampled_from([" arrived active ", " arrived "]), "fresh",
         st.sampled_from(["", "3", "4"]), "group", st.sampled_from(["", "one", "two"]),
     ),
     _script(ADMIT, ("arriving",), st.sampled_from(["1000", "5000"]), "20", st.sampled_from(["0", "300"])),
@@ -193,7 +193,7 @@ SCRIPTS = st.one_of(
     st.tuples(st.just("SADD"), st.just("erased"), st.just(hashlib.sha1(b"gone").hexdigest())),
     _script(
         ARRIVE, ("arrivals", "state", "p:fresh", "places"),
-        st.sampled_from(["link:a", "link:b"]), "fresh", st.sampled_from(["", "fresh"]), "", st.sampled_from(["0", "1"]), "0", "status", "arrived", "first_ms", st.sampled_from(["1", "2"]),
+        st.sampled_from(["link:a", "link:b"]), "fresh", st.sampled_from(["", "fresh", "+"]), "", st.sampled_from(["0", "1"]), "0", "status", "arrived", "first_ms", st.sampled_from(["1", "2"]),
     ),
     _script(
         CHANGE_WHERE_KNOWN, ("state", "p", "counts", "p"),

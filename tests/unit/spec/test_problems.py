@@ -107,6 +107,7 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("stopping: {errors_above: 1}", "2:26: stopping.errors_above is 1, which could mean 1% or 100%. Write 1% or 100%."),
         ("stopping: {at: 2030-01-01}\nrecruitment: {opens_at: 2030-01-01 08:00}", "2:12: stopping.at is not after recruitment.opens_at, so nobody could take part. Write a later time, or remove one of them."),
         ("resume: {abandoned_after: 3}", "2:27: resume.abandoned_after must be a length of time with its unit, such as 30s, 15min or 2h, not '3'."),
+        ("resume: {abandoned_after: 10s}", "2:27: resume.abandoned_after must be at least 1min, not '10s'."),
         ("groups: {a: {participants: 3}, b: {}}", "2:32: Some groups have a number of participants, and b has none. Give every group participants:, or none; then all grow together."),
         ("payment: {reward: 1.505}", "2:19: payment.reward must be an amount with at most two digits behind the point, from 0.01 to 10000, such as 0.50, not '1.505'."),
         ("payment: {currency: pounds}", "2:21: payment.currency must be three capital letters, such as GBP, USD or EUR, not 'pounds'."),
