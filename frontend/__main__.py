@@ -13,8 +13,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from frontend.app import create_app
 from frontend.auth import make_first_invitation
 from frontend.context import Context
+from frontend.lifecycle import keep_watch
 from frontend.settings import Settings
 from frontend.store import Store
+from frontend.submissions import keep_asking
 from frontend.transfer.erasure import maintain
 from frontend.transfer.nightly_bundles import keep_writing
 from frontend.transfer.subprocesses import Subprocesses
@@ -146,7 +148,10 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     async def work() -> None:
         await _announce(settings, store, server, listener.getsockname()[1])
         parts = (app.state.context, app.state.subprocesses)
-        await asyncio.gather(_show_life(), maintain(*parts), keep_writing(*parts))
+        context = app.state.context
+        await asyncio.gather(
+            _show_life(), maintain(*parts), keep_writing(*parts), keep_watch(context), keep_asking(context)
+        )
 
     working = asyncio.create_task(work())
     await server.serve(sockets=[listener])

@@ -28,6 +28,10 @@ PARTICIPANT_BYTES = 2_000_000
 #: Longest body of an experimenter's request that uploads nothing: a description has at most 2 MB.
 REQUEST_BYTES = 4_000_000
 
+#: Longest body of an event that a recruitment platform sends.
+EVENT_BYTES = 64_000
+
+_EVENTS = re.compile(r"/api/prolific/events/[^/]+")
 _FORMS = re.compile(r"/console/.*|/create_user.*")
 _UPLOADS = re.compile(r"/api/experiments(?:/import|/[^/]+/spec)?|/api/draft/targets|/init_exp|/restore")
 _PARTICIPANTS = re.compile(r"/e/([^/]+)/(?:arrive|steps/[a-z]+|query|answers|events|finish)|/query|/answer")
@@ -55,6 +59,8 @@ def most_bytes(path: str, *, uploads: int) -> int:
         return PARTICIPANT_BYTES
     if _FORMS.fullmatch(path):
         return FORM_BYTES
+    if _EVENTS.fullmatch(path):
+        return EVENT_BYTES
     return uploads if _UPLOADS.fullmatch(path) else REQUEST_BYTES
 
 

@@ -16,7 +16,19 @@ from starlette.staticfiles import StaticFiles
 
 from frontend import auth, errors, salmon1
 from frontend.admission import Admission
-from frontend.console import accounts, dashboard, drafts, experiments, jobs, pages, participants, recruitment
+from frontend.console import (
+    accounts,
+    dashboard,
+    drafts,
+    experiments,
+    jobs,
+    pages,
+    participants,
+    payment,
+    prolific,
+    prolific_payments,
+    recruitment,
+)
 from frontend.console import map as maps
 from frontend.context import Context, WithContext
 from frontend.metrics import MetricsMiddleware
@@ -51,6 +63,9 @@ _ROUTERS = (
         maps,
         participants,
         recruitment,
+        prolific,
+        prolific_payments,
+        payment,
         jobs,
         pages,
     ),

@@ -16,6 +16,8 @@ from frontend.history import Histories
 from frontend.media import MediaStore
 from frontend.metrics import DataDisk, Metrics
 from frontend.pages import Pages
+from frontend.prolific.credentials import CredentialFiles, ProlificAccount
+from frontend.prolific.signed_links import StudyKeys
 from frontend.security import RecentPasswords, Signer
 from frontend.settings import Settings
 from frontend.store import Store
@@ -50,6 +52,21 @@ class Context:
     def catalogue(self) -> Catalogue:
         """Experiments, parsed."""
         return Catalogue(self.store)
+
+    @cached_property
+    def prolific_files(self) -> CredentialFiles:
+        """The accounts' tokens for Prolific."""
+        return CredentialFiles(self.settings.data, self.settings.prolific_token)
+
+    @cached_property
+    def study_keys(self) -> StudyKeys:
+        """The public keys of Prolific's signed links."""
+        return StudyKeys(self.settings.prolific_url)
+
+    async def read_prolific(self, account: str) -> ProlificAccount | None:
+        """Return the credentials of an account for Prolific; None where it has none."""
+        owner = any(each.id == account and each.role == "owner" for each in await self.store.accounts.list())
+        return await asyncio.to_thread(self.prolific_files.read, account, owner=owner)
 
     @cached_property
     def recent_passwords(self) -> RecentPasswords:

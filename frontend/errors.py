@@ -52,6 +52,30 @@ class NotOpenError(ConflictError):
         self.code = state
 
 
+class FullError(ConflictError):
+    """All places of an experiment, or of the participant's group, are taken."""
+
+    code = "full"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "All places in this study are taken at the moment.",
+            hint="A place may become free when somebody leaves; whoever has begun can still finish.",
+        )
+
+
+class EarlyError(ConflictError):
+    """An experiment lets nobody in before a certain time."""
+
+    code = "early"
+
+
+class AgainError(ConflictError):
+    """Somebody has taken part before, and the experiment does not let them take part again."""
+
+    code = "again"
+
+
 class BegunError(ConflictError):
     """Somebody has begun before, and the experiment does not let them go on."""
 
@@ -128,6 +152,26 @@ class TooManyError(SalmonError):
     code = "too_many"
 
 
+class PlatformError(SalmonError):
+    """A recruitment platform refuses a request, or cannot answer; `passing` where it may answer a repetition."""
+
+    code = "platform"
+
+    def __init__(self, message: str, *, hint: str, passing: bool = False, wait_seconds: float = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.passing = passing
+        self.wait_seconds = wait_seconds
+
+
+class LostReplyError(PlatformError):
+    """A platform's reply did not arrive, so it is not known whether the request was carried out."""
+
+    code = "platform_unknown"
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint, passing=True)
+
+
 class DamagedError(ConflictError):
     """Answers in the store are not as they were recorded, by their checksums."""
 
@@ -181,6 +225,7 @@ _STATUS: dict[type[SalmonError], int] = {
     TooManyError: 429,
     BusyError: 429,
     ClientLeftError: 499,
+    PlatformError: 502,
     SpecError: 422,
     BundleError: 422,
     TripletError: 422,

@@ -7,6 +7,8 @@ from typing import Any, Self, cast
 from frontend.errors import NotFoundError
 from frontend.store import Store
 from frontend.store.experiments import ExperimentState, Revision
+from frontend.store.participants import Participant
+from frontend.store.places import Quota
 from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
@@ -40,6 +42,35 @@ class ParsedRevision:
     plan: SamplingPlan
     passive: dict[str, PassiveSampler]
     shown_targets: tuple[int, ...] | None = field(default=None, kw_only=True)  # of one group; None where all are shown
+
+    @property
+    def quota(self) -> Quota:
+        """How many places there are, and in each group."""
+        groups = tuple((name, group.participants) for name, group in self.spec.groups.items())
+        known = tuple((name, places) for name, places in groups if places is not None)
+        return Quota(self.spec.stopping.participants or 0, known)
+
+    def has_enough(self, answers: int) -> bool:
+        """Return whether so many answers are all that the experiment wanted."""
+        wanted = self.spec.stopping.answers
+        return wanted is not None and answers >= wanted
+
+    def for_participant(self, participant: Participant) -> Self:
+        """Return the experiment as one participant meets it: that of their group, and nothing fixed or shared that the same
+        person was asked before.
+        """
+        own = self.for_group(participant.group)
+        if participant.round == 0:
+            return own
+        shares = dict(zip(own.plan.samplers, own.plan.probabilities, strict=True))
+        drawn = {name: share for name, share in shares.items() if not _is_a_fixed_set(own.passive.get(name))}
+        drawn = drawn if any(drawn.values()) else shares
+        checks = own.plan.checks
+        if checks is not None:
+            checks = checks.model_copy(update={"shared": 0})
+            checks = checks if checks.catch or checks.repeat else None
+        plan = replace(own.plan, samplers=tuple(drawn), probabilities=tuple(drawn.values()), details=(), checks=checks)
+        return replace(own, plan=plan)
 
     def for_group(self, name: str) -> Self:
         """Return the experiment as one group of participants meets it; itself where there is no such group."""
@@ -119,6 +150,11 @@ class Catalogue:
             known = parse_revision(await self._store.experiments.read_revision(experiment, revision))
             self._parsed[experiment, revision] = known
         return known
+
+
+def _is_a_fixed_set(sampler: PassiveSampler | None) -> bool:
+    """Return whether a sampler asks everybody the same queries."""
+    return sampler is not None and sampler.repeats
 
 
 def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms: int) -> Revision:

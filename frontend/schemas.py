@@ -18,7 +18,7 @@ class ArriveBody(Body):
     that this browser keeps.
     """
 
-    parameters: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]] = Field(
+    parameters: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=4096)]] = Field(
         default_factory=dict, max_length=64
     )
     session: Annotated[str, Field(max_length=4096)] | None = None

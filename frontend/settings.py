@@ -60,6 +60,14 @@ class Settings(BaseSettings):
         default=3, ge=0, le=23, description="The hour (UTC) after which nightly bundles are written."
     )
     disk_warning_mb: int = Field(default=500, ge=0, description="Free space below which the console warns, in MB.")
+    prolific_url: str = Field(
+        default="https://api.prolific.com", description="Where Prolific's API is; another address is for tests."
+    )
+    prolific_token: str = Field(
+        default="",
+        repr=False,
+        description="The Prolific token of the server's owner, instead of one on the page Account.",
+    )
     log_directory: str = Field(default="", description="Where each process writes a log file; empty: standard error.")
 
     @field_validator("secret")

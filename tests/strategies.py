@@ -8,7 +8,7 @@ import yaml
 from hypothesis import strategies as st
 
 from salmon.spec import Spec, parse_spec
-from salmon.spec.consistency import PAGE_TEXTS
+from salmon.spec.page_texts import PAGE_TEXTS
 from salmon.spec.sampler_arguments import NOISE_MODELS
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/experiment.yaml"))
@@ -17,9 +17,19 @@ _NAMES = st.text("abcdefgXYZ_-0123", min_size=1, max_size=12)
 _SHARES = st.one_of(st.integers(2, 100), st.integers(0, 100).map(lambda k: f"{k}%"), st.floats(0, 0.99))
 _KEPT = st.one_of(st.just("forever"), st.builds(lambda days: f"{days}d", st.integers(1, 36_500)))
 _DURATIONS = st.builds(lambda k, unit: f"{k}{unit}", st.integers(0, 300), st.sampled_from(["ms", "s", "min", "h", "d"]))
+_AMOUNTS = st.integers(1, 1_000_000).map(lambda pence: f"{pence / 100:.2f}")
+_WAITS = st.builds(lambda k, unit: f"{k}{unit}", st.integers(1, 300), st.sampled_from(["min", "h", "d"]))
 _WORDS = st.sampled_from(
     ["no", "1.0", "2026-01-01", "null", "~", "1e3", "<<", "a: b", "# no comment", "'", "é", "0x1F", "[x"]
 )
+
+PROLIFIC_STUDY = {
+    "minutes": 9,
+    "places": 40,
+    "spend_at_most": 80,
+    "not_from": ["colors"],
+    "signed_links": True,
+}
 
 
 def texts() -> st.SearchStrategy[str]:
@@ -66,9 +76,14 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
         })),
         "stopping": draw(_some({
             "answers": st.integers(1, 10**6), "at": st.datetimes().map(str), "accuracy_gain_below": _SHARES,
+            "participants": st.integers(1, 10**6), "errors_above": _SHARES,
+        })),
+        "payment": draw(_some({
+            "currency": st.sampled_from(["GBP", "USD"]), "reward": _AMOUNTS,
+            "bonus": st.lists(st.fixed_dictionaries({"amount": _AMOUNTS}, optional={"catch_accuracy": _SHARES}), max_size=2),
         })),
         "privacy": draw(_some({"keep_ids": _KEPT, "keep_answers": _KEPT})),
-        "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS})),
+        "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS, "abandoned_after": _WAITS})),
         "seed": draw(st.integers(0, 2**53 - 1)),
     }  # fmt: skip
     optional = {
@@ -78,7 +93,12 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             {"queries": st.lists(_query(n).map(lambda q: [*q, q[1]]), min_size=1, max_size=3)}
         ),
         "questions": st.just([{"name": "age", "text": "How old?", "type": "number"}, {"name": "b", "text": "?"}]),
-        "recruitment": st.just({"platform": "prolific", "completion_code": "C1", "redirect": "https://a.org/{puid}"}),
+        "recruitment": st.sampled_from(
+            [
+                {"platform": "prolific", "completion_code": "C1", "redirect": "https://a.org/{puid}"},
+                {"platform": "prolific", "completion_code": "C1", "prolific": PROLIFIC_STUDY},
+            ]
+        ),
     }
     return tree | draw(_some(optional))
 

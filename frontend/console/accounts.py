@@ -25,6 +25,7 @@ from frontend.auth import (
 )
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, ForbiddenError, LoginError, NotFoundError
+from frontend.prolific.credentials import reference_of
 from frontend.schemas import (
     ApiTokenBody,
     InvitationBody,
@@ -446,9 +447,16 @@ async def remove_account(context: Context, name: str, *, heir: str = "") -> int:
     """
     account = await _known(context, name)
     await _check_an_owner_stays(context, account, None)
+    await forget_prolific(context, account.id)
     owners = [other.id for other in await context.store.accounts.list() if other.role == "owner" and other != account]
     await context.store.accounts.remove(account)
     return await context.store.experiments.hand_over(account.id, heir or (owners[0] if owners else LOCAL))
+
+
+async def forget_prolific(context: Context, account: str) -> None:
+    """Remove an account's token for Prolific, the secret of its webhooks, and the counts of its events."""
+    await asyncio.to_thread(context.prolific_files.remove, account)
+    await context.store.prolific.forget_events(reference_of(account))
 
 
 async def make_reset(context: Context, name: str, *, by: str) -> str:

@@ -190,8 +190,9 @@ async def _with_counts(context: Context, experiment: ServedExperiment, seen: Ove
 async def _read_inputs(context: Context, experiment: ServedExperiment) -> OverviewInputs:
     """Return what the overview is made of, except the counters: enough to see whether something has changed."""
     store = context.store
-    arrived, heartbeat, progress = await asyncio.gather(
+    arrived, places, heartbeat, progress = await asyncio.gather(
         store.participants.count(experiment.id),
+        store.participants.read_places(experiment.id),
         store.connection.read_heartbeat(),
         store.models.read_progress(experiment.id, samplers_with_embedding(experiment.spec)),
     )
@@ -203,6 +204,7 @@ async def _read_inputs(context: Context, experiment: ServedExperiment) -> Overvi
         n=len(experiment.targets),
         counts=Counts(),
         arrived=arrived,
+        places=places,
         samplers=tuple(views),
         heartbeat=heartbeat,
         now_ms=context.now_ms(),

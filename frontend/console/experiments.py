@@ -26,6 +26,7 @@ from frontend.console.drafts import targets_of_draft
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, NotFoundError
 from frontend.launching import free_slug, launch, note_change, revise
+from frontend.lifecycle import why_it_would_close
 from frontend.media import spool_upload
 from frontend.schemas import NameBody, SharedBody, StateBody
 from frontend.store.experiments import Change, ExperimentState, Revision, State
@@ -159,7 +160,13 @@ async def read_experiment(request: Request, experiment: WithExperiment, context:
 async def set_state(
     request: Request, experiment: EditableExperiment, body: StateBody, context: WithContext, experimenter: WithAccount
 ) -> ExperimentReply:
-    """Open, pause or close an experiment."""
+    """Open, pause or close an experiment; one that would close by itself at once is not opened."""
+    if body.state == "open" and (ending := await why_it_would_close(context, experiment)):
+        raise ConflictError(
+            f"The experiment would close again at once: {ending.sentence}",
+            hint="Change stopping in its file first.",
+            where=f"stopping.{ending.by}",
+        )
     await context.store.experiments.set_state(experiment.id, body.state, now_ms=context.now_ms())
     await note_change(context, experiment.id, experimenter.name, "state", body.state)
     await note(request, context, experimenter.name, "experiment state", f"{experiment.state.slug} {body.state}")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
+from frontend.console.notices import Sentence, ended_by_itself, full, make_sentence, opens_later, retention
+from frontend.lifecycle import wanted_participants
 from frontend.metrics import Latency
 from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState, State
 from frontend.store.models import HistoryLine
+from frontend.store.places import Places
 from salmon.spec import Spec
 from salmon.spec.consistency import unbuilt_values
 from salmon.wire import Heartbeat
@@ -35,11 +37,16 @@ class AnswersTile(TypedDict):
 
 
 class ParticipantsTile(TypedDict):
-    """How many people opened the link, began and finished."""
+    """How many people opened the link, began and finished; how many hold a place, and how many places there are.
+
+    `wanted` is 0 where the file names no number.
+    """
 
     arrived: int
     began: int
     completed: int
+    held: int
+    wanted: int
 
 
 class Quantiles(TypedDict):
@@ -130,14 +137,6 @@ class VerdictRow(TypedDict):
     action: Literal["", "open", "close", "invite"]
 
 
-class Sentence(TypedDict):
-    """Something that needs attention, and what to do about it."""
-
-    level: str
-    what: str
-    hint: str
-
-
 class OverviewReply(TypedDict):
     """The overview of an experiment, which the stream sends, too."""
 
@@ -209,6 +208,7 @@ class OverviewInputs:
     now_ms: int
     latencies: tuple[Latency, ...] = ()
     media_problems: tuple[str, ...] = ()
+    places: Places = field(default_factory=Places)
 
 
 def overview(seen: OverviewInputs) -> OverviewReply:
@@ -243,6 +243,8 @@ def overview(seen: OverviewInputs) -> OverviewReply:
             "arrived": seen.arrived,
             "began": sum(counts.get("began").values()),
             "completed": sum(counts.get("completed").values()),
+            "held": seen.places.held,
+            "wanted": wanted_participants(seen.spec),
         },
         "times": {
             "response": _quantiles(counts, "rt"),
@@ -397,19 +399,24 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
     found: list[Sentence] = []
     has_active = any(view.active for view in seen.samplers)
     found += [
-        _sentence("warning", sentence, "It was accepted when this experiment was created, but it has no effect.")
+        make_sentence("warning", sentence, "It was accepted when this experiment was created, but it has no effect.")
         for sentence in unbuilt_values(seen.spec).values()
     ]
     found += [
-        _sentence(
+        make_sentence(
             "error", problem, "Participants do not see it. Upload the same file again, or restore it from a backup."
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
-    found += _retention(seen.state.counters)
+    found += [
+        *ended_by_itself(seen.state),
+        *full(seen.spec, seen.state, seen.places),
+        *opens_later(seen.spec, seen.state, now_ms=seen.now_ms),
+        *retention(seen.state.counters),
+    ]
     if seen.heartbeat is None and has_active and seen.state.state == "open":
         found.append(
-            _sentence(
+            make_sentence(
                 "error",
                 "The learning process is not running.",
                 "Participants get random queries until it runs again. No answers are lost. Check the server's log.",
@@ -417,12 +424,12 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
     if seen.heartbeat is not None:
         found += [
-            _sentence("error", f"{error}.".replace("..", "."), "Salmon retries this automatically.")
+            make_sentence("error", f"{error}.".replace("..", "."), "Salmon retries this automatically.")
             for error in seen.heartbeat.errors
         ]
     if total >= 10 * seen.n and fallbacks > MANY_FALLBACKS * total:
         found.append(
-            _sentence(
+            make_sentence(
                 "warning",
                 f"{_percent(fallbacks, total)} of the answers are to random queries that stood in for better ones.",
                 "The search or the connection was too slow. Invite fewer participants at a time, or add workers.",
@@ -430,7 +437,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
     if total > 100 and seen.counts.late > MANY_LATE * total:
         found.append(
-            _sentence(
+            make_sentence(
                 "warning",
                 f"{_percent(seen.counts.late, total)} of the answers came more than ten minutes after their query.",
                 "Participants may have been interrupted, or their connections may be poor.",
@@ -439,34 +446,13 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
     asked = seen.counts.get("head")
     if total > 20 * seen.n and (never := [target for target in range(seen.n) if not asked.get(target)]):
         found.append(
-            _sentence(
+            make_sentence(
                 "warning",
                 f"Targets that were never the head of a query: {len(never)} of {seen.n}.",
                 "See the figure of answers per target.",
             )
         )
     return sorted(found, key=lambda sentence: sentence["level"] != "error")
-
-
-def _retention(known: Mapping[str, int]) -> list[Sentence]:
-    """Return what will be removed because it was kept long enough, with the day."""
-    what = {
-        "ids_due_ms": ("Platform ids and link parameters", "keep_ids"),
-        "answers_due_ms": ("All answers and participants", "keep_answers"),
-    }
-    return [
-        _sentence(
-            "info",
-            f"{name} that were kept long enough are removed on {datetime.fromtimestamp(known[field] / 1000, UTC):%d %B %Y}.",
-            f"Your file says so in privacy.{key}. Export what you need before that day, or change the file.",
-        )
-        for field, (name, key) in what.items()
-        if known.get(field)
-    ]
-
-
-def _sentence(level: str, what: str, hint: str) -> Sentence:
-    return {"level": level, "what": what, "hint": hint}
 
 
 def _backend(seen: OverviewInputs) -> BackendState:

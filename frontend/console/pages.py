@@ -232,7 +232,7 @@ async def first_tab(
 async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithAccount
 ) -> Response:
-    """Return another tab of an experiment: map, targets, participants, exports or settings."""
+    """Return another tab of an experiment: map, targets, participants, recruitment, payment, exports or settings."""
     state = experiment.state
     head = ExperimentHead(
         slug=state.slug,
@@ -285,7 +285,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Served
         case "overview":
             names = await asyncio.to_thread(_labels, experiment)
             return OverviewData(**every, samplers=samplers_with_embedding(experiment.spec), names=list(names))
-        case "participants" | "recruitment":
+        case "participants" | "recruitment" | "payment":
             return ParticipantsData(**every, samplers=samplers_with_embedding(experiment.spec))
 
 

@@ -212,14 +212,7 @@ async def list_participants(
     `fresh` is false and newer figures are being found, or soon will be: ask again, or `wait` for them. Who may only look at the
     experiment sees no platform ids.
     """
-    quality, fresh = await _quality(context, experiment)
-    if not fresh:
-        slug = experiment.state.slug
-        order = ExportOrder(slug, *VERDICTS).encode()
-        finding = subprocesses.begin(f"verdicts {slug}", "export", order, urgent=wait or quality is None)
-        if wait and finding is not None:
-            await finding
-            quality, fresh = await _quality(context, experiment)
+    quality, fresh = await find_verdicts(context, experiment, subprocesses, wait=wait)
     verdicts = quality.verdicts if quality else {}
     arrivals = await context.store.export_reader.read_arrivals(experiment.id)
     names = list(dict.fromkeys((*arrivals.values(), *verdicts)))
@@ -332,6 +325,21 @@ async def _about(context: Context, subprocesses: Subprocesses, order: PeopleOrde
     """Have a subprocess read everything about a person; it may take seconds where there are many answers."""
     check_may_erase(context.settings)
     return decode_json(await subprocesses.run("people", order.encode()))
+
+
+async def find_verdicts(
+    context: Context, experiment: ServedExperiment, subprocesses: Subprocesses, *, wait: bool
+) -> tuple[StoredVerdicts | None, bool]:
+    """Return the verdicts found last, and whether nothing has happened since; newer ones are begun, or waited for."""
+    quality, fresh = await _quality(context, experiment)
+    if not fresh:
+        slug = experiment.state.slug
+        order = ExportOrder(slug, *VERDICTS).encode()
+        finding = subprocesses.begin(f"verdicts {slug}", "export", order, urgent=wait or quality is None)
+        if wait and finding is not None:
+            await finding
+            quality, fresh = await _quality(context, experiment)
+    return quality, fresh
 
 
 async def _quality(context: Context, experiment: ServedExperiment) -> tuple[StoredVerdicts | None, bool]:

@@ -18,7 +18,8 @@ from typing_extensions import TypedDict
 
 from frontend.auth import EditableExperiment
 from frontend.console.experiments import tryout_link
-from frontend.context import WithContext
+from frontend.context import Context, WithContext
+from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.participant.arrival import INVITED, MTURK_HOSTS, link_for
 from frontend.participant.completion import completion_of
@@ -147,6 +148,12 @@ async def check_link(
     """Return what is wrong with a link that was given to a platform; nothing where it is right."""
     address = f"{context.address(request)}/e/{experiment.state.slug}/"
     return list(complaints_about(body.link, address, platform=experiment.spec.recruitment.platform))
+
+
+def link_of(request: Request, context: Context, experiment: ServedExperiment) -> str:
+    """Return the link that the platform of an experiment's file is given."""
+    address = f"{context.address(request)}/e/{experiment.state.slug}/"
+    return link_for(address, experiment.spec.recruitment.platform)
 
 
 def guide_of(spec: Spec, address: str, *, name: str) -> Guide:

@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from frontend.errors import BadRequestError, BegunError, GapError, LinkError
-from frontend.store.participants import FINISHED, UNDER_WAY, Participant, Source
-from salmon.spec.schema import Resume
+from frontend.errors import AgainError, BadRequestError, BegunError, GapError, LinkError
+from frontend.store.participants import Participant, Source
+from frontend.store.statuses import FINISHED, UNDER_WAY, Status
+from salmon.spec.schema import Resume, ResumePolicy
 
 WayBack = Literal["continue", "review", "restart"]
+#: What an arrival of somebody who was here before is: the same visit, one that begins anew, or taking part once more.
+Visit = Literal["same", "afresh", "once_more"]
+#: The parameter in which a platform names the submission; the others have one submission for each person.
+_SUBMISSION: dict[str, str] = {"prolific": "SESSION_ID", "connect": "assignmentId", "mturk": "assignmentId"}
 
 #: The parameter of a one-time link; its value is signed, and stands for one person.
 INVITED = "i"
@@ -90,6 +95,37 @@ def read_arrival(parameters: Mapping[str, str], *, fresh: str, platform: str = "
     )
 
 
+def visit_of(
+    arrival: Arrival, participant: Participant, *, repeats: int, policy: ResumePolicy, same_tab: bool
+) -> Visit:
+    """Return what the arrival of somebody known is; AgainError where they have taken part as often as they may.
+
+    A platform gives somebody who takes a study up again a new submission: before the trials, that begins anew. Where
+    there are no submissions, opening the link anew after the end is taking part once more, as long as `repeats` allows it.
+    """
+    allowed = participant.round < repeats and participant.status in FINISHED
+    if not is_new_submission(arrival, participant):
+        once_more = allowed and not same_tab and arrival.source not in _SUBMISSION
+        return "once_more" if once_more else "same"
+    if allowed:
+        return "once_more"
+    barred = participant.status in {Status.SCREENED_OUT, Status.FAILED_CHECKS}
+    past_training = participant.answers > 0 or participant.status in UNDER_WAY
+    if not barred and (not past_training or (policy == "restart" and participant.status not in FINISHED)):
+        return "afresh"
+    raise AgainError(
+        "You have already taken part in this study.",
+        hint="Your answers are kept. If this is a mistake, please contact the people who run the study.",
+    )
+
+
+def is_new_submission(arrival: Arrival, participant: Participant) -> bool:
+    """Return whether the link names another submission than the one that a participant came with."""
+    name = _SUBMISSION.get(arrival.source, "")
+    now, before = arrival.companions.get(name, ""), participant.companions.get(name, "")
+    return bool(now and before and now != before)
+
+
 def mark_of(browser: str) -> str:
     """Return what is stored of the secret of a browser: enough to know it again, not enough to be it."""
     return hashlib.sha256(browser.encode()).hexdigest()[:16] if browser else ""
@@ -109,7 +145,7 @@ def way_back(resume: Resume, participant: Participant, *, same_tab: bool, browse
         )
     if participant.status in FINISHED:
         return "continue"  # the way out is shown as often as they come
-    begun = participant.status in UNDER_WAY
+    begun = participant.status in UNDER_WAY or participant.turns > 0
     if begun and not same_tab and resume.policy == "block":
         raise BegunError(
             "You have begun this study already, and it cannot be continued.",

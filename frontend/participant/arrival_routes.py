@@ -18,8 +18,20 @@ from frontend.errors import (
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
+from frontend.lifecycle import check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
 from frontend.pages import ErrorPage, ParticipantPage
-from frontend.participant.arrival import INVITED, Arrival, is_preview, mark_of, read_arrival, way_back
+from frontend.participant.arrival import (
+    INVITED,
+    Arrival,
+    Visit,
+    WayBack,
+    is_new_submission,
+    is_preview,
+    mark_of,
+    read_arrival,
+    visit_of,
+    way_back,
+)
 from frontend.participant.page_content import (
     ArrivalReply,
     ParticipantSetting,
@@ -33,16 +45,17 @@ from frontend.participant.page_content import (
 )
 from frontend.participant.queries import (
     TRIALS_AHEAD,
-    check_open,
     loads_ahead,
     prefetch_targets,
 )
 from frontend.participant.steps import (
     next_step,
 )
+from frontend.prolific.signed_links import check_link
 from frontend.schemas import ArriveBody
 from frontend.security import Session
-from frontend.store.participants import FINISHED, OUT, Participant
+from frontend.store.participants import Participant
+from frontend.store.statuses import FINISHED, OUT
 from salmon.errors import SalmonError
 from salmon.wire.keys import draw_tryout_id, is_tryout
 
@@ -71,6 +84,7 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
     strings = strings_of(language, spec.page.strings)
     try:
         _check_link(context, experiment, parameters)
+        await _check_signature(context, experiment, request, parameters, expires=False)
     except SalmonError as error:
         if "text/html" not in request.headers.get("accept", ""):
             raise
@@ -113,7 +127,7 @@ async def own_script(slug: str, context: WithContext) -> Response:
 async def arrive(slug: str, body: ArriveBody, request: Request, context: WithContext) -> ArrivalReply:
     """Make or find the participant; the reply holds all the page needs to begin or to go on."""
     experiment = await context.catalogue.find(slug)
-    spec, now_ms, people = experiment.spec, context.now_ms(), context.store.participants
+    spec, now_ms = experiment.spec, context.now_ms()
     if context.signer.allows_tryout(body.parameters.get(_TRYOUT, ""), experiment.id):
         return await _arrive_to_try(context, experiment, body)
     fresh = secrets.token_hex(8)
@@ -122,28 +136,80 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
     known = await _find_known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
     if known is None:
         await _admit(context, experiment, request)
-    participant = known
-    if participant is None and experiment.state.state != "open":
-        # Who has finished gets the way out again, also from another browser; nobody else gets in.
-        participant = await people.find(experiment.id, arrival.source, arrival.puid)
-    if participant is None:
-        check_open(experiment.state.state)
-        participant = await people.arrive(experiment.id, arrival.source, arrival.puid, now_ms=now_ms)
-    if not participant.group:
-        participant = replace(participant, group=experiment.group_of(participant.place))
-    if participant.status not in FINISHED:
-        check_open(experiment.state.state)
-    way = way_back(spec.resume, participant, same_tab=known is not None, browser=body.browser, now_ms=now_ms)
-    if way == "restart":
-        participant = await people.restart(
-            experiment.id, participant.id, arrival.source, arrival.puid, now_ms=now_ms, group=participant.group
-        )
+        await _check_signature(context, experiment, request, body.parameters)
+    if await close_if_due(context, experiment):
+        experiment = await context.catalogue.read(experiment.id)
+    participant = await _find_or_take_in(context, experiment, arrival, known)
+    participant, way = await _go_on(context, experiment, arrival, participant, known=known is not None, body=body)
     session, language = await _begin_session(context, experiment, participant, body, arrival.companions)
     resumed = participant.has_begun
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
-    own = experiment.for_group(participant.group)
+    own = experiment.for_participant(participant)
     return await _arrival_reply(context, own, session, participant, language, resumed=resumed, review=way == "review")
+
+
+async def _find_or_take_in(
+    context: Context, experiment: ServedExperiment, arrival: Arrival, known: Participant | None
+) -> Participant:
+    """Return who arrives, with their group: somebody new only where the experiment takes people in.
+
+    Who was here before goes on, or gets the way out again, also from another browser and where nobody new gets in.
+    """
+    participant, now_ms = known, context.now_ms()
+    if participant is None and not takes_in(experiment, now_ms=now_ms):
+        participant = await context.store.participants.find(experiment.id, arrival.source, arrival.puid)
+    if participant is None:
+        check_takes_in(experiment, now_ms=now_ms)
+        participant = await take_in(context, experiment, arrival.source, arrival.puid)
+    if participant.status not in FINISHED and not experiment.state.lets_finish:
+        check_open(experiment.state.state)
+    return participant if participant.group else replace(participant, group=experiment.group_of(participant.place))
+
+
+async def _go_on(
+    context: Context,
+    experiment: ServedExperiment,
+    arrival: Arrival,
+    participant: Participant,
+    *,
+    known: bool,
+    body: ArriveBody,
+) -> tuple[Participant, WayBack]:
+    """Return as whom somebody goes on, and how: as before, or as a participant of a new visit."""
+    participant, visit = await _find_visit(context, experiment, arrival, participant, same_tab=known)
+    now_ms, resume = context.now_ms(), experiment.spec.resume
+    if visit == "same":
+        way = way_back(resume, participant, same_tab=known, browser=body.browser, now_ms=now_ms)
+        if way != "restart":
+            back = await come_back(context, experiment, participant)
+            return replace(back, group=participant.group), way
+    else:
+        check_takes_in(experiment, now_ms=now_ms)
+    anew = await context.store.participants.restart(
+        experiment.id,
+        participant.id,
+        arrival.source,
+        arrival.puid,
+        now_ms=now_ms,
+        group=participant.group,
+        round_number=participant.round + (visit == "once_more"),
+        quota=experiment.quota,
+    )
+    return anew, "restart"
+
+
+async def _find_visit(
+    context: Context, experiment: ServedExperiment, arrival: Arrival, participant: Participant, *, same_tab: bool
+) -> tuple[Participant, Visit]:
+    """Return what an arrival is, and whose it is: the submission of an earlier time belongs to the participant of then."""
+    if participant.round > 0 and is_new_submission(arrival, participant):
+        earlier = await context.store.participants.find_earlier(experiment.id, arrival.source, arrival.puid)
+        for one in earlier:
+            if one.companions and not is_new_submission(arrival, one):
+                return one, "same"
+    policy, repeats = experiment.spec.resume.policy, experiment.spec.recruitment.repeats
+    return participant, visit_of(arrival, participant, repeats=repeats, policy=policy, same_tab=same_tab)
 
 
 def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:
@@ -155,6 +221,24 @@ def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapp
         _check_invitation(context, experiment, parameters)
     if experiment.state.state == "draft":
         check_open("draft")
+
+
+async def _check_signature(
+    context: Context,
+    experiment: ServedExperiment,
+    request: Request,
+    parameters: Mapping[str, str],
+    *,
+    expires: bool = True,
+) -> None:
+    """Refuse a link that Prolific has not signed, where the file asks for signed links; a try-out needs none."""
+    study = experiment.spec.recruitment.prolific
+    if study is None or not study.signed_links or experiment.spec.recruitment.platform != "prolific":
+        return
+    if context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
+        return
+    address = f"{context.address(request)}/e/{experiment.state.slug}/"
+    await check_link(parameters, address, context.study_keys, now_ms=context.now_ms(), expires=expires)
 
 
 def _check_invitation(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:
@@ -196,7 +280,7 @@ async def _arrive_to_try(context: Context, experiment: ServedExperiment, body: A
     session, language = await _begin_session(context, experiment, participant, body, companions)
     return await _arrival_reply(
         context,
-        experiment.for_group(participant.group),
+        experiment.for_participant(participant),
         session,
         participant,
         language,

@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 
 from frontend.participant.arrival import MTURK_HOSTS
 from frontend.schemas import Json
-from frontend.store.participants import Participant, Status
+from frontend.store.participants import Participant
+from frontend.store.statuses import Status
 from salmon.spec.schema import Recruitment
 
 _FIELD = re.compile(r"\{([A-Za-z_]{1,40})\}")

@@ -222,6 +222,12 @@ class AnswersReply(TypedDict):
     results: list[AnswerReply]
 
 
+class WithdrawnReply(TypedDict):
+    """The status of somebody who wanted to withdraw: `withdrawn`, or how their part had ended before."""
+
+    status: str
+
+
 class StoredReply(TypedDict):
     """How many events were stored."""
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 
 from frontend.context import Context
-from frontend.errors import DamagedError, NotOpenError
+from frontend.errors import DamagedError
 from frontend.experiments import ParsedRevision, SamplingPlan, ServedExperiment
 from frontend.participant.checks import (
     MOST_LOOKED_THROUGH,
@@ -386,21 +386,6 @@ def loads_ahead(targets: Sequence[TargetSpec]) -> bool:
     """Return whether the files are too many, or too large, to wait for all of them before the first trial."""
     files = {target.media: target.size_bytes for target in targets if target.media}
     return len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES
-
-
-def check_open(state: str) -> None:
-    """Refuse what only an open experiment does, with a sentence that says why."""
-    if state != "open":
-        sentences = {
-            "draft": "This experiment has not been opened yet.",
-            "paused": "This experiment is paused at the moment.",
-            "closed": "This experiment has ended.",
-        }
-        raise NotOpenError(
-            sentences.get(state, "This experiment is not open."),
-            state=state,
-            hint="Answers already given are kept. Please contact the people who sent you the link.",
-        )
 
 
 def _weights(plan: SamplingPlan, participant: str) -> Mapping[str, float]:

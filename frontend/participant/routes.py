@@ -22,6 +22,7 @@ from frontend.errors import (
     body_of,
 )
 from frontend.experiments import ServedExperiment
+from frontend.lifecycle import check_open, close_at_last_answer, close_if_due, come_back
 from frontend.participant.checks import follow_up
 from frontend.participant.completion import completion_of, screen_out
 from frontend.participant.page_content import (
@@ -33,12 +34,12 @@ from frontend.participant.page_content import (
     SkippedReply,
     StepReply,
     StoredReply,
+    WithdrawnReply,
     text_of,
 )
 from frontend.participant.queries import (
     TRIALS_AHEAD,
     allows_spare,
-    check_open,
     next_query,
     prefetch_targets,
 )
@@ -51,7 +52,8 @@ from frontend.participant.steps import (
 )
 from frontend.schemas import AnswerBody, EventBody, FinishBody, StepBody, one_or_many_of
 from frontend.security import Session
-from frontend.store.participants import FINISHED, OUT, UNDER_WAY, Participant, Status
+from frontend.store.participants import Keep, Participant
+from frontend.store.statuses import FINISHED, OUT, UNDER_WAY, Status
 from frontend.store.turns import Turn
 from salmon.errors import SalmonError, StoreError
 from salmon.records import Answer, Served, Timing
@@ -86,7 +88,8 @@ async def take_step(
     participant = await context.store.participants.read(session.experiment, session.participant)
     if participant is None or participant.session != session.session:
         raise ElsewhereError("This study was opened again in another window.", hint="Go on there, or reload this page.")
-    experiment = experiment.for_group(participant.group)
+    participant = await come_back(context, experiment, participant)
+    experiment = experiment.for_participant(participant)
     result = carry_out(experiment.spec, participant, step, body, now_ms=context.now_ms())
     if result.change is not None:
         await context.store.participants.change(session.experiment, session.participant, result.change)
@@ -98,6 +101,24 @@ async def take_step(
     }
 
 
+@router.post("/withdraw")
+async def withdraw(slug: str, session_key: SessionHeader, context: WithContext) -> WithdrawnReply:
+    """End the part of a participant who withdraws: nothing more is asked, and their answers are left out of analyses.
+
+    The answers stay stored until the experimenter erases them; the page says so before.
+    """
+    del slug
+    session, people, now_ms = context.signer.read_session(session_key), context.store.participants, context.now_ms()
+    experiment = await context.catalogue.read(session.experiment)
+    if experiment.spec.consent is None:
+        raise BadRequestError("This study asks for no consent that could be withdrawn.", hint="Just close the page.")
+    status = await people.withdraw(session.experiment, session.participant, now_ms=now_ms)
+    if status == Status.WITHDRAWN and not is_tryout(session.participant):
+        decision: dict[str, tuple[Keep, str]] = {session.participant: ("exclude", "They withdrew.")}
+        await people.decide(session.experiment, decision, by="participant", now_ms=now_ms)
+    return {"status": status}
+
+
 @router.post("/skip")
 async def skip_to_the_end(slug: str, session_key: SessionHeader, context: WithContext) -> SkippedReply:
     """Take an experimenter who tries the experiment out past everything up to the last questions and the end."""
@@ -107,7 +128,7 @@ async def skip_to_the_end(slug: str, session_key: SessionHeader, context: WithCo
     participant = await people.read(session.experiment, session.participant)
     if participant is None or not is_tryout(session.participant):
         raise ForbiddenError("Only a try-out can be skipped.", hint="Answer the questions, or close the page.")
-    experiment = experiment.for_group(participant.group)
+    experiment = experiment.for_participant(participant)
     for step, body in shortest_way(experiment.spec, participant):
         result = carry_out(experiment.spec, participant, step, body, now_ms=context.now_ms())
         if result.change is not None:
@@ -132,7 +153,7 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     participant = await people.read(session.experiment, session.participant)
     if participant is None:
         raise NotFoundError("This session is unknown.", hint="Open the link of the study again.")
-    experiment = experiment.for_group(participant.group)
+    experiment = experiment.for_participant(participant)
     if participant.status == Status.FAILED_CHECKS:
         return cast("FinishReply", screen_out(experiment.spec.recruitment, participant))
     _check_may_finish(experiment, participant)
@@ -146,12 +167,13 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     if not finished_before and is_tryout(session.participant):
         await people.complete_to_try(session.experiment, session.participant)
     elif not finished_before:
-        await people.complete(
+        finished = await people.complete(
             session.experiment,
             session.participant,
             now_ms=context.now_ms(),
             given_unsaved=body.given if incomplete else None,
         )
+        await close_if_due(context, experiment, finished=finished)
     completion = completion_of(experiment.spec.recruitment, participant)
     return {
         "stored": stored,
@@ -187,14 +209,15 @@ async def query(
     )
     if participant is None:
         raise NotFoundError("This session is unknown.", hint="Open the link of the study again.")
-    experiment = experiment.for_group(participant.group)
+    experiment = experiment.for_participant(participant)
     if participant.status == Status.FAILED_CHECKS:
         return JSONResponse(QueryReply(done=True, answers=participant.answers, out=participant.status))
     await _check_may_ask(context, experiment, session, participant)
-    if not is_tryout(session.participant):
+    if not is_tryout(session.participant) and not experiment.state.lets_finish:
         check_open(experiment.state.state)
     limit = experiment.spec.html.max_queries
-    if 0 < limit <= participant.answers or participant.status in FINISHED:
+    ends_here = limit <= 0 and experiment.state.state == "closed"
+    if ends_here or 0 < limit <= participant.answers or participant.status in FINISHED:
         return JSONResponse(QueryReply(done=True, answers=participant.answers))
     if spare and not allows_spare(experiment, participant=session.participant, after=participant.position):
         return JSONResponse(QueryReply(none=True))
@@ -203,7 +226,7 @@ async def query(
     )
     if turn.outcome != "begun":
         return JSONResponse(_explain(turn))
-    parsed = (await context.catalogue.revision(session.experiment, turn.revision)).for_group(participant.group)
+    parsed = (await context.catalogue.revision(session.experiment, turn.revision)).for_participant(participant)
     served = await next_query(context, session, turn, parsed)
     reply: QueryReply = {
         "token": context.signer.sign_served(served),
@@ -290,6 +313,7 @@ async def _check_may_ask(
     if missing := missing_before_trials(experiment.spec, participant):
         step = missing[0]
         raise ConflictError(f"The step {step} comes before the trials.", hint="Reload the page.", where=step)
+    await come_back(context, experiment, participant)
     await context.store.participants.activate(session.experiment, session.participant)
 
 
@@ -313,6 +337,8 @@ async def _keep(context: Context, answer: Answer, token: str) -> AnswerReply:
         kept: AnswerReply = {"token": token, "recorded": fresh, "duplicate": not fresh, "count": count}
     else:
         recorded = await context.store.answers.record(answer)
+        if (await context.catalogue.revision(served.experiment, served.revision)).has_enough(recorded.total):
+            await close_at_last_answer(context, served.experiment, recorded.total)
         kept = {
             "token": token,
             "recorded": not recorded.duplicate,

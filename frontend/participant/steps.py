@@ -14,15 +14,8 @@ from typing_extensions import TypedDict
 
 from frontend.errors import BadRequestError, ConflictError, FormError
 from frontend.schemas import StepBody
-from frontend.store.participants import (
-    FINISHED,
-    OUT,
-    ComprehensionAttempt,
-    ConsentGiven,
-    Participant,
-    Status,
-    StepChange,
-)
+from frontend.store.participants import ComprehensionAttempt, ConsentGiven, Participant, StepChange
+from frontend.store.statuses import FINISHED, OUT, Status
 from salmon.spec import Spec
 from salmon.spec.schema import Comprehension, Question
 

@@ -14,13 +14,13 @@ from starlette.responses import RedirectResponse, Response
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, EndedError, ForbiddenError
 from frontend.experiments import ServedExperiment
+from frontend.lifecycle import check_takes_in, close_at_last_answer
 from frontend.participant import queries
-from frontend.participant.queries import check_open
 from frontend.salmon1.errors import OldError, OldRoute
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
-from frontend.store.participants import OUT, Status
+from frontend.store.statuses import OUT, Status
 from salmon.records import NO_SCORE, Answer, Query, Served, Timing
 from salmon.wire.keys import NOBODY, is_tryout
 
@@ -75,7 +75,7 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
     carry.
     """
-    _check_served(experiment)
+    _check_served(context, experiment)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
             500,
@@ -111,9 +111,11 @@ async def record_answer(request: Request, context: WithContext) -> Json:
             served.experiment, served.participant, served.nonce, served.trial
         )
         return {"success": True}
-    await context.store.answers.record(
+    recorded = await context.store.answers.record(
         Answer(served, body.winner, body.timing, context.now_ms(), signed=bool(body.token))
     )
+    if (await context.catalogue.revision(served.experiment, served.revision)).has_enough(recorded.total):
+        await close_at_last_answer(context, served.experiment, recorded.total)
     return {"success": True}
 
 
@@ -143,9 +145,9 @@ async def _next_query(context: Context, experiment: ServedExperiment, puid: str,
     return queries.serve(given, session=session, revision=turn.revision, number=turn.number, seed=parsed.plan.seed)
 
 
-def _check_served(experiment: ServedExperiment) -> None:
+def _check_served(context: Context, experiment: ServedExperiment) -> None:
     """Refuse scripts where the experiment is not open, or where they would pass over its consent, checks or platform."""
-    check_open(experiment.state.state)
+    check_takes_in(experiment, now_ms=context.now_ms())
     if not experiment.spec.serves_scripts:
         raise ForbiddenError(
             "This experiment is answered on its own page only: scripts would pass over its consent, checks or platform.",
@@ -201,7 +203,7 @@ def _asked(served: Served) -> Query:
 
 async def _read_unsigned(context: Context, experiment: ServedExperiment, body: OldAnswer) -> Served:
     """Return the query that a script made up itself, where the experiment allows it."""
-    _check_served(experiment)
+    _check_served(context, experiment)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
             "The answer has no token, so the server cannot tell whether this query was asked.",
@@ -249,6 +251,6 @@ async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> 
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is not a valid id: it is too long or has invisible characters.", where="puid")
     participant = await context.store.participants.arrive(
-        experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE
+        experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE, quota=experiment.quota
     )
     return participant.id

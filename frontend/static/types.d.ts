@@ -31,6 +31,9 @@ export interface AccountRow {
   second_factor: boolean;
 }
 
+/** What to do about a participant's payment. */
+export type Action = "pay" | "pay by hand" | "bonus" | "screened out" | "look at" | "nothing";
+
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
 export interface AnswerBody {
   token: string;
@@ -155,6 +158,11 @@ export interface ConsentText {
   html: string;
   version: string;
   decline_url: string | null;
+}
+
+/** What the page showed as the cost: another cost is refused, because nobody has agreed to it. */
+export interface CostBody {
+  cost: number;
 }
 
 /** The participants about whom was decided. */
@@ -449,6 +457,11 @@ export interface FullExperimentReply {
   address: string;
 }
 
+/** How many people of each earlier experiment are kept out. */
+export interface GroupsReply {
+  people: Record<string, number>;
+}
+
 /** The guide, with a try-out that arrives as from the platform. */
 export interface GuideReply {
   platform: string;
@@ -603,6 +616,12 @@ export interface LayoutReply {
   font: number;
   dot: number;
   marks: (LayoutMark | null)[];
+}
+
+/** Somebody who is not paid by this, and why. */
+export interface LeftOutRow {
+  participant: string;
+  why: string;
 }
 
 /** A link as it stands at the platform. */
@@ -807,17 +826,69 @@ export interface ParticipantsReply {
   participants: ParticipantRow[];
 }
 
-/** How many people opened the link, began and finished. */
+/** How many people opened the link, began and finished; how many hold a place, and how many places there are. `wanted` is 0 where the file names no number. */
 export interface ParticipantsTile {
   arrived: number;
   began: number;
   completed: number;
+  held: number;
+  wanted: number;
 }
 
 /** The present password and the new one. */
 export interface PasswordBody {
   old: string;
   new: string;
+}
+
+/** The same with the key of the payment, and what the page showed: how many submissions and which sum. */
+export interface PayBody {
+  action: "approve" | "bonus";
+  participants?: string[];
+  bonuses?: Record<string, any>;
+  key: string;
+  count: number;
+  sum: number;
+}
+
+/** One thing to do about one participant; `amount` is a decimal number as text, None where the file gives none. */
+export interface PayRowReply {
+  participant: string;
+  platform_id: string;
+  assignment: string;
+  status: string;
+  platform_status: string;
+  action: Action;
+  amount: string | null;
+  reason: string;
+}
+
+/** How many rows have an action, and the sum of their amounts. */
+export interface PaySum {
+  action: Action;
+  count: number;
+  amount: string;
+}
+
+/** The list of payments; `fresh` is false where the catch trials of somebody are still being counted. */
+export interface PaymentReply {
+  platform: string;
+  currency: string;
+  fresh: boolean;
+  sums: PaySum[];
+  rows: PayRowReply[];
+}
+
+/** A payment; `open` where Prolific has not confirmed it. */
+export interface PaymentRow {
+  key: string;
+  action: "approve" | "bonus";
+  count: number;
+  sum: number;
+  by: string;
+  at_ms: number;
+  state: string;
+  open: boolean;
 }
 
 /** What the page of all accounts begins with. */
@@ -851,6 +922,31 @@ export interface PersonReply {
   id: string;
   experiments: PersonInExperiment[];
   bundles: PersonInBundle[];
+}
+
+/** How many places the study is to have, and what the further ones cost by the page. */
+export interface PlacesBody {
+  places: number;
+  cost: number;
+}
+
+/** What is to be paid: whose submissions are approved, or the bonus of each in hundredths. */
+export interface PlanBody {
+  action: "approve" | "bonus";
+  participants?: string[];
+  bonuses?: Record<string, any>;
+}
+
+/** What a payment would do. Amounts are in hundredths, without Prolific's fees; `problem` is why it is refused. */
+export interface PlanReply {
+  action: "approve" | "bonus";
+  count: number;
+  sum: number;
+  currency: string;
+  left_out: LeftOutRow[];
+  committed: number;
+  limit: number | null;
+  problem: string;
 }
 
 /** The queries of the practice. */
@@ -892,6 +988,46 @@ export interface ProblemRow {
   sentence: string;
   suggestion: string;
   source: string;
+}
+
+/** The account's connection to Prolific, without its secrets; `events` counts what webhooks have sent. */
+export interface ProlificAccountReply {
+  token: boolean;
+  from_environment: boolean;
+  workspace: string;
+  webhooks: boolean;
+  events: Record<string, number>;
+}
+
+/** An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost; who took part in the experiments `not_from` does not see it. `limit` is the file's spend_at_most in hundredths, or None; `committed` is what is promised and paid. */
+export interface ProlificReply {
+  token: boolean;
+  problems: string[];
+  reward: number;
+  places: number;
+  minutes: number;
+  currency: string;
+  draft_cost: number;
+  limit: number | null;
+  committed: number;
+  study: ProlificStudyReply | null;
+  not_from: string[];
+  webhooks: boolean;
+  payments: PaymentRow[];
+}
+
+/** The study at Prolific as it was last seen. Amounts are in hundredths of the account's currency. */
+export interface ProlificStudyReply {
+  id: string;
+  page: string;
+  status: string;
+  places: number;
+  taken: number;
+  reward: number;
+  currency: string;
+  counts: Record<string, number>;
+  seen_ms: number;
+  own: boolean;
 }
 
 /** The median and the 95th percentile of times in milliseconds. */
@@ -1115,6 +1251,11 @@ export interface StoredReply {
   stored: number;
 }
 
+/** The id of a study that was made on Prolific's own page. */
+export interface StudyBody {
+  study: string;
+}
+
 /** A target: its file, how often it was asked about, and what looks odd about it. */
 export interface TargetRow {
   index: number;
@@ -1152,6 +1293,12 @@ export interface Times {
   response: Quantiles;
   wait: Quantiles;
   network: Quantiles;
+}
+
+/** A token of Prolific, and the workspace where the account has several. */
+export interface TokenBody {
+  token: string;
+  workspace?: string;
 }
 
 /** An API token without its secret. */
@@ -1199,9 +1346,17 @@ export interface WindowsReply {
   version: number;
 }
 
+/** The status of somebody who wanted to withdraw: `withdrawn`, or how their part had ended before. */
+export interface WithdrawnReply {
+  status: string;
+}
+
 export interface Replies {
   "POST /answer": Record<string, any>;
   "GET /api/account": OwnAccountReply;
+  "GET /api/account/prolific": ProlificAccountReply;
+  "PUT /api/account/prolific": ProlificAccountReply;
+  "DELETE /api/account/prolific": ProlificAccountReply;
   "POST /api/account/second-factor": SecondFactorReply;
   "PUT /api/account/second-factor": RecoveryCodesReply;
   "DELETE /api/account/second-factor": ChangedAccountReply;
@@ -1238,6 +1393,19 @@ export interface Replies {
   "PUT /api/experiments/{}/participants": DecidedReply;
   "PUT /api/experiments/{}/participants/{}": ParticipantRow;
   "GET /api/experiments/{}/participants/{}/answers": AnswersOfParticipantReply;
+  "GET /api/experiments/{}/payment": PaymentReply;
+  "GET /api/experiments/{}/prolific": ProlificReply;
+  "POST /api/experiments/{}/prolific/groups": GroupsReply;
+  "POST /api/experiments/{}/prolific/payments": ProlificReply;
+  "POST /api/experiments/{}/prolific/payments/plan": PlanReply;
+  "DELETE /api/experiments/{}/prolific/payments/{}": ProlificReply;
+  "POST /api/experiments/{}/prolific/payments/{}/check": ProlificReply;
+  "POST /api/experiments/{}/prolific/places": ProlificReply;
+  "POST /api/experiments/{}/prolific/refresh": ProlificReply;
+  "POST /api/experiments/{}/prolific/study": ProlificReply;
+  "PUT /api/experiments/{}/prolific/study": ProlificReply;
+  "DELETE /api/experiments/{}/prolific/study": ProlificReply;
+  "POST /api/experiments/{}/prolific/webhooks": ProlificReply;
   "GET /api/experiments/{}/recruitment": GuideReply;
   "POST /api/experiments/{}/recruitment/check": string[];
   "GET /api/experiments/{}/requests": JobReply[];
@@ -1257,6 +1425,7 @@ export interface Replies {
   "GET /api/people/erasures": ErasureRow[];
   "POST /api/people/erasures": ErasureRow;
   "GET /api/people/erasures/{}": ErasureRow;
+  "POST /api/prolific/events/{}": Record<string, string>;
   "GET /api/schema": Record<string, any>;
   "POST /create_user": Record<string, any>;
   "POST /create_user/{}/{}": Record<string, any>;
@@ -1267,6 +1436,7 @@ export interface Replies {
   "GET /e/{}/query": QueryReply;
   "POST /e/{}/skip": SkippedReply;
   "POST /e/{}/steps/{}": StepReply;
+  "POST /e/{}/withdraw": WithdrawnReply;
   "GET /logs": Record<string, string[]>;
   "GET /meta": Record<string, any>;
   "GET /query": Record<string, any>;
@@ -1276,6 +1446,7 @@ export interface Replies {
 
 export interface Bodies {
   "PUT /api/account/password": PasswordBody;
+  "PUT /api/account/prolific": TokenBody;
   "PUT /api/account/second-factor": SecondFactorBody;
   "DELETE /api/account/second-factor": SecondFactorBody;
   "POST /api/account/tokens": ApiTokenBody;
@@ -1292,6 +1463,11 @@ export interface Bodies {
   "POST /api/experiments/{}/map/layout": LayoutBody;
   "PUT /api/experiments/{}/participants": DecisionsBody;
   "PUT /api/experiments/{}/participants/{}": DecisionBody;
+  "POST /api/experiments/{}/prolific/payments": PayBody;
+  "POST /api/experiments/{}/prolific/payments/plan": PlanBody;
+  "POST /api/experiments/{}/prolific/places": PlacesBody;
+  "POST /api/experiments/{}/prolific/study": CostBody;
+  "PUT /api/experiments/{}/prolific/study": StudyBody;
   "POST /api/experiments/{}/recruitment/check": LinkBody;
   "POST /api/experiments/{}/requests": JobBody;
   "PUT /api/experiments/{}/shared": SharedBody;

@@ -15,6 +15,7 @@ from frontend.store.jobs import JobRequests
 from frontend.store.models import Models
 from frontend.store.participants import Participants
 from frontend.store.people import People
+from frontend.store.prolific import ProlificStudies
 from frontend.store.sessions import Guesses, Sessions
 from frontend.store.turns import Turns
 
@@ -35,6 +36,7 @@ class Store:
         self.turns = Turns(connection)
         self.answers = Answers(connection)
         self.people = People(connection)
+        self.prolific = ProlificStudies(connection)
         self.models = Models(connection)
         self.jobs = JobRequests(connection)
         self.export_reader = ExportReader(connection)

@@ -34,11 +34,12 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True)
 class AnswerReceipt:
-    """Result of recording an answer: its place in the stream, and how many this participant has given."""
+    """Result of recording an answer: its place in the stream, how many this participant has given, and how many all have."""
 
     stream_id: str
     duplicate: bool
     count: int
+    total: int
 
 
 class Answers(Verbs):
@@ -80,8 +81,8 @@ class Answers(Verbs):
         )
         if receipt is None:
             raise gone()
-        stream_id, fresh, count = receipt
-        return AnswerReceipt(stream_id, duplicate=not fresh, count=int(count))
+        stream_id, fresh, count, total = receipt
+        return AnswerReceipt(stream_id, duplicate=not fresh, count=int(count), total=int(total))
 
     async def count(self, experiment: str) -> int:
         """Return how many answers there are."""

@@ -6,12 +6,20 @@ from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, GoneError, NotFoundError
 from frontend.store.connection import Verbs, fields_of
+from frontend.store.lua import END_RUN
 from salmon.wire import BUNDLES, BUNDLING, EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 from salmon.wire.keys import NOBODY, draft_keys, draw_experiment_id
 
 State = Literal["draft", "open", "paused", "closed"]
 #: The state's own fields; all others are counters.
-OWN_FIELDS = frozenset({"slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared", "shares"})
+OWN_FIELDS = frozenset(
+    {
+        *("slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared", "shares"),
+        *("ended_by", "since_ms"),
+    }
+)
+#: Why an experiment closed or paused by itself: the key of the section `stopping`, and "" where somebody did it.
+EndedBy = Literal["", "answers", "participants", "at", "errors_above"]
 #: What somebody may do with an experiment that is shared with them.
 Share = Literal["view", "edit"]
 
@@ -45,7 +53,8 @@ class Revision:
 class ExperimentState:
     """State of an experiment: all that may change after it was created. Fields that are not its own are counters.
 
-    `owner` is the id of an account, and `shared` says by account what others may do.
+    `owner` is the id of an account, and `shared` says by account what others may do. It is in its state since `since_ms`;
+    `ended_by` says why, where it closed or paused by itself.
     """
 
     experiment: str
@@ -57,6 +66,13 @@ class ExperimentState:
     opened_ms: int
     counters: dict[str, int]
     shared: dict[str, Share] = field(default_factory=dict)
+    ended_by: EndedBy = ""
+    since_ms: int = 0
+
+    @property
+    def lets_finish(self) -> bool:
+        """Whether those who have begun may go on: also where it closed by itself."""
+        return self.state == "open" or (self.state == "closed" and self.ended_by != "")
 
 
 @dataclass(frozen=True)
@@ -178,7 +194,10 @@ class Experiments(Verbs):
         for participant in (*arrivals.values(), NOBODY):
             names = keys.of_participant(participant)
             await self._connection.do(lambda client, names=names: client.delete(*names))
-        names = (keys.arrivals, keys.events, keys.counts, keys.changes, keys.quality, keys.spec)
+        names = (
+            *(keys.arrivals, keys.places, keys.events, keys.counts, keys.changes, keys.quality, keys.prolific),
+            keys.spec,
+        )
         await self._connection.do(lambda client: client.delete(*names))
         await self._connection.do(lambda client: client.delete(*draft_keys(experiment)))
         await self.announce(experiment)
@@ -255,13 +274,25 @@ class Experiments(Verbs):
         """Open, pause or close; the first opening is remembered as the start of the run."""
         key = Keys(experiment).state
         opened = await self._connection.do(lambda client: client.hget(key, "opened_ms"))
-        values: dict[str, str | int] = {"state": state}
+        values: dict[str, str | int] = {"state": state, "ended_by": "", "since_ms": now_ms}
         if state == "open" and opened in {None, "0"}:
             values["opened_ms"] = now_ms
         if state == "open":
             values["archived"] = 0  # an experiment that is opened again is no longer archived
         await self._change((key,), (("HSET", key, *fields_of(values)),))
         await self.announce(experiment)
+
+    async def end_run(self, experiment: str, ended_by: EndedBy, sentence: str, *, now_ms: int) -> bool:
+        """Close an open experiment by itself, or pause it where too much fails, and note why (atomic); return whether it was open."""
+        state: State = "paused" if ended_by == "errors_above" else "closed"
+        keys = Keys(experiment)
+        detail = f"{state} by itself: {sentence}"
+        ended = await self._connection.run(
+            END_RUN, (keys.state, keys.changes), (state, ended_by, now_ms, f"stopping.{ended_by}", "state", detail)
+        )
+        if ended:
+            await self.announce(experiment)
+        return bool(ended)
 
 
 def parse_state(experiment: str, values: Mapping[str, str]) -> ExperimentState:
@@ -279,4 +310,6 @@ def parse_state(experiment: str, values: Mapping[str, str]) -> ExperimentState:
         shared=decode_json(values["shares"])
         if "shares" in values
         else dict.fromkeys(decode_json(values.get("shared", "[]")), "edit"),
+        ended_by=cast("EndedBy", values.get("ended_by", "")),
+        since_ms=int(values.get("since_ms", values["opened_ms"])),
     )

@@ -3,6 +3,8 @@
 They reach only keys of one experiment, or only those of accounts, so one node of a Redis Cluster can run them.
 """
 
+from frontend.store.places import with_places
+
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
 #: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
 #: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too.
@@ -139,18 +141,89 @@ if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
 return ARGV[5] .. chosen
 """
 
-#: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before. A
-#: field that is there stays as it is. Returns {participant's id, names and values of their fields}, or nothing where the experiment was deleted.
-#: KEYS arrivals, state, hash of the id that a new participant would get · ARGV identity, that id, then names and values
-ARRIVE = """
+#: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before, if
+#: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again where they
+#: come back: if they have answered something, even where none is left. Somebody who begins anew is another participant under the same identity: the earlier one
+#: is replaced, or keeps a field of their own (identity#participant) where their part has ended; then the queries that they saw
+#: count as seen. Returns {participant's id, names and values of their fields}, 'full' where no place is left, or nothing where
+#: the experiment was deleted.
+#: KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id, the participant
+#: who begins anew, or '+' where somebody comes back, or '', their group or '', most places (0: any number), number of groups with places g, name and number of
+#: places of each, then names and values
+ARRIVE = with_places("""
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
+local base = string.sub(KEYS[3], 1, -#ARGV[2] - 1)
+count_places(KEYS[4], KEYS[1], base)
+local fields = 7 + 2 * tonumber(ARGV[6])
+-- Returns the group in which a place is free, '' where it does not matter, or false; of several groups, the one with the
+-- largest share of free places.
+local function free_place(wanted)
+  local most = tonumber(ARGV[5])
+  if most > 0 and tonumber(redis.call('HGET', KEYS[4], 'held')) >= most then return false end
+  local group, share = fields == 7 and wanted, 0
+  for i = 7, fields - 1, 2 do
+    local held = tonumber(redis.call('HGET', KEYS[4], 'held:' .. ARGV[i]) or '0')
+    local free = 1 - held / tonumber(ARGV[i + 1])
+    if free > share and (wanted == '' or wanted == ARGV[i]) then group, share = ARGV[i], free end
+  end
+  return group
+end
+local present = redis.call('HGET', KEYS[1], ARGV[1])
+local group = ''
+if not present then
+  group = free_place(ARGV[4])
+  if not group then return 'full' end
+elseif present == ARGV[3] then
+  local earlier = base .. present
+  if redis.call('EXISTS', earlier) == 0 then return false end
+  local status = redis.call('HGET', earlier, 'status') or 'arrived'
+  group = ARGV[4]
+  if is_one_of(away, status) or not is_one_of(before_replaced, status) then
+    group = free_place(group)
+    if not group then return 'full' end
+  end
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  if change(earlier, KEYS[4], present, 'replaced', before_replaced) ~= 'replaced' then
+    redis.call('HSET', KEYS[1], ARGV[1] .. '#' .. present, present)
+    for _, query in ipairs(redis.call('SMEMBERS', earlier .. ':asked')) do
+      redis.call('SADD', KEYS[3] .. ':asked', query)
+    end
+  end
+elseif ARGV[3] == '+' then
+  local values = redis.call('HMGET', base .. present, 'status', 'group', 'answers')
+  if values[1] == 'abandoned' then
+    local began = tonumber(values[3] or '0') > 0
+    if not began and not free_place(values[2] or '') then return 'full' end
+    change(base .. present, KEYS[4], present, began and 'active' or 'arrived', ' abandoned ')
+  end
+end
 local first = redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
 local known = redis.call('HGET', KEYS[1], ARGV[1])
-if first == 1 then redis.call('HSETNX', KEYS[3], 'place', redis.call('HLEN', KEYS[1]) - 1) end
-local key = string.sub(KEYS[3], 1, -#ARGV[2] - 1) .. known
-for i = 3, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
+local key = base .. known
+if first == 1 then
+  redis.call('HSETNX', key, 'place', redis.call('HLEN', KEYS[1]) - 1)
+  if group ~= '' then redis.call('HSETNX', key, 'group', group) end
+end
+for i = fields, #ARGV, 2 do redis.call('HSETNX', key, ARGV[i], ARGV[i + 1]) end
+if first == 1 then
+  local values = redis.call('HMGET', key, 'status', 'group')
+  move(KEYS[4], known, '', values[1], '', values[2] or '')
+end
 return {known, redis.call('HGETALL', key)}
-"""
+""")
+
+#: Sets fields of a participant and, where it may follow the one at this moment, a status; the places move with it. What a
+#: platform said before what is known is passed over. Returns {status afterwards, 1 if anything was written}, or nothing where
+#: there is no such participant.
+#: KEYS participant[, places] · ARGV wanted status or '', statuses that it may follow, participant, when the platform said it
+#: (ms) or '', then names and values
+CHANGE_STATUS = with_places("""
+if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+if ARGV[4] ~= '' and tonumber(redis.call('HGET', KEYS[1], 'platform_ms') or '-1') > tonumber(ARGV[4]) then
+  return {redis.call('HGET', KEYS[1], 'status') or 'arrived', 0}
+end
+return {change(KEYS[1], KEYS[2], ARGV[3], ARGV[1], ARGV[2], unpack(ARGV, 5)), 1}
+""")
 
 #: Runs commands together where certain keys are there: the state of an experiment that is not deleted, the hash of a
 #: participant who is not erased. Elsewhere it does nothing, so that no request that was under way brings back what was
@@ -171,15 +244,26 @@ end
 return replies
 """
 
-#: Counts somebody who has finished, once, and notes it: the counter always agrees with the participants. Returns nothing
-#: where there is no such participant any more.
-#: KEYS participant, counts · ARGV now (ms), counter, then more fields of the participant and their values
-COMPLETE = """
+#: Notes that somebody has finished, and counts them once: the counter always agrees with the participants. Returns how many
+#: have finished and hold a place, or nothing where there is no such participant any more.
+#: KEYS participant, counts, places · ARGV now (ms), counter, statuses from which there is no way on, participant, then names and values
+COMPLETE = with_places("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 if redis.call('HSETNX', KEYS[1], 'completed_ms', ARGV[1]) == 1 then
   redis.call('HINCRBY', KEYS[2], ARGV[2], 1)
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 3))
+local status = redis.call('HGET', KEYS[1], 'status') or 'arrived'
+local may_follow = is_one_of(ARGV[3], status) and '' or ' ' .. status .. ' '
+change(KEYS[1], KEYS[3], ARGV[4], 'completed', may_follow, unpack(ARGV, 5))
+return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
+""")
+
+#: Closes or pauses an open experiment by itself, with the reason, and writes it down among its changes. Returns 1 if it did.
+#: KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail
+END_RUN = """
+if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return 0 end
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'ended_by', ARGV[2], 'since_ms', ARGV[3])
+redis.call('XADD', KEYS[2], '*', 'at_ms', ARGV[3], 'by', ARGV[4], 'what', ARGV[5], 'detail', ARGV[6])
 return 1
 """
 
@@ -197,8 +281,8 @@ return 0
 
 #: A token's answer is in the stream once, however often it is sent: the second time the first result comes back.
 #: The answer, the note of its token, the end of its turn, the end of being pending and the counters move together.
-#: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant}, or nothing where the experiment was
-#: deleted, or the participant was erased.
+#: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant, all answers}, or nothing where the
+#: experiment was deleted, or the participant was erased.
 #: KEYS answers, answered, pending, participant, state, counts, given, erased · ARGV token, now (ms), sampler, counter of
 #: first answers, number of the turn, number of other counters c, participant, their c names, then the fields of the answer
 RECORD_ANSWER = """
@@ -206,7 +290,8 @@ if redis.call('EXISTS', KEYS[5]) == 0 then return false end
 if redis.call('SISMEMBER', KEYS[8], redis.sha1hex(ARGV[7])) == 1 then return false end
 local before = redis.call('HGET', KEYS[2], ARGV[1])
 if before then
-  return {before, 0, tonumber(redis.call('HGET', KEYS[4], 'answers') or '0')}
+  local all = redis.call('HGET', KEYS[5], 'answers') or '0'
+  return {before, 0, tonumber(redis.call('HGET', KEYS[4], 'answers') or '0'), tonumber(all)}
 end
 local fields = 8 + tonumber(ARGV[6])
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, fields))
@@ -215,12 +300,12 @@ redis.call('HDEL', KEYS[3], ARGV[1])
 local entry = redis.call('HGET', KEYS[7], ARGV[5])
 if entry and string.find(entry, '|' .. ARGV[1] .. '|', 1, true) then redis.call('HSET', KEYS[7], ARGV[5], '') end
 redis.call('HSET', KEYS[4], 'last_ms', ARGV[2])
-redis.call('HINCRBY', KEYS[5], 'answers', 1)
+local all = redis.call('HINCRBY', KEYS[5], 'answers', 1)
 redis.call('HINCRBY', KEYS[5], 'answers:' .. ARGV[3], 1)
 for i = 8, fields - 1 do redis.call('HINCRBY', KEYS[6], ARGV[i], 1) end
 local given = redis.call('HINCRBY', KEYS[4], 'answers', 1)
 if given == 1 then redis.call('HINCRBY', KEYS[6], ARGV[4], 1) end
-return {id, 1, given}
+return {id, 1, given, all}
 """
 
 #: Takes an invitation up: the account is written and the invitation is used, both or neither, so that of two who open the
@@ -324,17 +409,23 @@ return 1
 #: Removes a participant and what was kept of their turns; somebody anonymous who has the same status takes their place where
 #: the answers stay, so that counts of people agree. Without the answers, the count of those who completed is lowered.
 #: From now on nothing that their pages send is recorded. Returns whether there was anything.
-#: KEYS participant, asked, answered, given, arrivals, counts, erased[, anonymous participant] · ARGV participant, milliseconds
+#: KEYS participant, asked, answered, given, arrivals, counts, erased, places[, anonymous participant] · ARGV participant, milliseconds
 #: in a minute, number of identities i, their i names, then names and values of the anonymous participant, the first of which
 #: is the identity
-ERASE_PARTICIPANT = """
+ERASE_PARTICIPANT = with_places("""
 redis.call('SADD', KEYS[7], redis.sha1hex(ARGV[1]))
 local completed = redis.call('HGET', KEYS[1], 'completed_ms')
 local known = redis.call('EXISTS', KEYS[1]) == 1
 local after = 4 + tonumber(ARGV[3])
-if known and KEYS[8] then
-  if after > 4 then redis.call('HSET', KEYS[5], ARGV[after], string.match(KEYS[8], '[^:]+$')) end
-  redis.call('HSET', KEYS[8], unpack(ARGV, after + 1))
+if known then
+  local values = redis.call('HMGET', KEYS[1], 'status', 'group')
+  local status, group = values[1] or 'arrived', values[2] or ''
+  move(KEYS[8], ARGV[1], status, '', group, group)
+  if KEYS[9] then move(KEYS[8], string.match(KEYS[9], '[^:]+$'), '', status, group, group) end
+end
+if known and KEYS[9] then
+  if after > 4 then redis.call('HSET', KEYS[5], ARGV[after], string.match(KEYS[9], '[^:]+$')) end
+  redis.call('HSET', KEYS[9], unpack(ARGV, after + 1))
 elseif known and completed and tonumber(completed) > 0 then
   local counter = 'completed:' .. math.floor(tonumber(completed) / tonumber(ARGV[2]))
   if redis.call('HINCRBY', KEYS[6], counter, -1) <= 0 then redis.call('HDEL', KEYS[6], counter) end
@@ -342,7 +433,7 @@ end
 for i = 4, after - 1 do redis.call('HDEL', KEYS[5], ARGV[i]) end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 return known and 1 or 0
-"""
+""")
 
 #: Removes one answer and takes it out of all counters, unless it was removed before. Returns 1 if it was removed now.
 #: KEYS answers, state, counts · ARGV stream id, sampler, then the counters
@@ -382,4 +473,32 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
 end
 redis.call('XSETID', KEYS[2], last)
 redis.call('RENAME', KEYS[2], KEYS[1])
+"""
+
+#: Keeps a payment before anything of it is sent: once for its key, only if none of its submissions was paid, and only if the
+#: counter stays within its bound. Returns nothing where the experiment was deleted, otherwise {what happened, what was kept}.
+#: KEYS prolific, state · ARGV field of the payment, its JSON, counter, more, most, then marks and their values
+CLAIM_PAYMENT = """
+if redis.call('EXISTS', KEYS[2]) == 0 then return false end
+local known = redis.call('HGET', KEYS[1], ARGV[1])
+if known then return {'known', known} end
+for i = 6, #ARGV, 2 do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then return {'marked', ''} end
+end
+local count = tonumber(redis.call('HGET', KEYS[1], ARGV[3]) or '0')
+if count + tonumber(ARGV[4]) > tonumber(ARGV[5]) then return {'limit', ''} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('HINCRBY', KEYS[1], ARGV[3], ARGV[4])
+for i = 6, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+return {'claimed', ''}
+"""
+
+#: Changes a payment if it is still as it was read, and gives back its marks and its part of the counter where it was refused.
+#: Returns whether it was. KEYS prolific · ARGV field of the payment, JSON before, JSON after, counter or '', less, marks
+SETTLE_PAYMENT = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+if ARGV[4] ~= '' then redis.call('HINCRBY', KEYS[1], ARGV[4], -tonumber(ARGV[5])) end
+for i = 6, #ARGV do redis.call('HDEL', KEYS[1], ARGV[i]) end
+return 1
 """

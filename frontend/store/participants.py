@@ -10,20 +10,20 @@ and no counter moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Literal, cast
 
-from frontend.errors import GoneError
+from frontend.errors import FullError, GoneError
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Verbs, fields_of, gone, values_of
-from frontend.store.lua import ADMIT, ARRIVE, COMPLETE
+from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE
+from frontend.store.places import Places, Quota
+from frontend.store.statuses import FROM_PLATFORM, OUT, PlatformStatus, Status, leading_to
 from salmon.quality import Decision, Verdict
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, encode_json
-from salmon.wire.keys import draw_participant_id
+from salmon.wire.keys import draw_participant_id, is_tryout
 
 #: What is known of somebody who tries an experiment out is forgotten after this time.
 KEPT_SECONDS = 6 * 3600
@@ -44,53 +44,6 @@ Keep = Literal["keep", "exclude", "auto"]
 Values = dict[str, str | int]
 
 
-class Status(StrEnum):
-    """How far a participant is."""
-
-    ARRIVED = "arrived"
-    CONSENTED = "consented"
-    TRAINING = "training"
-    ACTIVE = "active"
-    COMPLETED = "completed"
-    REDIRECTED = "redirected"
-    DECLINED = "declined"
-    SCREENED_OUT = "screened_out"
-    FAILED_CHECKS = "failed_checks"
-    REPLACED = "replaced"
-
-    def becomes(self, wanted: Status) -> Status:
-        """Return the status after a step that leads to `wanted`: the same as before where no way leads there."""
-        return wanted if wanted in TRANSITIONS[self] else self
-
-
-_BEFORE_TRIALS = frozenset(
-    {Status.ARRIVED, Status.CONSENTED, Status.TRAINING, Status.ACTIVE, Status.DECLINED, Status.SCREENED_OUT}
-)
-_REFUSED = frozenset({Status.DECLINED, Status.SCREENED_OUT})
-#: The statuses that may follow each. Whoever agrees to a new text in the middle of the trials stays active, but may still
-#: decline it.
-TRANSITIONS: Mapping[Status, frozenset[Status]] = MappingProxyType(
-    {
-        Status.ARRIVED: _BEFORE_TRIALS,
-        Status.CONSENTED: _BEFORE_TRIALS,
-        Status.TRAINING: _BEFORE_TRIALS,
-        Status.ACTIVE: frozenset({Status.ACTIVE, Status.COMPLETED, Status.REPLACED, Status.FAILED_CHECKS}) | _REFUSED,
-        Status.COMPLETED: frozenset({Status.COMPLETED, Status.REDIRECTED}) | _REFUSED,
-        Status.REDIRECTED: frozenset({Status.REDIRECTED}) | _REFUSED,
-        Status.DECLINED: frozenset(),
-        Status.SCREENED_OUT: frozenset(),
-        Status.FAILED_CHECKS: frozenset(),
-        Status.REPLACED: frozenset(),
-    }
-)
-#: Statuses from which there is no way on.
-OUT = frozenset(status for status, following in TRANSITIONS.items() if not following)
-#: Statuses of participants whose answers are all stored and who have been shown the way out.
-FINISHED = frozenset({Status.COMPLETED, Status.REDIRECTED})
-#: Statuses in which the experiment's queries are served and answers count towards the end.
-UNDER_WAY = FINISHED | {Status.ACTIVE}
-
-
 @dataclass(frozen=True)
 class Participant:
     """A participant as the store knows them.
@@ -99,8 +52,10 @@ class Participant:
     `attempts` are the options chosen at each attempt of the comprehension questions; `companions` are parameters of the
     link; `practice` is the JSON of the practice trials, and `replies` are the texts of the replies to the questions.
     `failed_catches` counts the catch trials that were answered wrongly, where something follows from that. `turns` counts
-    the queries given, of which `spares` stand outside of the experiment's order. `place` is how many arrived before. `given_unsaved` is how
-    many answers the page says were given, where it could not bring all across. `keep` is the experimenter's decision.
+    the queries given, of which `spares` stand outside of the experiment's order. `round` is how often the same person has
+    taken part before. `place` is how many arrived before. `given_unsaved` is how
+    many answers the page says were given, where it could not bring all across. `platform` is what the recruitment platform
+    said last about their submission, at `platform_ms`. `keep` is the experimenter's decision.
 
     `stored` is false for somebody of whom the store has nothing but answers.
     """
@@ -121,8 +76,11 @@ class Participant:
     answers: int = 0
     turns: int = 0
     spares: int = 0
+    round: int = 0
     given_unsaved: int | None = None
     failed_catches: int = 0
+    platform: PlatformStatus | None = None
+    platform_ms: int = 0
     keep: str = ""
     keep_note: str = ""
     keep_by: str = ""
@@ -205,6 +163,7 @@ class Participant:
             session=fields.get("session", ""),
             language=fields.get("language", ""),
             browser=fields.get("browser", ""),
+            platform=PlatformStatus(fields["platform_status"]) if fields.get("platform_status") else None,
             failed_catches=sum(name.startswith(_FAILED) for name in fields),
             given_unsaved=int(unsaved) if unsaved is not None else None,
             keep=fields.get("keep", ""),
@@ -222,7 +181,25 @@ class Participant:
 
 
 #: Attributes of a participant that are stored as whole numbers under their own name.
-_WHOLE = ("first_ms", "seen_ms", "last_ms", "completed_ms", "answers", "turns", "spares", "keep_ms", "place")
+_WHOLE = (
+    "first_ms",
+    "seen_ms",
+    "last_ms",
+    "completed_ms",
+    "answers",
+    "turns",
+    "spares",
+    "keep_ms",
+    "place",
+    "platform_ms",
+    "round",
+)
+
+
+#: Any number of participants.
+_ANY = Quota()
+#: Stands for nobody who begins anew, and for somebody who comes back.
+_BACK = "+"
 
 
 @dataclass(frozen=True)
@@ -297,18 +274,17 @@ class Participants(Verbs):
         *,
         now_ms: int,
         status: Status = Status.ARRIVED,
+        quota: Quota = _ANY,
+        comes_back: bool = False,
     ) -> Participant:
-        """Return the participant of a platform's id; the first arrival makes them, with this status."""
-        keys, fresh = Keys(experiment), draw_participant_id()
-        reply = await self._connection.run(
-            ARRIVE,
-            (keys.arrivals, keys.state, keys.participant(fresh)),
-            (identity_of(source, puid), fresh, *fields_of(_first_values(source, puid, now_ms, status))),
-        )
-        if reply is None:
-            raise gone()
-        participant, fields = reply
-        return Participant.parse(participant, values_of(fields))
+        """Return the participant of a platform's id; the first arrival makes them, with this status, if there is a place for
+        them (atomic), and FullError is raised otherwise.
+
+        Where groups have numbers of places, the participant gets the group with the largest share of free ones. Whoever
+        `comes_back` after they were away for too long takes a place again.
+        """
+        values = _first_values(source, puid, now_ms, status)
+        return await self._arrive(experiment, source, puid, values, quota, instead_of=_BACK if comes_back else "")
 
     async def find(self, experiment: str, source: Source, puid: str) -> Participant | None:
         """Return the participant of a platform's id; None where nobody of this id has arrived."""
@@ -317,26 +293,71 @@ class Participants(Verbs):
         )
         return await self.read(experiment, participant) if participant else None
 
-    async def restart(
-        self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int, group: str = ""
-    ) -> Participant:
-        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers and is `replaced`.
+    async def find_earlier(self, experiment: str, source: Source, puid: str) -> list[Participant]:
+        """Return the participants of a platform's id who have taken part before the newest, and keep their place."""
+        arrivals: dict[str, str] = await self._connection.do(lambda client: client.hgetall(Keys(experiment).arrivals))
+        prefix = f"{identity_of(source, puid)}#"
+        found = [
+            await self.read(experiment, name) for identity, name in arrivals.items() if identity.startswith(prefix)
+        ]
+        return [participant for participant in found if participant is not None]
 
-        The group stays the same.
+    async def restart(
+        self,
+        experiment: str,
+        participant: str,
+        source: Source,
+        puid: str,
+        *,
+        now_ms: int,
+        group: str = "",
+        round_number: int = 0,
+        quota: Quota = _ANY,
+    ) -> Participant:
+        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers, and their place goes over to
+        the new one. Whose part had ended keeps place and status, and the new one needs another place: else FullError.
+
+        The group stays the same; `round_number` says how often this person has taken part before.
         """
+        values = _first_values(source, puid, now_ms, Status.ARRIVED) | {"round": round_number}
+        return await self._arrive(experiment, source, puid, values, quota, instead_of=participant, group=group)
+
+    async def _arrive(
+        self,
+        experiment: str,
+        source: Source,
+        puid: str,
+        values: Values,
+        quota: Quota,
+        *,
+        instead_of: str = "",
+        group: str = "",
+    ) -> Participant:
         keys, fresh = Keys(experiment), draw_participant_id()
-        values = _first_values(source, puid, now_ms, Status.ARRIVED)
-        if group:
-            values["group"] = group
-        await self._change(
-            (keys.state, keys.participant(participant)),
-            (
-                ("HSET", keys.participant(participant), "status", Status.REPLACED.value),
-                ("HSET", keys.arrivals, identity_of(source, puid), fresh),
-                ("HSET", keys.participant(fresh), *fields_of(values)),
-            ),
+        reply = await self._connection.run(
+            ARRIVE,
+            (keys.arrivals, keys.state, keys.participant(fresh), keys.places),
+            (identity_of(source, puid), fresh, instead_of, group, *quota.encode(), *fields_of(values)),
         )
-        return Participant.parse(fresh, {name: str(value) for name, value in values.items()})
+        if reply is None:
+            raise gone()
+        if reply == "full":
+            raise FullError
+        known, fields = reply
+        return Participant.parse(known, values_of(fields))
+
+    async def read_places(self, experiment: str) -> Places:
+        """Return who holds a place; nobody before the first arrival after an update."""
+        return Places.parse(await self._connection.do(lambda client: client.hgetall(Keys(experiment).places)))
+
+    async def abandon(self, experiment: str, participant: str) -> None:
+        """Remember that a participant was away for too long: somebody else may come in their stead, and they may go on."""
+        await self._write(experiment, participant, {}, Status.ABANDONED)
+
+    async def withdraw(self, experiment: str, participant: str, *, now_ms: int) -> Status:
+        """Remember that a participant has withdrawn; return their status afterwards. The answers are kept."""
+        status, _ = await self._write(experiment, participant, {"withdrawn_ms": now_ms}, Status.WITHDRAWN)
+        return status
 
     async def read(self, experiment: str, participant: str) -> Participant | None:
         """Return a participant; None where nobody of this id has arrived."""
@@ -370,11 +391,22 @@ class Participants(Verbs):
 
     async def activate(self, experiment: str, participant: str) -> None:
         """Remember that a participant has begun the trials."""
-        await self._write(experiment, participant, {"status": Status.ACTIVE.value})
+        await self._write(experiment, participant, {}, Status.ACTIVE)
 
     async def change(self, experiment: str, participant: str, change: StepChange) -> None:
-        """Store what carrying out a step changes."""
-        await self._write(experiment, participant, change.encode())
+        """Store what carrying out a step changes (atomic). A status that cannot follow the one at this moment is left out."""
+        await self._write(experiment, participant, change.encode(), change.status)
+
+    async def note_platform_status(self, experiment: str, participant: str, status: PlatformStatus, at_ms: int) -> bool:
+        """Store what a platform says about a participant's submission, with the status that follows here and the places
+        that this frees (atomic); return whether it was stored.
+
+        What the platform said before `at_ms` is replaced; something older than what is stored changes nothing, so that
+        messages may come late and more than once. Answers are kept, whatever the platform says.
+        """
+        values: Values = {"platform_status": status.value, "platform_ms": at_ms}
+        _, stored = await self._write(experiment, participant, values, FROM_PLATFORM.get(status), platform_ms=at_ms)
+        return stored
 
     async def note_failed_catch(self, experiment: str, participant: str, token: str) -> Participant:
         """Note the token of a failed catch trial; return the participant with all that they have failed (atomic)."""
@@ -386,22 +418,21 @@ class Participants(Verbs):
 
     async def complete(
         self, experiment: str, participant: str, *, now_ms: int, given_unsaved: int | None = None
-    ) -> None:
-        """Remember that a participant has finished; the first call counts them.
+    ) -> int:
+        """Remember that a participant has finished; return how many have who hold a place. The first call counts them.
 
         `given_unsaved` is how many answers the page has given where it cannot bring all across.
         """
         keys = Keys(experiment)
-        values: Values = {"status": Status.COMPLETED.value}
-        if given_unsaved is not None:
-            values["save_incomplete"] = given_unsaved
+        values: Values = {} if given_unsaved is None else {"save_incomplete": given_unsaved}
         done = await self._connection.run(
             COMPLETE,
-            (keys.participant(participant), keys.counts),
-            (now_ms, f"completed:{now_ms // MINUTE_MS}", *fields_of(values)),
+            (keys.participant(participant), keys.counts, keys.places),
+            (now_ms, f"completed:{now_ms // MINUTE_MS}", _words(OUT), participant, *fields_of(values)),
         )
         if done is None:
             raise gone()
+        return int(done)
 
     async def decide(
         self, experiment: str, decisions: Mapping[str, tuple[Keep, str]], *, by: str, now_ms: int
@@ -481,7 +512,8 @@ class Participants(Verbs):
 
     async def complete_to_try(self, experiment: str, participant: str) -> None:
         """Remember that somebody who tries has finished; nothing is counted."""
-        await self._write(experiment, participant, {"status": Status.COMPLETED.value})
+        key = Keys(experiment).participant(participant)
+        await self._change((key,), (("HSET", key, "status", Status.COMPLETED.value),))
 
     async def add_events(self, experiment: str, participant: str, events: Sequence[dict[str, str]]) -> None:
         """Append what happened on a page; the oldest events go when there are too many.
@@ -496,9 +528,49 @@ class Participants(Verbs):
             appended = ("XADD", keys.events, "MAXLEN", "~", EVENTS_KEPT, "*", "participant", participant)
             await self._change((key,), [(*appended, *fields_of(event)) for event in kept])
 
-    async def _write(self, experiment: str, participant: str, values: Values) -> None:
-        key = Keys(experiment).participant(participant)
-        await self._change((key,), (("HSET", key, *fields_of(values)),))
+    async def read_recent_events(self, experiment: str, *, since_ms: int, most: int) -> list[dict[str, str]]:
+        """Return what pages reported since a time (Unix ms): the newest of it, no more than `most`."""
+        key = Keys(experiment).events
+        found: list[tuple[str, dict[str, str]]] = await self._connection.do(
+            lambda client: client.xrevrange(key, min=str(since_ms), count=most)
+        )
+        return [event for _, event in found]
+
+    async def _write(
+        self,
+        experiment: str,
+        participant: str,
+        values: Values,
+        wanted: Status | None = None,
+        *,
+        platform_ms: int | None = None,
+    ) -> tuple[Status, bool]:
+        """Set fields and, where it may follow, a status, and count the places (atomic); return the status afterwards and
+        whether anything was written. Somebody who tries the experiment out holds no place.
+        """
+        keys = Keys(experiment)
+        places = () if is_tryout(participant) else (keys.places,)
+        may_follow = leading_to(wanted) if wanted is not None else frozenset[Status]()
+        reply = await self._connection.run(
+            CHANGE_STATUS,
+            (keys.participant(participant), *places),
+            (
+                wanted or "",
+                _words(may_follow),
+                participant,
+                "" if platform_ms is None else platform_ms,
+                *fields_of({name: value for name, value in values.items() if name != "status"}),
+            ),
+        )
+        if reply is None:
+            raise gone()
+        status, written = reply
+        return Status(status), bool(written)
+
+
+def _words(statuses: Iterable[Status]) -> str:
+    """Return statuses as scripts look them up, each between two spaces."""
+    return f" {' '.join(sorted(statuses))} "
 
 
 def _first_values(source: Source, puid: str, now_ms: int, status: Status) -> Values:

@@ -237,7 +237,7 @@ class People(Verbs):
         keys = Keys(experiment)
         state: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.state))
         await self._remove_requests([known async for known in self._requests_of(experiment)])
-        for key in (keys.answers, keys.arrivals, keys.events, keys.counts, keys.quality):
+        for key in (keys.answers, keys.arrivals, keys.places, keys.events, keys.counts, keys.quality):
             await self._connection.do(lambda client, key=key: client.unlink(key))
         for pattern in (f"{keys.participant('')}*", keys.pending("*")):
             await self._delete_all(pattern)
@@ -255,7 +255,7 @@ class People(Verbs):
 
     async def _erase_participant(self, known: StoredPerson, anonymous: str) -> None:
         keys, participant = Keys(known.experiment), known.participant
-        names = [*keys.of_participant(participant), keys.arrivals, keys.counts, keys.erased]
+        names = [*keys.of_participant(participant), keys.arrivals, keys.counts, keys.erased, keys.places]
         arguments: list[str | int] = [participant, MINUTE_MS, len(known.identities), *known.identities]
         if anonymous and known.fields:
             kept = anonymous_fields(known.fields, anonymous)
@@ -382,7 +382,18 @@ class People(Verbs):
 
 def anonymous_fields(fields: Mapping[str, str], anonymous: str) -> dict[str, str]:
     """Return the fields of the participant in whose name the answers of somebody erased stay: no ids, no replies."""
-    kept = ("status", "group", "first_ms", "last_ms", "completed_ms", "answers", "turns", "spares")
+    kept = (
+        "status",
+        "platform_status",
+        "platform_ms",
+        "group",
+        "first_ms",
+        "last_ms",
+        "completed_ms",
+        "answers",
+        "turns",
+        "spares",
+    )
     return {"puid": anonymous, "source": ERASED, **{name: fields[name] for name in kept if name in fields}}
 
 

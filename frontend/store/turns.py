@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from frontend.store.connection import Verbs, gone
 from frontend.store.lua import BEGIN_TURN, REMEMBER_QUERY, TAKE_QUERY
-from frontend.store.participants import Status
+from frontend.store.statuses import Status
 from salmon.records import Query
 from salmon.wire import Keys, decode_query, encode_query
 from salmon.wire.keys import NOBODY

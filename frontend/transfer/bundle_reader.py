@@ -19,7 +19,7 @@ from frontend.errors import BundleError, NotFoundError
 from frontend.experiments import ParsedRevision, parse_revision
 from frontend.store.answers import MINUTE_MS, recount
 from frontend.store.experiments import Revision
-from frontend.store.participants import Status
+from frontend.store.statuses import PlatformStatus, Status
 from frontend.transfer.bundle_writer import MEDIA
 from frontend.transfer.bundle_zip import BundleZip
 from salmon.errors import SpecError
@@ -123,6 +123,13 @@ class PersonFields(HashFields):
     answers: Whole = "0"
     turns: Whole = "0"
     spares: Whole = "0"
+    place: Whole = "0"
+    round: Whole = "0"
+    platform_ms: Whole = "0"
+    platform_status: Annotated[str, _text_that(frozenset(PlatformStatus).__contains__, "no known status")] = (
+        PlatformStatus.ACTIVE
+    )
+    withdrawn_ms: Whole = "0"
     save_incomplete: Whole = "0"
     practice: Json[Any] = None
     step: dict[str, Whole] = Field(default_factory=dict)

@@ -23,7 +23,8 @@ from frontend.settings import Settings
 from frontend.store.answers import MINUTE_MS, counters_of
 from frontend.store.experiments import Change
 from frontend.store.importing import PAGE
-from frontend.store.participants import Participant, Status, identity_of
+from frontend.store.participants import Participant, identity_of
+from frontend.store.statuses import Status
 from frontend.transfer.import_bundle import Imported, batches_of, check_free, free_id, import_bundle
 from salmon.answer_files.recorded_answers import RecordedAnswer, Survey, read_recorded, survey
 from salmon.answer_files.rows import AnswersFileError, ContainerError, bare

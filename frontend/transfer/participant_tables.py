@@ -6,7 +6,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from frontend.store.participants import FINISHED, Participant
+from frontend.store.participants import Participant
+from frontend.store.statuses import FINISHED
 from salmon.export import Cell, Row, Table, moment
 from salmon.export.table import Column, Kind, columns
 from salmon.quality import Decision, Figures, Verdict
@@ -127,6 +128,10 @@ _MOMENTS = columns(
     last_time="when the last answer arrived",
     completed_time="when everything was stored and the last page was shown",
 )
+_ON_PLATFORM = (
+    *columns("text", platform_status="what the recruitment platform said last about the submission, if it did"),
+    *columns("moment", platform_time="when it said so"),
+)
 _PROGRESS = (
     *columns("text", consent_version="beginning of the SHA-256 of the text that was agreed to"),
     *columns("truth", code_issued="whether the completion code or redirect has been shown"),
@@ -235,6 +240,7 @@ def participants_table(questions: Sequence[str]) -> Table:
         (
             *_ARRIVED,
             *_MOMENTS,
+            *_ON_PLATFORM,
             *_PROGRESS,
             *(column for column in QUALITY.columns if column.name in _SHOWN),
             *_CONDUCT,
@@ -285,6 +291,8 @@ def participant_row(
         _moment_or_none(agreed_ms),
         _moment_or_none(person.last_ms),
         _moment_or_none(person.completed_ms),
+        person.platform or "",
+        _moment_or_none(person.platform_ms),
         version,
         person.status in FINISHED,
         person.turns,

@@ -1,9 +1,4 @@
-"""Check that the parts of an experiment's file agree with each other, which no single value can show.
-
-The texts that the participant page says by itself may be replaced under `page.strings`. This module knows their names
-and the fields in braces that each may hold, so that a file can be checked where no page is; the words themselves, in
-every language, belong to the page.
-"""
+"""Check that the parts of an experiment's file agree with each other, which no single value can show."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,30 +8,26 @@ from typing import Any
 
 from salmon.errors import Problem, did_you_mean, listed, shown
 from salmon.spec.manifest import Manifest, names_shown_in
+from salmon.spec.page_texts import PAGE_TEXTS, unknown_fields
 from salmon.spec.problems import problem_at
 from salmon.spec.schema import Spec
-from salmon.spec.values import Misfit, flag, share, whole
+from salmon.spec.values import Misfit, flag, moment, share, whole
 from salmon.spec.yaml_tree import Node, Scalar, node_of
 
 #: Keys that the schema knows and nothing acts on yet -> what an experimenter who writes them would miss.
 UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("stopping", "answers"): "the experiment would not close by itself",
-        ("stopping", "participants"): "the experiment would not close by itself",
-        ("stopping", "at"): "the experiment would not close by itself",
         ("stopping", "accuracy_gain_below"): "the experiment would not close by itself",
-        ("recruitment", "repeats"): "nobody could take part a second time",
         ("html", "query_params"): "parameters in the page's address would not be passed to queries",
     }
 )
 _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|javascript:", re.IGNORECASE)
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
-_FIELD = re.compile(r"\{(\w+)\}")
 #: Classes of samplers that draw from whatever targets a participant is shown.
 RANDOM_NAMES = frozenset({"Random", "RandomSampling"})
 #: A query is repeated so many trials after it was asked, or more.
 REPEATED_AFTER = 10
-_PLATFORMS_WITH_SETTINGS = ("sona", "connect", "mturk")
+_PLATFORMS_WITH_SETTINGS = ("prolific", "sona", "connect", "mturk")
 
 
 def disagreements(
@@ -60,6 +51,9 @@ def disagreements(
     yield from (replace(problem, warning=problem.warning or stored) for problem in _checks(root, tree, n_targets))
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
+    yield from _schedule(root, tree)
+    yield from _payment(root, tree)
+    yield from _repeats(root, tree)
     yield from _comments(root, tree)
     yield from _page_texts(root, tree)
     if manifest is not None:
@@ -162,6 +156,15 @@ def _groups(root: Node, tree: dict[str, Any], names: tuple[str, ...], manifest: 
     if len(groups) == 1:
         yield problem_at(
             root, ("groups",), "There is only one group.", hint="Name at least two, or remove groups.", at_key=True
+        )
+    without = [name for name, group in groups if _is_nothing(group.get("participants"))]
+    if without and len(without) < len(groups):
+        yield problem_at(
+            root,
+            ("groups", without[0]),
+            f"Some groups have a number of participants, and {listed(without, 'and')} {'has' if len(without) == 1 else 'have'} none.",
+            hint="Give every group participants:, or none; then all grow together.",
+            at_key=True,
         )
     shown_targets = _target_names(tree, manifest)
     for name, group in groups:
@@ -347,6 +350,20 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             warning=True,
             at_key=True,
         )
+    paid = _part(tree, "recruitment", "prolific", "screen_out_places")
+    amount = _part(tree, "payment", "screened_out")
+    if (
+        isinstance(paid, Scalar)
+        and paid.text.strip() not in {"", "0"}
+        and ("screen_out_code" not in written or amount is None or _is_nothing(amount))
+    ):
+        yield problem_at(
+            root,
+            (*path, "prolific", "screen_out_places"),
+            "Nobody could be paid for being screened out without a code and an amount.",
+            hint="Write recruitment.screen_out_code and payment.screened_out, or remove screen_out_places.",
+            at_key=True,
+        )
     for key in _PLATFORMS_WITH_SETTINGS:
         if key in written and key != platform:
             yield problem_at(
@@ -366,6 +383,99 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             hint="Write app.prolific.com.",
             warning=True,
         )
+
+
+def _schedule(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem where the experiment would close before it opens."""
+    opens, closes = _part(tree, "recruitment", "opens_at"), _part(tree, "stopping", "at")
+    try:
+        if opens is None or closes is None or moment(opens) < moment(closes):
+            return
+    except Misfit:
+        return  # reported where it is written
+    yield problem_at(
+        root,
+        ("stopping", "at"),
+        "stopping.at is not after recruitment.opens_at, so nobody could take part.",
+        hint="Write a later time, or remove one of them.",
+        at_key=True,
+    )
+
+
+def _payment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield bonuses that nobody could get, limits of nothing, and a payment of people whom nothing screens out."""
+    on_failure = _part(tree, "checks", "on_failure")
+    screens_out = isinstance(on_failure, Scalar) and on_failure.text.strip().casefold() == "screen_out"
+    if _part(tree, "payment", "screened_out") is not None and not screens_out:
+        yield problem_at(
+            root,
+            ("payment", "screened_out"),
+            "payment.screened_out is for those who fail the checks, and nobody is screened out.",
+            hint="Write checks: {catch: 5%, on_failure: screen_out}, or remove it.",
+            at_key=True,
+        )
+    try:
+        catch = share(part) if (part := _part(tree, "checks", "catch")) else 0.0
+        trials = whole()(part) if (part := _part(tree, "html", "max_queries")) else 50
+    except Misfit:
+        return  # reported where it is written
+    for place, bonus in enumerate(_list(tree, "payment", "bonus")):
+        path = ("payment", "bonus", place)
+        if _part(bonus, "catch_accuracy") is not None and not catch:
+            yield problem_at(
+                root,
+                (*path, "catch_accuracy"),
+                "The bonus depends on catch trials, and checks.catch asks for none.",
+                hint="Write checks: {catch: 5%}, or remove it.",
+                at_key=True,
+            )
+        if _part(bonus, "at_most") is not None and _part(bonus, "for_each_answer_above") is None:
+            yield problem_at(
+                root,
+                (*path, "at_most"),
+                "at_most limits a bonus for each answer, and this one is paid once.",
+                hint="Write for_each_answer_above, or remove it.",
+                at_key=True,
+            )
+        yield from _unreachable(root, path, bonus, trials)
+
+
+def _repeats(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem where whoever comes again could only be asked the same fixed queries."""
+    written = _part(tree, "recruitment", "repeats")
+    try:
+        repeats = whole(0)(written) if written is not None else 0
+    except Misfit:
+        return  # reported where it is written
+    classes = [
+        value["class"].text if isinstance(value, dict) and isinstance(value.get("class"), Scalar) else name
+        for name, value in _items(tree.get("samplers"))
+    ]
+    if repeats and classes and set(classes) == {"Validation"}:
+        yield problem_at(
+            root,
+            ("recruitment", "repeats"),
+            "Whoever came again would be asked the same fixed queries: Validation is the only sampler.",
+            hint="Add another sampler, or remove repeats.",
+            at_key=True,
+        )
+
+
+def _unreachable(root: Node, path: tuple[str | int, ...], bonus: Any, trials: int) -> Iterator[Problem]:
+    """Yield a problem where a bonus wants more answers than anybody gives."""
+    for key, beyond in (("answers", 0), ("for_each_answer_above", 1)):
+        try:
+            wanted = whole()(part) + beyond if (part := _part(bonus, key)) else 0
+        except Misfit:
+            continue  # reported where it is written
+        if 0 < trials < wanted:
+            yield problem_at(
+                root,
+                (*path, key),
+                f"Nobody gives {wanted} answers: html.max_queries is {trials}.",
+                hint="Write a smaller number.",
+                at_key=True,
+            )
 
 
 def shown_files(tree: dict[str, Any]) -> frozenset[str]:
@@ -443,16 +553,15 @@ def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             )
             continue
         known = PAGE_TEXTS[name]
-        for field in _FIELD.findall(text.text) if isinstance(text, Scalar) else ():
-            if field not in known:
-                fields = listed((f"{{{each}}}" for each in known), "and")
-                yield problem_at(
-                    root,
-                    path,
-                    f"The text {name} contains the unknown field {{{field}}}, which participants will see literally.",
-                    hint=did_you_mean(field, known) or (f"Its fields are {fields}." if known else "It has no fields."),
-                    warning=True,
-                )
+        for field in unknown_fields(name, text.text) if isinstance(text, Scalar) else ():
+            fields = listed((f"{{{each}}}" for each in known), "and")
+            yield problem_at(
+                root,
+                path,
+                f"The text {name} contains the unknown field {{{field}}}, which participants will see literally.",
+                hint=did_you_mean(field, known) or (f"Its fields are {fields}." if known else "It has no fields."),
+                warning=True,
+            )
 
 
 def _part(tree: Any, *path: str) -> Any:
@@ -474,28 +583,3 @@ def _is_true(value: Any) -> bool:
         return value is not None and flag(value)
     except Misfit:
         return False
-
-
-_PLAIN = """
-title question thanks loading load_failed try_again begin continue back copy copied welcome welcome_open_end
-welcome_pointer fullscreen resumed review consent agree disagree declined leave instructions practice
-practice_start practice_right practice_wrong practice_done check screened_out check_failed failed_checks return_submission
-ended questions required send
-field_missing field_number head_name left_name right_name play pause listen_first skip finish_here enlarge too_fast time_up
-still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
-save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
-server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
-error_conflict error_store error_busy error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
-"""
-
-_WITH_FIELDS = {
-    "loading_files": ("done", "all"),
-    "welcome_count": ("count",),
-    "welcome_keys": ("left", "right"),
-    "page_of": ("page", "pages"),
-    "check_again": ("count",),
-    "small_window": ("width", "height"),
-}
-
-#: Name of a text -> the fields in braces that it may hold.
-PAGE_TEXTS: Mapping[str, tuple[str, ...]] = MappingProxyType({**dict.fromkeys(_PLAIN.split(), ()), **_WITH_FIELDS})

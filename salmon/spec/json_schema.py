@@ -7,6 +7,7 @@ help while writing, not a check: `parse_spec` alone decides what is right, and s
 import types
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -100,6 +101,14 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "recruitment.invited_only": "Whether only people with a one-time link may take part.",
         "recruitment.unsent": "What happens at the end where answers cannot be sent.",
         "recruitment.repeats": "How often the same person may come again.",
+        "recruitment.opens_at": "The time before which nobody gets in, such as 2027-01-31 18:00 (UTC).",
+        "recruitment.prolific": "The study that Salmon makes at Prolific; what it pays is under payment.",
+        "recruitment.prolific.minutes": "How many minutes the study takes.",
+        "recruitment.prolific.places": "How many people may take part.",
+        "recruitment.prolific.screen_out_places": "How many people may be paid for failing the checks.",
+        "recruitment.prolific.spend_at_most": "The most that Salmon may spend on rewards, screen-outs and bonuses.",
+        "recruitment.prolific.not_from": "Experiments, by their name in the link, whose participants do not see the study.",
+        "recruitment.prolific.signed_links": "Whether only links that Prolific has signed are accepted.",
         "recruitment.sona": "The study in SONA.",
         "recruitment.sona.school": "The school's name in its SONA address.",
         "recruitment.sona.experiment_id": "The number of the study in SONA.",
@@ -108,11 +117,22 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "recruitment.connect.project": "The project id in its address.",
         "recruitment.mturk": "The task on Mechanical Turk.",
         "recruitment.mturk.host": "The sandbox, or the real one.",
-        "stopping": "When the experiment closes by itself.",
-        "stopping.answers": "The number of answers.",
-        "stopping.participants": "The number of participants.",
-        "stopping.at": "The time.",
+        "stopping": "When the experiment closes or pauses by itself; whoever has begun may finish.",
+        "stopping.answers": "It closes at this number of answers.",
+        "stopping.participants": "The number of places; it closes when so many participants have finished.",
+        "stopping.at": "The time at which it closes, such as 2027-01-31 18:00 (UTC).",
+        "stopping.errors_above": "It pauses where the pages of more participants than this report a failure.",
         "stopping.accuracy_gain_below": "The least gain of accuracy.",
+        "payment": "What participants get, for the list of payments; nothing is paid without a person's click.",
+        "payment.currency": "The currency, in three letters.",
+        "payment.reward": "What everybody who finishes gets.",
+        "payment.screened_out": "What those get who fail the checks.",
+        "payment.bonus": "Amounts for those who finish and meet every condition that is named.",
+        "payment.bonus.amount": "The amount.",
+        "payment.bonus.answers": "At least so many answers.",
+        "payment.bonus.catch_accuracy": "At least this share of the catch trials answered rightly.",
+        "payment.bonus.for_each_answer_above": "The amount is paid for each answer beyond this number.",
+        "payment.bonus.at_most": "The most that is paid for such answers.",
         "security": "Who may take part without this server's own page.",
         "security.accept_unsigned_answers": "Whether scripts of the first Salmon may answer without tokens.",
         "security.compat": "Whether scripts of the first Salmon are served.",
@@ -120,6 +140,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "resume": "What happens when a participant returns.",
         "resume.policy": "Whether they continue, begin again or are sent away.",
         "resume.max_gap": "How long they may be away, such as 2h.",
+        "resume.abandoned_after": "After how long without a sign of them somebody else may come in their stead.",
         "privacy": "How long data about participants are kept.",
         "privacy.keep_ids": "How long platform ids are kept, such as 30d.",
         "privacy.keep_answers": "How long all that participants gave is kept.",
@@ -130,6 +151,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "groups.instructions.image": "A picture of the page: the name of a file in the ZIP, which is then no target.",
         "groups.samplers": "The samplers that ask this group.",
         "groups.targets": "The targets that this group sees.",
+        "groups.participants": "The number of places of this group.",
         "seed": "The number that all randomness begins with.",
     }
 )
@@ -160,7 +182,15 @@ _ARGUMENTS: Mapping[str, str] = MappingProxyType(
     }
 )
 _KINDS: Mapping[Any, str] = MappingProxyType(
-    {str: "string", bool: "boolean", int: "integer", float: "number", timedelta: "string", datetime: "string"}
+    {
+        str: "string",
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        Decimal: "number",
+        timedelta: "string",
+        datetime: "string",
+    }
 )
 
 

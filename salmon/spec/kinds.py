@@ -6,6 +6,7 @@ Durations are timedeltas and shares are numbers in [0, 1]; the file writes them 
 
 import re
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo, model_validator
@@ -148,8 +149,12 @@ Milliseconds = Annotated[
 ]
 Percentage = Annotated[int, BeforeValidator(_percentage)]
 Share = Annotated[float, BeforeValidator(values.share), PlainSerializer(values.percent, str, when_used="json")]
+Money = Annotated[Decimal, BeforeValidator(values.money), PlainSerializer(str, str, when_used="json")]
 Duration = Annotated[
     timedelta, BeforeValidator(values.duration), PlainSerializer(values.duration_text, str, when_used="json")
+]
+Waiting = Annotated[
+    timedelta, BeforeValidator(values.waiting), PlainSerializer(values.duration_text, str, when_used="json")
 ]
 Keeping = Annotated[
     timedelta | None, BeforeValidator(values.keeping), PlainSerializer(values.keeping_text, str, when_used="json")

@@ -24,6 +24,7 @@ from salmon.spec.kinds import (
     Loose,
     Milliseconds,
     Moment,
+    Money,
     Name,
     ObviousQuery,
     Origin,
@@ -37,6 +38,7 @@ from salmon.spec.kinds import (
     Target,
     Text,
     Viewport,
+    Waiting,
     WebAddress,
     at_least,
     one_of,
@@ -145,6 +147,20 @@ class Mturk(Part):
     host: Annotated[MturkHost, one_of(MturkHost)] = "sandbox"
 
 
+class ProlificStudy(Part):
+    """The study that Salmon makes at Prolific; what it pays is in `payment`.
+
+    `spend_at_most` bounds rewards, paid screen-outs and bonuses together, without Prolific's fees.
+    """
+
+    minutes: Annotated[int, BeforeValidator(values.whole(1, 1000))]
+    places: Annotated[int, BeforeValidator(values.whole(1, 100_000))]
+    screen_out_places: Annotated[int, BeforeValidator(values.whole(0, 100_000))] = 0  # paid for failing the checks
+    spend_at_most: Money | None = None  # without it, Salmon pays nothing
+    not_from: tuple[Text, ...] = ()  # who took part in these experiments does not see the study
+    signed_links: Flag = False  # only links that Prolific has signed are accepted
+
+
 Unsent = Literal["wait", "release"]
 
 
@@ -158,6 +174,8 @@ class Recruitment(Part):
     invited_only: Flag = False  # only who has a one-time link takes part
     unsent: Annotated[Unsent, one_of(Unsent)] = "wait"  # at the end, where answers cannot be sent
     repeats: Count = 0  # how often the same person may come again
+    opens_at: Moment | None = None  # nobody gets in before
+    prolific: ProlificStudy | None = None
     sona: Sona | None = None
     connect: Connect | None = None
     mturk: Mturk | None = None
@@ -281,6 +299,7 @@ class ParticipantGroup(Part):
     instructions: tuple[Instruction, ...] | None = None
     samplers: tuple[Text, ...] = ()  # these alone ask this group; all, where none is named
     targets: Annotated[tuple[Text, ...], at_least(3)] | None = None  # these alone are shown, by name of file or by text
+    participants: Positive | None = None  # how many places the group has
 
 
 class Practice(Part):
@@ -366,12 +385,34 @@ class Checks(Part):
 
 
 class Stopping(Part):
-    """When the experiment closes by itself: whichever comes first."""
+    """When the experiment closes or pauses by itself: whichever comes first. Whoever has begun may finish."""
 
     answers: Positive | None = None
-    participants: Positive | None = None
+    participants: Positive | None = None  # so many places there are; it closes when all who hold one have finished
     at: Moment | None = None
+    errors_above: Share | None = None  # pauses where the pages of more participants than this report a failure
     accuracy_gain_below: Share | None = None
+
+
+class Bonus(Part):
+    """An amount for those who have finished and meet every condition that is named."""
+
+    amount: Money
+    answers: Positive | None = None  # at least so many answers
+    catch_accuracy: Share | None = None  # at least this share of the catch trials answered rightly
+    for_each_answer_above: Count | None = None  # the amount is for each answer beyond this number
+    at_most: Money | None = None  # of amounts for each answer
+
+
+class Payment(Part):
+    """What participants get, for the list of payments; the platform pays, and nothing is paid without a person's click."""
+
+    currency: Annotated[str, BeforeValidator(word(r"[A-Z]{3}", "three capital letters, such as GBP, USD or EUR"))] = (
+        "GBP"
+    )
+    reward: Money | None = None  # of everybody who finishes
+    screened_out: Money | None = None  # of everybody who fails the checks
+    bonus: tuple[Bonus, ...] = ()
 
 
 class Security(Part):
@@ -390,6 +431,7 @@ class Resume(Part):
 
     policy: Annotated[ResumePolicy, one_of(ResumePolicy)] = "continue"
     max_gap: Duration = timedelta(hours=2)
+    abandoned_after: Waiting = timedelta(hours=24)  # somebody else may then come in their stead
 
 
 class Privacy(Part):
@@ -420,6 +462,7 @@ class Spec(Part):
     checks: Checks = Checks()
     recruitment: Recruitment = Recruitment()
     stopping: Stopping = Stopping()
+    payment: Payment = Payment()
     security: Security = Security()
     resume: Resume = Resume()
     privacy: Privacy = Privacy()

@@ -26,6 +26,7 @@ Reader = Callable[[Any], T]
 _TRUE = frozenset({"true", "yes", "on", "y", "1"})
 _FALSE = frozenset({"false", "no", "off", "n", "0"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_MONEY = re.compile(r"[0-9]{1,5}(\.[0-9]{1,2})?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?")
 _DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*([a-z]+)\s*")
 _UNITS_MS = {
@@ -181,6 +182,15 @@ def share(value: Any) -> float:
     return float(amount)
 
 
+def money(value: Any) -> Decimal:
+    """Read an amount with at most two digits behind the point, from 0.01 to 10,000."""
+    wanted = "an amount with at most two digits behind the point, from 0.01 to 10000, such as 0.50"
+    written = scalar_of(value, wanted).text.strip()
+    if not _MONEY.fullmatch(written) or not Decimal("0.01") <= Decimal(written) <= 10_000:
+        raise Misfit(wanted)
+    return Decimal(written)
+
+
 def percent(share_of_whole: float) -> str:
     """Return the text that `share` reads back as exactly this number."""
     amount = (Decimal(repr(share_of_whole)) * 100).normalize()
@@ -221,6 +231,14 @@ def keeping(value: Any) -> timedelta | None:
 def keeping_text(length: timedelta | None) -> str:
     """Return the text that `keeping` reads back as this."""
     return "forever" if length is None else f"{length.days}d"
+
+
+def waiting(value: Any) -> timedelta:
+    """Read a length of time of at least a minute."""
+    length = duration(value)
+    if length < timedelta(minutes=1):
+        raise Misfit("at least 1min")
+    return length
 
 
 def duration_text(length: timedelta) -> str:

@@ -18,6 +18,8 @@ USED_CODES = "{salmon:accounts}:used_codes"
 RECOVERY_CODES = "{salmon:accounts}:recovery_codes"
 ACCESS_LOG = "{salmon:accounts}:log"
 FAILED_LOGINS = "{salmon:accounts}:failed_logins"
+#: Hash: how many events each account got from Prolific; begins the keys of the events that have come.
+PROLIFIC_EVENTS = "{salmon:accounts}:prolific_events"
 #: Begins the keys of the files that experimenters are writing.
 DRAFTS = "{salmon:accounts}:draft:"
 REQUESTS = "salmon:requests"
@@ -59,6 +61,11 @@ class Keys:
         return self._key("arrivals")
 
     @property
+    def places(self) -> str:
+        """Hash: how many participants hold a place, how many of them have finished, and who has not."""
+        return self._key("places")
+
+    @property
     def answers(self) -> str:
         """The stream of answers: append-only, the record of truth."""
         return self._key("answers")
@@ -87,6 +94,11 @@ class Keys:
     def quality(self) -> str:
         """JSON: what was last found out about the quality of participants; it can be found out again."""
         return self._key("quality")
+
+    @property
+    def prolific(self) -> str:
+        """Hash: the study at Prolific, its payments, and digests of what was paid; no token and no id of a participant."""
+        return self._key("prolific")
 
     @property
     def fence(self) -> str:
@@ -239,12 +251,14 @@ FRONTEND_WRITES = (
     "salmon:{*}:counts",
     "salmon:{*}:changes",
     "salmon:{*}:arrivals",
+    "salmon:{*}:places",
     "salmon:{*}:p:*",
     "salmon:{*}:events",
     "salmon:{*}:arriving:*",
     "salmon:{*}:pending:*",
     "salmon:{*}:q:*",
     "salmon:{*}:quality",
+    "salmon:{*}:prolific",
     "salmon:{*}:restored:*",
 )
 BACKEND_WRITES = (
@@ -267,14 +281,15 @@ _BACKEND_COMMANDS = (
     " exists multi exec eval evalsha script|load"
 )
 _ERASER_COMMANDS = (
-    "get set del unlink expire scan hget hset hdel hgetall hmget hincrby hlen incrby sadd smembers xadd xdel xlen xrange xrevrange"
+    "get set del unlink expire scan hget hset hdel hgetall hmget hexists hincrby hlen incrby sadd smembers xadd xdel xlen xrange xrevrange"
     " xinfo|stream xsetid rename exists multi exec eval evalsha script|load bgrewriteaof info"
 )
 #: The two exceptions to the frontend's limits: appending to the answers, and the scripts that do so.
 _APPEND_ANSWERS = "(~salmon:{*}:answers +xadd)"
 _ANSWER_SCRIPTS = (
     "(~salmon:{*}:answers ~salmon:{*}:p:* ~salmon:{*}:pending:* ~salmon:{*}:q:* ~salmon:{*}:state ~salmon:{*}:counts"
-    " ~salmon:{*}:arrivals ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
+    " ~salmon:{*}:arrivals ~salmon:{*}:places ~salmon:{*}:changes ~salmon:{*}:arriving:* ~salmon:{*}:events ~salmon:{*}:erased"
+    " ~salmon:{*}:prolific"
     " +eval +evalsha)"
 )
 _ACCOUNT_SCRIPTS = "(~salmon:accounts ~{salmon:accounts}:* +eval +evalsha)"

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import numpy as np
@@ -139,12 +140,10 @@ async def web_flows(trace: Trace, settings: Settings, backend_url: str, folder: 
 
 def export(transfer: Callable[..., int], settings: Settings, order: str) -> None:
     """Write a file as the subprocess does, with its settings in the environment."""
-    import os
-
     own = {f"SALMON_{name.upper()}": str(value) for name, value in settings.model_dump(mode="json").items()}
-    os.environ.update(own)
     output = io.BytesIO()
-    assert transfer(["export", order], output) == 0
+    with patch.dict("os.environ", own):
+        assert transfer(["export", order], output) == 0
     assert output.getvalue().count(b"\n") >= 13
 
 

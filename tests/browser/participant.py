@@ -102,11 +102,9 @@ class Laboratory:
         return [json.loads(line) for line in self.program.export(slug_of(address), name, self.login).splitlines()]
 
     def participants(self, address: str) -> int:
-        """Return how many participants the list of experiments shows."""
-        page = httpx.get(f"{self.program.address}/console/", auth=self.login).raise_for_status().text
-        rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)
-        row = next(row for row in rows if f"/e/{slug_of(address)}/" in row)
-        return int(re.findall(r"<td[^>]*>\s*(\d+)\s*</td>", row)[-1])
+        """Return how many participants the overview counts."""
+        url = f"{self.program.address}/api/experiments/{slug_of(address)}/overview"
+        return httpx.get(url, auth=self.login).raise_for_status().json()["participants"]["arrived"]
 
 
 @dataclass

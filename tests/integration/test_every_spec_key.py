@@ -179,6 +179,17 @@ WHOLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 #: Shown elsewhere: (key, the test that shows it).
 ELSEWHERE = {
     "checks.repeat": "a repeat needs ten trials before it: tests/integration/test_checks.py",
+    **{
+        f"recruitment.prolific.{key}": "the study that is made at Prolific: tests/integration/prolific"
+        for key in (
+            "minutes",
+            "places",
+            "screen_out_places",
+            "spend_at_most",
+            "not_from",
+        )
+    },
+    "recruitment.prolific.signed_links": "a link that is not signed is refused: tests/integration/prolific/test_signed_links.py",
     "groups{}.instructions[].image": "like that of the instructions, which is a picture of a ZIP",
     "instructions[].image": "a picture needs a ZIP: test_a_picture_of_the_instructions_is_sent_to_the_page",
     "sampling.common": "an argument of samplers: test_every_argument_of_a_sampler_changes_the_sampler",
@@ -187,6 +198,22 @@ ELSEWHERE = {
     "samplers{}.arguments": "test_every_argument_of_a_sampler_changes_the_sampler",
     "privacy.keep_ids": "a removal needs days: tests/integration/test_retention.py",
     "privacy.keep_answers": "the same",
+    "stopping.answers": "tests/integration/test_lifecycle.py",
+    "stopping.participants": "the same",
+    "stopping.at": "the same",
+    "stopping.errors_above": "the same",
+    "groups{}.participants": "the same",
+    "recruitment.opens_at": "the same",
+    "recruitment.repeats": "the same",
+    "resume.abandoned_after": "the same",
+    "payment.currency": "participants see nothing of it: tests/integration/test_payment.py",
+    "payment.reward": "the same",
+    "payment.screened_out": "the same",
+    "payment.bonus[].amount": "tests/unit/frontend/console/test_payment.py",
+    "payment.bonus[].answers": "the same",
+    "payment.bonus[].catch_accuracy": "the same",
+    "payment.bonus[].for_each_answer_above": "the same",
+    "payment.bonus[].at_most": "the same",
     "samplers{}.test": "test_answers_of_a_test_sampler_are_never_fitted",
 }
 
@@ -214,10 +241,7 @@ def test_every_key_of_the_schema_is_shown_to_have_an_effect_or_is_refused() -> N
 
 @pytest.mark.parametrize("path", UNBUILT, ids=".".join)
 def test_a_key_that_nothing_acts_on_is_refused(path: tuple[str, str]) -> None:
-    values = {"query_params": ["puid", "x"], "at": "2030-01-01 12:00", "repeats": 2}
-    content = BASE | {path[0]: {path[1]: values.get(path[1], "7%")}}
-    if path[1] in {"answers", "participants"}:
-        content[path[0]] = {path[1]: 7}
+    content = BASE | {path[0]: {path[1]: ["puid", "x"] if path[1] == "query_params" else "7%"}}
     (problem,) = check(yaml.safe_dump(content))
     assert (problem.path, problem.warning) == (".".join(path), False)
 

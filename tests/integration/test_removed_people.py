@@ -9,7 +9,8 @@ import pytest
 from frontend.errors import GoneError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.participants import Participant, Status, StepChange
+from frontend.store.participants import Participant, StepChange
+from frontend.store.statuses import Status
 from frontend.store.turns import Turn
 from salmon.records import Query
 from salmon.wire import Keys

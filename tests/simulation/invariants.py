@@ -20,7 +20,7 @@ from frontend.participant.queries import SCRIPT
 from frontend.security import Signer
 from frontend.store import Store
 from frontend.store.answers import recount
-from frontend.store.participants import FINISHED
+from frontend.store.statuses import FINISHED
 from frontend.store.turns import MOST_OPEN
 from frontend.transfer.__main__ import write
 from frontend.transfer.source import ExportSource

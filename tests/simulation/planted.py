@@ -306,7 +306,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "a deletion leaves the arrivals": Fault(
         "deletion",
-        in_function("frontend.store.experiments:Experiments.delete", "(keys.arrivals, keys.events", "(keys.events"),
+        in_function("frontend.store.experiments:Experiments.delete", "(keys.arrivals, keys.places", "(keys.places"),
         "a deletion leaves nobody's data",
     ),
     "somebody arrives at a deleted experiment": Fault(
@@ -316,7 +316,7 @@ PLANTED: dict[str, Fault] = {
         ),
         "a deletion leaves nobody's data",
     ),
-    "a session is not remembered": Fault(
+    "events are not counted": Fault(
         "CHANGE_WHERE_KNOWN",
         in_script("frontend.store.connection:CHANGE_WHERE_KNOWN", "for i = 1, #KEYS - known do", "for i = 2, 1 do"),
         "everybody finishes",
@@ -335,6 +335,15 @@ PLANTED: dict[str, Fault] = {
         "BEGIN_TURN",
         in_script(_TURN, ">= tonumber(ARGV[4]) then", ">= 1000 then"),
         "few turns are open",
+    ),
+    "a change keeps the status alone": Fault(
+        "CHANGE_STATUS",
+        in_script(
+            "frontend.store.participants:CHANGE_STATUS",
+            "redis.call('HSET', key, 'status', after, ...)",
+            "redis.call('HSET', key, 'status', after)",
+        ),
+        "everybody finishes",
     ),
     "a completed participant is counted twice": Fault(
         "COMPLETE",

@@ -19,6 +19,7 @@ from frontend.store.lua import (
     ADMIT,
     ARRIVE,
     BEGIN_TURN,
+    CHANGE_STATUS,
     CHANGE_WHERE_KNOWN,
     COMPLETE,
     RECORD_ANSWER,
@@ -173,7 +174,15 @@ SCRIPTS = st.one_of(
         ("asked", "p", "state", "given", "pending"),
         TOKENS, "1000", "fallbacks:S", TURNS, "G|1|1|0|t|5|S|1.0|", QUERIES, QUERIES,
     ),
-    _script(COMPLETE, ("p", "counts"), st.sampled_from(["1000", "2000"]), "completed:0", "status", "completed"),
+    _script(
+        COMPLETE, ("p", "counts", "places"),
+        st.sampled_from(["1000", "2000"]), "completed:0", st.sampled_from([" ", " declined "]), "fresh", "save_incomplete", "1",
+    ),
+    _script(
+        CHANGE_STATUS, ("p:fresh", "places"),
+        st.sampled_from(["", "active", "declined", "completed", "abandoned"]), st.sampled_from([" arrived active ", " arrived "]), "fresh",
+        st.sampled_from(["", "3", "4"]), "group", st.sampled_from(["", "one", "two"]),
+    ),
     _script(ADMIT, ("arriving",), st.sampled_from(["1000", "5000"]), "20", st.sampled_from(["0", "300"])),
     _script(
         RECORD_ANSWER,
@@ -183,8 +192,8 @@ SCRIPTS = st.one_of(
     ),
     st.tuples(st.just("SADD"), st.just("erased"), st.just(hashlib.sha1(b"gone").hexdigest())),
     _script(
-        ARRIVE, ("arrivals", "state", "p:fresh"),
-        st.sampled_from(["link:a", "link:b"]), "fresh", "status", "arrived", "first_ms", st.sampled_from(["1", "2"]),
+        ARRIVE, ("arrivals", "state", "p:fresh", "places"),
+        st.sampled_from(["link:a", "link:b"]), "fresh", st.sampled_from(["", "fresh", "+"]), "", st.sampled_from(["0", "1"]), "0", "status", "arrived", "first_ms", st.sampled_from(["1", "2"]),
     ),
     _script(
         CHANGE_WHERE_KNOWN, ("state", "p", "counts", "p"),
@@ -204,7 +213,7 @@ SCRIPTS = st.one_of(
     _script(BEGIN_REQUEST, ("job",), st.sampled_from(["b1", "b2"]), "1000", "60", "2", "Too many tries."),
     _script(NOTE_REQUEST, ("job",), st.sampled_from(["b1", "b2"]), "1000", "60", "note", VALUES),
     st.tuples(
-        st.sampled_from(["HGETALL"]), st.sampled_from(["p", "state", "counts", "answered", "pending", "model", "job"])
+        st.sampled_from(["HGETALL"]), st.sampled_from(["p", "state", "counts", "answered", "pending", "model", "job", "places", "p:fresh"])
     ),
     st.tuples(st.just("LRANGE"), st.just("q"), st.just("0"), st.just("-1")),
     st.tuples(st.sampled_from(["XRANGE"]), st.sampled_from(["answers", "history"]), st.just("-"), st.just("+")),
@@ -303,15 +312,15 @@ def test_every_script_of_the_program_is_compared_here() -> None:
         for value in vars(module).values()
         if isinstance(value, str) and "redis.call" in value
     }
-    # Nobody logs in, edits a file or is erased in the simulated world, so its store never runs these.
+    # Nobody logs in, edits a file or is erased in the simulated world, and nothing closes by itself: its store never runs these.
     unused = {
         getattr(frontend.store.lua, name)
         for name in (
             *("FIND_SESSION", "RELEASE_GUESS", "RESERVE_GUESS", "TAKE_UP_INVITATION", "USE_CODE", "SAVE_DRAFT"),
-            *("ERASE_PARTICIPANT", "ERASE_ANSWER", "COPY_ENTRIES", "REPLACE_STREAM"),
+            *("ERASE_PARTICIPANT", "ERASE_ANSWER", "COPY_ENTRIES", "REPLACE_STREAM", "END_RUN"),
         )
     }
     assert scripts - unused == {
-        ADMIT, ARRIVE, BEGIN_TURN, CHANGE_WHERE_KNOWN, COMPLETE, BEGIN_REQUEST, NOTE_REQUEST, PUBLISH, READ_ANSWERS,
+        ADMIT, ARRIVE, BEGIN_TURN, CHANGE_STATUS, CHANGE_WHERE_KNOWN, COMPLETE, BEGIN_REQUEST, NOTE_REQUEST, PUBLISH, READ_ANSWERS,
         RECORD_ANSWER, REMEMBER_QUERY, TAKE_QUERY,
     }  # fmt: skip

@@ -153,4 +153,32 @@ async function setUp() {
   $("input", form).focus();
 }
 
+/** @param {import("../types").ProlificAccountReply} connection */
+function showConnection(connection) {
+  const workspace = connection.workspace ? ` for the workspace ${connection.workspace}` : "";
+  const webhooks = Object.entries(connection.events).map(([what, times]) => `${times} ${what}`).join(", ");
+  $("#prolific-sentence").textContent = !connection.token
+    ? "With a token, Salmon makes drafts of studies at Prolific, reads their submissions, and pays what you confirm."
+    : `There is a token${workspace}${connection.from_environment ? ", from the environment of the server" : ""}.${webhooks ? ` Events from Prolific: ${webhooks}.` : ""}`;
+  $("#prolific-remove").hidden = !connection.token || connection.from_environment;
+}
+
+if ($("#prolific")) {
+  handleSubmit($("#prolific"), async (form) => {
+    const token = String(form.get("token"));
+    $("#prolific [name=token]").value = "";
+    showConnection(await put("/api/account/prolific", { token, workspace: String(form.get("workspace")).trim() }));
+    return "The token works and was saved.";
+  });
+  // Without this script, the browser would send the token in a form of its own.
+  $("#prolific [type=submit]").disabled = false;
+  $("#prolific-remove").addEventListener("click", () =>
+    attempt(async () => {
+      showConnection(await remove("/api/account/prolific"));
+      return "The token was removed.";
+    }, "", "#prolific .outcome"),
+  );
+  showConnection(await get("/api/account/prolific"));
+}
+
 show();

@@ -105,7 +105,7 @@ function show(overview) {
   $("#state").dataset.state = overview.state;
   $("#tiles").replaceChildren(
     tile("Answers", number(answers.total), `of ${number(answers.goal)} (${answers.goal_is})`, { bar: answers.total / answers.goal, title: answers.goal_from }),
-    tile("Participants", number(participants.completed), `finished; ${number(participants.began)} began, ${number(participants.arrived)} opened the link`),
+    tile("Participants", number(participants.completed), `finished; ${number(participants.began)} began, ${number(participants.arrived)} opened the link${participants.wanted ? `; ${number(participants.held)} of ${number(participants.wanted)} places are taken` : ""}`),
     best
       ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${describeCeiling(best)}`)
       : tile("Accuracy", "–", embeds ? "appears once random queries have been answered" : "no sampler fits an embedding while it runs"),

@@ -2,6 +2,7 @@
 
 import { get, handleSubmit, post } from "./api.js";
 import { $, copy, data, h, showCopies } from "./dom.js";
+import { showProlific } from "./prolific.js";
 
 showCopies();
 /** @type {import("../types").ParticipantsData} */
@@ -43,5 +44,8 @@ $("#invitations").addEventListener("submit", (event) => {
   location.assign(`${base}/recruitment/invitations.csv?count=${form.get("count")}&first=${form.get("first")}`);
 });
 
-if (mayEdit) show(await get(`${base}/recruitment`));
-else $("#guide-state").textContent = "Who may only look at this experiment does not see its links and codes.";
+if (mayEdit) {
+  const guide = await get(`${base}/recruitment`);
+  show(guide);
+  if (guide.platform === "prolific") await showProlific(slug);
+} else $("#guide-state").textContent = "Who may only look at this experiment does not see its links and codes.";

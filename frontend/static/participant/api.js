@@ -74,6 +74,11 @@ export class Api {
     return this.#post("skip", {});
   }
 
+  /** @returns {Promise<import("../types").WithdrawnReply>} */
+  withdraw() {
+    return this.#post("withdraw", {});
+  }
+
   /** @returns {Promise<import("../types").FinishReply>} */
   finish(given, incomplete) {
     return this.#post("finish", { given, incomplete });

@@ -70,7 +70,9 @@ class Page {
     if (continues) await waitUntilDeviceFits({ arrival: this.#arrival, journal: this.#journal, screens: this.#screens, strings: this.#strings });
     const loading = this.#stimuli.hasFiles && continues ? this.#preload() : [];
     if (review && continues) await this.#steps.readInstructions(this.#strings.say("review"));
+    this.#watchWithdrawal();
     while (step !== "debrief") {
+      this.#offerWithdrawal(step);
       if (step === "trials" && this.#run.complete) {
         step = this.#stepAfter("trials"); // the last answers are being sent
         continue;
@@ -79,6 +81,7 @@ class Page {
       if (step === "trials" || step === "practice") await this.#waitForFiles(loading);
       ({ next: step, status } = step === "trials" ? await this.#answerAll() : await this.#steps[step]());
     }
+    this.#offerWithdrawal("debrief");
     await this.#steps.debrief({ given: () => this.#run.given, outbox: this.#outbox });
   }
 
@@ -110,7 +113,8 @@ class Page {
     const parameters = Object.fromEntries(new URLSearchParams(location.search));
     const arrival = await this.#retries.request(() => this.#api.arrive(parameters, { browser: browserSecret(), session: this.#tabStorage.session }));
     this.#arrival = arrival;
-    const sameParticipant = this.#tabStorage.participant === arrival.participant;
+    // Whoever begins anew under the same id gets other queries than those that this tab has kept.
+    const sameParticipant = this.#tabStorage.participant === arrival.participant && arrival.resumed;
     this.#tabStorage.keepSession(arrival.session, arrival.participant);
     this.#announce(arrival);
     const { page } = arrival;
@@ -282,6 +286,24 @@ class Page {
     this.#trial.interrupt();
   }
 
+  /** Whoever has agreed to something may withdraw until the end; the button asks once more. */
+  #offerWithdrawal(step) {
+    byId("withdraw").hidden = !this.#arrival.steps.consent || ["welcome", "consent", "out", "debrief"].includes(step);
+  }
+
+  #watchWithdrawal() {
+    const dialog = /** @type {HTMLDialogElement} */ (byId("withdrawal"));
+    dialog.addEventListener("keydown", (event) => event.stopPropagation()); // keys answer nothing meanwhile
+    byId("withdraw").addEventListener("click", () => dialog.showModal());
+    byId("stay").addEventListener("click", () => dialog.close());
+    byId("withdraw-now").addEventListener("click", async () => {
+      dialog.close();
+      await this.#outbox.flush();
+      await this.#retries.request(() => this.#api.withdraw());
+      location.reload(); // the page then shows that this has ended
+    });
+  }
+
   /** Offer to switch off keys that are single letters, because they interfere with speech input. */
   #offerKeySwitch(keys) {
     if (!keys.some((key) => key.length === 1)) return;
@@ -330,7 +352,7 @@ class Page {
   /** Show that the study is over: the participant declined, or failed the comprehension or the checks. */
   #showExit(status) {
     if (status === "failed_checks") return this.#steps.failedChecks();
-    const parts = [paragraph(this.#strings.say({ declined: "declined", screened_out: "screened_out" }[status] ?? "ended"))];
+    const parts = [paragraph(this.#strings.say({ declined: "declined", screened_out: "screened_out", withdrawn: "withdrawn" }[status] ?? "ended"))];
     const address = this.#arrival.steps.consent?.decline_url;
     if (status === "declined" && address) parts.push(make("a", { href: address, textContent: this.#strings.say("leave") }));
     this.#screens.show({ heading: this.#arrival.page.title, parts });
@@ -341,7 +363,10 @@ class Page {
     this.#trial?.close();
     const sentence = failure.code ? this.#strings.failure(failure) : this.#strings.say("server_trouble");
     const shown = this.#screens.next("", [paragraph(sentence)], "try_again");
-    if (!failure.code) throw failure; // a bug: also report it in the browser's console
+    if (!failure.code) {
+      this.#journal?.note("page_failed", failure.message); // the server counts whose page failed
+      throw failure; // a bug: also report it in the browser's console
+    }
     await shown;
     location.reload();
   }

@@ -103,8 +103,26 @@ def test_ten_mistakes_of_ten_kinds_are_found_in_one_pass_each_at_its_place():
         ("questions: [{name: a, text: b}, {name: a, text: c}]", "2:40: Two questions have the name 'a'. Each name becomes a column: give each question its own name."),
         ("checks: {catch: 1}", "2:17: checks.catch is 1, which could mean 1% or 100%. Write 1% or 100%."),
         ("checks: {catch: 60%, repeat: 50%}", "2:9: The checks are 55 of 50 trials. Two checks never follow each other: they can be at most half of the trials."),
+        ("stopping: {participants: 0}", "2:26: stopping.participants must be a whole number of at least 1, not '0'."),
+        ("stopping: {errors_above: 1}", "2:26: stopping.errors_above is 1, which could mean 1% or 100%. Write 1% or 100%."),
+        ("stopping: {at: 2030-01-01}\nrecruitment: {opens_at: 2030-01-01 08:00}", "2:12: stopping.at is not after recruitment.opens_at, so nobody could take part. Write a later time, or remove one of them."),
+        ("resume: {abandoned_after: 3}", "2:27: resume.abandoned_after must be a length of time with its unit, such as 30s, 15min or 2h, not '3'."),
+        ("resume: {abandoned_after: 10s}", "2:27: resume.abandoned_after must be at least 1min, not '10s'."),
+        ("groups: {a: {participants: 3}, b: {}}", "2:32: Some groups have a number of participants, and b has none. Give every group participants:, or none; then all grow together."),
+        ("payment: {reward: 1.505}", "2:19: payment.reward must be an amount with at most two digits behind the point, from 0.01 to 10000, such as 0.50, not '1.505'."),
+        ("payment: {currency: pounds}", "2:21: payment.currency must be three capital letters, such as GBP, USD or EUR, not 'pounds'."),
+        ("payment: {bonus: [{answers: 3}]}", "2:19: payment.bonus, item 1 needs amount."),
+        ("payment: {bonus: [{amount: 1, if: 'answers > 3'}]}", "2:31: payment.bonus, item 1 has no key 'if'. Known there are amount, answers,"),
+        ("payment: {bonus: [{amount: 1, catch_accuracy: 90%}]}", "2:31: The bonus depends on catch trials, and checks.catch asks for none. Write checks: {catch: 5%}, or remove it."),
+        ("payment: {bonus: [{amount: 1, answers: 51}]}", "2:31: Nobody gives 51 answers: html.max_queries is 50. Write a smaller number."),
+        ("payment: {bonus: [{amount: 1, at_most: 5}]}", "2:31: at_most limits a bonus for each answer, and this one is paid once. Write for_each_answer_above, or remove it."),
+        ("payment: {screened_out: 0.20}", "2:11: payment.screened_out is for those who fail the checks, and nobody is screened out. Write checks: {catch: 5%, on_failure: screen_out}, or remove it."),
+        ("samplers: {Validation: {n_queries: 3}}\nrecruitment: {repeats: 2}", "3:15: Whoever came again would be asked the same fixed queries: Validation is the only sampler. Add another sampler, or remove repeats."),
         ("stopping: {at: tomorrow}", "2:16: stopping.at must be a date and time such as 2027-01-31 18:00 (UTC), not 'tomorrow'."),
         ("recruitment: {platform: mechanical}", "2:25: recruitment.platform must be link, prolific, connect, sona or mturk, not 'mechanical'."),
+        ("recruitment: {platform: prolific, completion_code: C7, prolific: {minutes: 1, places: 1, screen_out_places: 2}}", "2:90: Nobody could be paid for being screened out without a code and an amount."),
+        ("recruitment: {platform: prolific, completion_code: C7, prolific: {minutes: 0, places: 1}}", "2:76: recruitment.prolific.minutes must be a whole number from 1 to 1,000, not '0'."),
+        ("recruitment: {prolific: {minutes: 1, places: 1}}", "2:15: warning: recruitment.prolific is not used: the platform is link."),
         ("recruitment: {platform: sona}", "2:25: Recruitment from SONA needs its study's settings."),
         ("recruitment: {platform: connect}", "2:25: Recruitment from Connect needs its project."),
         ("recruitment: {platform: prolific}", "2:25: warning: Participants from Prolific get no completion code."),
@@ -200,8 +218,7 @@ def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("stopping: {answers: 500}", "2:12: stopping.answers does not work yet: the experiment would not close by itself. Remove stopping.answers."),
-        ("recruitment: {repeats: 1}", "2:15: recruitment.repeats does not work yet: nobody could take part a second time. Remove recruitment.repeats."),
+        ("stopping: {accuracy_gain_below: 2%}", "2:12: stopping.accuracy_gain_below does not work yet: the experiment would not close by itself. Remove stopping.accuracy_gain_below."),
         ("html: {query_params: [puid, group]}", "2:8: html.query_params does not work yet: parameters in the page's address would not be passed to queries. Remove html.query_params."),
         ("html: {query_params: [puid]}", "2:8: warning: html.query_params has its default value, and no other value works yet. Remove html.query_params."),
         ("n: 3", "2:1: warning: n is a key that Salmon 1 adds to the files it returns; it has no effect. Remove n."),
@@ -213,10 +230,10 @@ def test_a_key_that_nothing_acts_on_is_refused_or_at_least_said(text: str, sente
 
 
 def test_a_stored_file_with_a_key_that_is_refused_today_opens_with_a_warning():
-    parsed = parse_spec(THREE + "stopping: {answers: 500}\n", stored=True)
-    assert parsed.spec.stopping.answers == 500
+    parsed = parse_spec(THREE + "stopping: {accuracy_gain_below: 2%}\n", stored=True)
+    assert parsed.spec.stopping.accuracy_gain_below == 0.02
     assert [(problem.path, problem.warning) for problem in parsed.warnings] == [
-        ("stopping.answers", True),
+        ("stopping.accuracy_gain_below", True),
     ]
 
 

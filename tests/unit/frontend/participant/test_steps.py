@@ -12,10 +12,11 @@ from frontend.participant import steps
 from frontend.participant.arrival import read_arrival, way_back
 from frontend.participant.completion import completion_of
 from frontend.schemas import StepBody
-from frontend.store.participants import OUT, TRANSITIONS, UNDER_WAY, Participant, Status, identity_of
+from frontend.store.participants import Participant, identity_of
+from frontend.store.statuses import OUT, TRANSITIONS, UNDER_WAY, Status
 from salmon.errors import SpecError
 from salmon.spec import Spec, parse_spec
-from salmon.spec.consistency import PAGE_TEXTS
+from salmon.spec.page_texts import PAGE_TEXTS
 from salmon.spec.schema import Resume
 
 HOUR_MS = 3_600_000
