@@ -149,7 +149,7 @@ PLANTED: dict[str, Fault] = {
             "recorded = await context.store.answers.record(answer)\n",
             "import asyncio, types\n"
             "        asyncio.ensure_future(context.store.answers.record(answer))\n"
-            "        recorded = types.SimpleNamespace(duplicate=False, count=1)\n",
+            "        recorded = types.SimpleNamespace(duplicate=False, count=1, total=1)\n",
         ),
         "acknowledged answers are stored once",
     ),
