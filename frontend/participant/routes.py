@@ -222,7 +222,13 @@ async def query(
     if spare and not allows_spare(experiment, participant=session.participant, after=participant.position):
         return JSONResponse(QueryReply(none=True))
     turn = await context.store.turns.begin_turn(
-        session.experiment, session.participant, now_ms=context.now_ms(), number=number, spare=spare, skipped=skipped
+        session.experiment,
+        session.participant,
+        now_ms=context.now_ms(),
+        number=number,
+        spare=spare,
+        skipped=skipped,
+        ends_after=limit,
     )
     if turn.outcome != "begun":
         return JSONResponse(_explain(turn))
@@ -283,6 +289,8 @@ def _explain(turn: Turn) -> QueryReply:
     """Return what to tell a page whose turn has no query; ConflictError where it has to ask in another way."""
     if turn.outcome == "over":
         return {"over": True, "answers": turn.answers}
+    if turn.outcome == "none":
+        return {"none": True}
     if turn.outcome == "early":
         raise ConflictError(f"The turns before number {turn.number} have not begun.", hint="Reload the page.")
     raise ConflictError(

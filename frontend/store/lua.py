@@ -8,16 +8,18 @@ from frontend.store.places import with_places
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
 #: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
 #: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too.
-#: With number 0 the next turn begins, unless a query that must not be passed over is still to be answered.
+#: With number 0 the next turn begins, unless a query that must not be passed over is still to be answered. A spare turn does
+#: not begin where the trials would end with its answer before such a query, or one that is not chosen yet, was answered.
 #: Returns nothing where the experiment was deleted or the participant erased, otherwise {number, what happened, entry of `given`,
 #: answers, status}.
-#: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, numbers that are over
+#: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, answers with which
+#: the trials end (0: they do not), numbers that are over
 BEGIN_TURN = """
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return false end
 local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'answers', 'status')
 local turns, spares = tonumber(values[1] or '0'), tonumber(values[2] or '0')
 local top, settled = tonumber(values[3] or turns), tonumber(values[4] or turns)
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local over = tonumber(ARGV[i])
   if over > settled and over <= top then redis.call('HSET', KEYS[2], over, '') end
 end
@@ -47,6 +49,13 @@ if entry == '' then return told('over', '') end
 if not entry then
   if number > top + 8 then return told('early', '') end
   if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[4]) then return told('full', '') end
+  if ARGV[2] == '1' and tonumber(ARGV[5]) > 0 then
+    local open, listed = 0, false
+    for _, known in ipairs(redis.call('HVALS', KEYS[2])) do
+      if known ~= '' then open, listed = open + 1, listed or string.sub(known, 1, 1) ~= 'G' end
+    end
+    if listed and tonumber(values[5] or '0') + open + 1 > tonumber(ARGV[5]) then return told('none', '') end
+  end
   turns, spares = turns + 1, spares + tonumber(ARGV[2])
   entry = table.concat({'', turns - spares, redis.call('HGET', KEYS[3], 'revision') or '0', ARGV[2], ARGV[3]}, '|')
   redis.call('HSET', KEYS[2], number, entry)

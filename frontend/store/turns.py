@@ -41,11 +41,12 @@ class Turn:
 
     `number` counts everything the participant was given, from 1; `position` counts the same without spare queries, which
     stand outside of the experiment's order. `outcome` is `begun`, `over` where the turn was answered or skipped, `early`
-    where turns before it are missing, and `full` where too many are not over.
+    where turns before it are missing, `full` where too many are not over, and `none` where a spare query could end the trials
+    before a listed one was answered.
     """
 
     number: int
-    outcome: Literal["begun", "over", "early", "full"]
+    outcome: Literal["begun", "over", "early", "full", "none"]
     position: int
     revision: int
     spare: bool
@@ -103,6 +104,7 @@ class Turns(Verbs):
         number: int = 0,
         spare: bool = False,
         skipped: Sequence[int] = (),
+        ends_after: int = 0,
     ) -> Turn:
         """Begin the turn of this number, or find what it was given (atomic); 0 begins the next.
 
@@ -112,7 +114,7 @@ class Turns(Verbs):
         reply = await self._connection.run(
             BEGIN_TURN,
             (keys.participant(participant), keys.given(participant), keys.state),
-            (number, int(spare), now_ms, MOST_OPEN, *skipped),
+            (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), *skipped),
         )
         if reply is None:
             raise gone()
