@@ -63,10 +63,10 @@ def report(
 ) -> Reported:
     """Return the embedding to show, with the uncertainty of its coordinates and the noise ceiling."""
     rows = join((*blocks, tail))
-    coordinates = sampler.report(state, rows, executor)
+    shown = sampler.report(state, rows, executor)
     # The prior of the search: without one, the ellipses of targets with few answers would fill the map.
-    posterior = laplace(coordinates, rows, sampler.shown_model, ridge=_SHOWN_RIDGE)
-    return Reported(coordinates, posterior.target_covariance().astype(np.float32), ceiling(repeatable))
+    posterior = laplace(shown.coordinates, rows, shown.noise, ridge=_SHOWN_RIDGE)
+    return Reported(shown.coordinates, posterior.target_covariance().astype(np.float32), ceiling(repeatable))
 
 
 def ceiling(rows: Rows) -> float:
