@@ -18,17 +18,16 @@ from salmon.estimator.coding import codes_of, indices_of, named_noise, names_in,
 from salmon.estimator.cross_validation import choose_noise, held_out_split, noise_candidates
 from salmon.export.map_drawing import MapDrawing
 from salmon.geometry import Coordinates, centre, principal_axes
-from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
+from salmon.learning import Triplets, accuracy, check_triplets, fit, log_loss
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import objective_of
 from salmon.learning.refit import best_scale, spectral_start
+from salmon.learning.uncertainty import position_covariance
 from salmon.noise import NoiseModel
 from salmon.parallel import Executor, on_executor
 
 # Iterations from every start before early stopping follows the best of them.
 _SCOUTING = 10
-# A ridge of 0 leaves the position of the embedding free: its posterior needs some hold.
-_SMALLEST_RIDGE = 1e-6
 # Answers a step of a fit in batches for which only the averaging or the compression was given.
 _BATCH = 4096
 
@@ -256,17 +255,18 @@ class OrdinalEmbedding(BaseEstimator):
 
     @property
     def uncertainty_(self) -> Coordinates:
-        """Return the (n, d, d) covariance of each target's position under the Laplace posterior.
+        """Return the (n, d, d) covariance of each target's position, up to shifts, rotations and the size of the map.
 
-        The rigid motions of the whole embedding are projected out: answers cannot determine them, and with them every
-        ellipse would only show how freely the map turns. Under heavy-tailed noise models (t-STE, CKL) answers hardly
-        determine the size of the whole map: the ridge decides it, and the ellipses do not show that.
+        Answers do not determine where the map lies and how it is turned, and heavy-tailed noise models (t-STE, CKL) hardly
+        its size. The covariances are those of the Laplace posterior times one factor, which is found by fitting halves of
+        the answers: four more fits when this is first asked for.
         """
         check_is_fitted(self)
         if self._uncertainty is None:
-            self._uncertainty = laplace(
-                self._coordinates, self._triplets, self.noise_, ridge=max(self.ridge_, _SMALLEST_RIDGE)
-            ).target_covariance()
+            self._uncertainty = position_covariance(
+                self._coordinates, self._triplets, self.noise_, ridge=self.ridge_, seed=self._fit_seed,
+                executor=on_executor(self.executor),
+            )  # fmt: skip
         return self._uncertainty.copy()
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -294,7 +294,7 @@ class OrdinalEmbedding(BaseEstimator):
                 f"A validation_share of {self.validation_share} holds out nothing or everything.",
                 hint="Give a number between 0 and 1.",
             )
-        seed = self._seed()
+        seed = self._fit_seed = self._seed()
         self.noise_losses_: dict[NoiseModel, float] = {}
         self.noise_, self.ridge_ = named_noise(self.noise, self.lapse), self.ridge
         if isinstance(self.lapse, str):

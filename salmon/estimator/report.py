@@ -24,9 +24,10 @@ from salmon.estimator.cross_validation import (
     noise_ceiling,
 )
 from salmon.geometry import align, principal_axes
-from salmon.learning import Fit, Triplets, accuracy, fit, laplace
+from salmon.learning import Fit, Triplets, accuracy, fit
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
+from salmon.learning.uncertainty import position_covariance
 from salmon.noise import NoiseModel, noise_model
 
 Floats = NDArray[np.float64]
@@ -57,8 +58,8 @@ class FitOptions:
 class FitReport:
     """An embedding with its figures.
 
-    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position with the motions of the
-    whole map projected out. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
+    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts,
+    rotations and the size of the map. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
     of a test set; `starts` is the objective reached from each start.
     """
 
@@ -184,7 +185,6 @@ COMPARED_NOISE = ("TSTE", "STE", "CKL", "SOE", "GNMDS")
 _COMPARED_LAPSE = 0.05
 # Starts of the final fit: spectral and random ones.
 _STARTS = 4
-_SMALLEST_RIDGE = 1e-6
 
 
 def silent(what: str, total: int, done: int) -> None:
@@ -220,7 +220,7 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
     progress("fitting all answers", 1, 0)
     with_noise = fit_with_learned_noise if model is None else partial(fit, noise=model)
     found = with_noise(rows, n, d, ridge=options.ridge, n_starts=_STARTS, seed=options.seed)
-    coordinates, covariance = _upright(found, rows)
+    coordinates, covariance = _upright(found, rows, options.seed)
     progress("fitting all answers", 1, 1)
     return FitReport(
         coordinates=coordinates,
@@ -284,12 +284,12 @@ class _Judge:
         return judged
 
 
-def _upright(found: Fit, rows: Triplets) -> tuple[Floats, Floats]:
+def _upright(found: Fit, rows: Triplets, seed: int) -> tuple[Floats, Floats]:
     """Return the embedding turned to its principal axes, and the covariance of each position turned with it."""
-    posterior = laplace(found.coordinates, rows, found.noise, ridge=max(found.ridge, _SMALLEST_RIDGE))
+    covariance = position_covariance(found.coordinates, rows, found.noise, ridge=found.ridge, seed=seed)
     upright = principal_axes(found.coordinates)
     turn = align(found.coordinates, upright).rotation
-    return upright, turn.T @ posterior.target_covariance() @ turn
+    return upright, turn.T @ covariance @ turn
 
 
 def _test_accuracy(coordinates: Floats, test: Triplets) -> Interval | None:

@@ -133,7 +133,8 @@ class RankingSampler(ABC):
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> ShownEmbedding:
         """Return the embedding to be shown and judged: that of the search itself."""
         del triplets, executor  # the search's embedding has seen them already
-        return ShownEmbedding(state.coordinates, self.model, self.ridge)
+        # Without a ridge Adadelta stopped long before it converged.
+        return ShownEmbedding(state.coordinates, self.model, self.ridge or None)
 
     def rank(
         self,

@@ -49,11 +49,14 @@ class State:
 
 @dataclass(frozen=True)
 class ShownEmbedding:
-    """The embedding that is shown and judged: `coordinates` (n, d), and the noise model and ridge of its fit."""
+    """The embedding that is shown and judged: `coordinates` (n, d), and the noise model and ridge of its fit.
+
+    `ridge` is None where the coordinates are not those of a converged fit.
+    """
 
     coordinates: Coordinates
     noise: NoiseModel
-    ridge: float
+    ridge: float | None
 
 
 @dataclass(frozen=True)
