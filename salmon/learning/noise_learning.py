@@ -27,7 +27,8 @@ from salmon.learning.refit import Fit, fit
 from salmon.noise import PowerTSTE
 from salmon.parallel import Executor
 
-#: Where learning begins, and where it stays while answers are few: it predicted human answers best of all fixed models.
+#: Where learning begins, and where it stays while answers are few: of all fixed models it predicted human
+#: answers best where they were few.
 RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
 #: The ridge at the recommended exponent.
 RECOMMENDED_RIDGE = 0.03
@@ -35,7 +36,7 @@ RECOMMENDED_RIDGE = 0.03
 _RIDGE_POWER = 3.0
 # The weights of the prior, each for one coordinate.
 _OCCAM, _EXPONENT, _LAPSE = 1.0, 1.0, 20.0
-# Below the smallest exponent answers hardly determine the size of the coordinates; the largest is STE to about 1 %.
+# Below the smallest exponent answers hardly determine the size of the coordinates; the largest is close to STE.
 _SMALLEST_K, _LARGEST_K = 0.8, 5.5
 _SMALLEST_LAPSE, _LARGEST_LAPSE = 0.01, 0.2
 # Three numbers need no more answers than these, drawn at random.

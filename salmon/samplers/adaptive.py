@@ -44,8 +44,8 @@ class Adaptive:
     """I-optimal design on a Laplace posterior: heads in turn, each with the query that lowers tr(MΣ) most.
 
     `noise` is the noise model of the embedding that is shown; with t-STE, or its power form with k = 1, exponent and
-    lapse are learned from the answers. The search always uses t-STE with a `lapse`, because with other models it needs
-    more answers: on the eggs it found queries no better than random ones with STE, GNMDS and Logistic.
+    lapse are learned from the answers. The search always uses t-STE with a `lapse`, because a search with
+    another model can be worse than random queries (CKL on human answers, docs/efficiency.md).
     `R`: random queries only until R·n answers are in. `random_share`: the probability that a turn gets a uniformly
     random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
     the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
