@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.learner import LearningTask, Rows, join
-from salmon.learning import laplace
+from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
 from salmon.parallel import Executor
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
 
-#: The ridge of the posterior from which the uncertainty of the shown embedding is computed.
-_SHOWN_RIDGE = 1.0
+#: The ridge of the posterior of an embedding that has not converged, and so is not the minimum of any.
+_UNCONVERGED_RIDGE = 1.0
 
 
 def refit(sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows) -> State:
@@ -63,10 +63,14 @@ def report(
 ) -> Reported:
     """Return the embedding to show, with the uncertainty of its coordinates and the noise ceiling."""
     rows = join((*blocks, tail))
-    coordinates = sampler.report(state, rows, executor)
-    # The prior of the search: without one, the ellipses of targets with few answers would fill the map.
-    posterior = laplace(coordinates, rows, sampler.shown_model, ridge=_SHOWN_RIDGE)
-    return Reported(coordinates, posterior.target_covariance().astype(np.float32), ceiling(repeatable))
+    shown = sampler.report(state, rows, executor)
+    if shown.ridge is None:
+        spread = laplace_covariance(shown.coordinates, rows, shown.noise, ridge=_UNCONVERGED_RIDGE)
+    else:
+        spread = position_covariance(
+            shown.coordinates, rows, shown.noise, ridge=shown.ridge, seed=state.seed, executor=executor
+        )
+    return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable))
 
 
 def ceiling(rows: Rows) -> float:

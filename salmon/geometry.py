@@ -107,3 +107,12 @@ def rigid_motions(coordinates: Reals) -> Coordinates:
             motions.append(turn)
     basis, singular, _ = np.linalg.svd(np.stack([motion.ravel() for motion in motions], axis=1), full_matrices=False)
     return basis[:, singular > 1e-10 * singular.max()]
+
+
+def similarity_motions(coordinates: Reals) -> Coordinates:
+    """Return an orthonormal basis (n·d, r) of the rigid motions and of a change of size at (n, d) coordinates."""
+    basis = rigid_motions(coordinates)
+    growth = centre(coordinates).ravel()
+    # Growth is orthogonal to translations and rotations; where all targets coincide there is none.
+    length = float(np.linalg.norm(growth))
+    return basis if length == 0 else np.concatenate([basis, growth[:, None] / length], axis=1)

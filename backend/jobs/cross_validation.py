@@ -15,12 +15,11 @@ from backend.jobs.answers import AnswerSet
 from backend.jobs.steps import JobPlan, JobStep
 from backend.learner import Rows
 from salmon.errors import TripletError
-from salmon.estimator import RECOMMENDED_NOISE, grouped_folds, triple_groups
+from salmon.estimator import grouped_folds, triple_groups
 from salmon.estimator.cross_validation import (
     HeldOut,
     Interval,
-    choose_dimension,
-    choose_noise_by_accuracy,
+    choose,
     cross_validate,
     noise_ceiling,
 )
@@ -70,14 +69,14 @@ class Candidate:
     with_excluded: bool = False
 
     @property
-    def model(self) -> NoiseModel:
-        """The noise model with its lapse."""
+    def model(self) -> NoiseModel | None:
+        """The noise model with its lapse; None where every fit learns it."""
         return noise_with_lapse(self.noise)
 
 
-def noise_with_lapse(name: str) -> NoiseModel:
-    """Return the noise model of this name with the lapse of fits that are evaluated or shown."""
-    return RECOMMENDED_NOISE if name == RECOMMENDED else noise_model(name, lapse=_LAPSE)
+def noise_with_lapse(name: str) -> NoiseModel | None:
+    """Return the noise model of this name with the lapse of fits that are evaluated or shown; None if they learn it."""
+    return None if name == RECOMMENDED else noise_model(name, lapse=_LAPSE)
 
 
 def judge_fold(evaluation: Evaluation, candidate: Candidate, repeat: int, fold: int) -> HeldOut:
@@ -123,8 +122,10 @@ def interval(found: Interval) -> dict[str, float]:
     return {"accuracy": found.value, "low": found.low, "high": found.high}
 
 
-def describe_noise(model: NoiseModel) -> dict[str, Any]:
-    """Return the name and parameters of a noise model."""
+def describe_noise(model: NoiseModel | None) -> dict[str, Any]:
+    """Return the name and parameters of a noise model; of one that each fit learns there are no parameters to tell."""
+    if model is None:
+        return {"name": RECOMMENDED, "learned": True}
     return {"name": type(model).__name__, **asdict(model)}
 
 
@@ -163,21 +164,26 @@ def plan_comparison(job: CrossValidation, spec: Spec, n: int, answers: AnswerSet
         for place, candidate in enumerate(candidates):
             own = outcomes[place * size : (place + 1) * size]
             judged[candidate] = join_folds(evaluation, [own[start : start + folds] for start in range(0, size, folds)])
-        by_dimension = {d: judged[Candidate(d, job.noise[0])] for d in job.dimensions}
-        dimension = choose_dimension(by_dimension)
-        by_noise = {name: judged[Candidate(dimension.chosen, name)] for name in job.noise}
-        noise = choose_noise_by_accuracy(by_noise)
+        selection = choose({(candidate.d, candidate.noise): found for candidate, found in judged.items()})
+        d, name = selection.chosen
         return {
             "answers": len(answers),
             "judged": int(evaluation.judged.sum()),
             "folds": folds,
             "repeats": job.repeats,
             "candidates": [
-                {"d": candidate.d, "noise": describe_noise(candidate.model), **figures(found)}
+                {
+                    "d": candidate.d,
+                    "noise": describe_noise(candidate.model),
+                    **figures(found),
+                    "behind": selection.behind[candidate.d, candidate.noise][0],
+                    "behind_error": selection.behind[candidate.d, candidate.noise][1],
+                }
                 for candidate, found in judged.items()
             ],
-            "dimension": {"chosen": dimension.chosen, "reason": dimension.reason, "noise": job.noise[0]},
-            "noise": {"chosen": noise.chosen, "reason": noise.reason, "d": dimension.chosen},
+            "dimension": {"chosen": d, "reason": selection.reason, "noise": name},
+            "noise": {"chosen": name, "reason": selection.reason, "d": d},
+            "ties": [{"d": d, "noise": name} for d, name in selection.ties],
             "ceiling": describe_ceiling(answers.for_ceiling()),
         }
 

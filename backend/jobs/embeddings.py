@@ -1,6 +1,7 @@
 """Jobs that fit an embedding: without some participants, and as it was earlier in the run."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from salmon.estimator.cross_validation import HeldOut, grouped_interval
 from salmon.geometry import principal_axes
 from salmon.jobs import RECOMMENDED, EmbeddingAsOf, ExcludedAnswers, FitWithout, HeldOutAccuracy
 from salmon.learning import accuracy, fit, log_loss
+from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.noise import NoiseModel
 from salmon.samplers.registry import active_sampler
 from salmon.spec import SamplerSpec, Spec
@@ -108,7 +110,7 @@ def plan_embedding_as_of(job: EmbeddingAsOf, spec: Spec, n: int, answers: Answer
     return JobPlan((step,), conclude, shared=(answers.triplets,))
 
 
-def fit_kept(evaluation: Evaluation, d: int, noise: NoiseModel) -> dict[str, Any]:
+def fit_kept(evaluation: Evaluation, d: int, noise: NoiseModel | None) -> dict[str, Any]:
     """Fit the embedding of the kept answers, on its principal axes."""
     return _fitted(evaluation.triplets[evaluation.kept], evaluation.n, d, noise, evaluation.seed)
 
@@ -119,12 +121,15 @@ def fit_first(triplets: Rows, sampler: SamplerSpec | None, n: int, seed: int) ->
         return _fitted(triplets, n, 2, noise_with_lapse(RECOMMENDED), seed)
     active = active_sampler(sampler.sampler_class, dict(sampler.arguments))
     state = active.refit(active.start(n, seed), triplets)
-    return _described(active.report(state, triplets), triplets, active.shown_model)
+    shown = active.report(state, triplets)
+    searched = {"searched_with": describe_noise(active.model)}
+    return _described(shown.coordinates, triplets, shown.noise) | searched
 
 
-def _fitted(triplets: Rows, n: int, d: int, noise: NoiseModel, seed: int) -> dict[str, Any]:
-    found = fit(triplets, n, d, noise=noise, ridge=RIDGE, n_starts=_STARTS, seed=seed)
-    return _described(found.coordinates, triplets, noise) | {"converged": found.converged}
+def _fitted(triplets: Rows, n: int, d: int, noise: NoiseModel | None, seed: int) -> dict[str, Any]:
+    with_noise = fit_with_learned_noise if noise is None else partial(fit, noise=noise)
+    found = with_noise(triplets, n, d, ridge=RIDGE, n_starts=_STARTS, seed=seed)
+    return _described(found.coordinates, triplets, found.noise) | {"converged": found.converged}
 
 
 def _described(coordinates: NDArray[np.float64], triplets: Rows, noise: NoiseModel) -> dict[str, Any]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 #: Dimensions compared by `--cv` where `--dim` is not given.
 COMPARED_DIMENSIONS = (1, 2, 3, 4, 5)
 _DEFAULT_DIMENSION = 2
-# One division into folds is enough to judge, but luck can choose by it.
-_REPEATS_TO_CHOOSE = 3
 #: Larger files of a ZIP are no pictures for a map.
 _LARGEST_PICTURE = 50_000_000
 
@@ -40,19 +38,18 @@ def fit(
     dim: Annotated[int | None, typer.Option("--dim", "-d", min=1, help="Dimensions; 2 unless --cv chooses.")] = None,
     noise: Annotated[
         str | None,
-        typer.Option(help="PowerTSTE (unless --cv chooses), TSTE, STE, CKL, GNMDS, SOE or Logistic."),
+        typer.Option(
+            help="PowerTSTE with a learned exponent (unless --cv chooses), TSTE, STE, CKL, GNMDS, SOE or Logistic."
+        ),
     ] = None,
     lapse: Annotated[
         float | None, typer.Option(min=0, max=0.49, help="Lapse rate: the share of answers given at random.")
     ] = None,
     cv: Annotated[
-        bool, typer.Option("--cv", help="Choose dimension, noise model and lapse on held-out answers.")
+        bool, typer.Option("--cv", help="Choose dimension and noise model together on held-out answers.")
     ] = False,
     folds: Annotated[int, typer.Option(min=2, help="Folds of cross-validation.")] = 10,
-    repeats: Annotated[
-        int | None,
-        typer.Option(min=1, help="Repetitions of cross-validation, each on new folds; 3 with --cv, otherwise 1."),
-    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Repetitions of cross-validation, each on new folds.")] = 1,
     random: Annotated[
         list[str] | None, typer.Option(help="A sampler whose queries were random; may be repeated.")
     ] = None,
@@ -100,7 +97,7 @@ def fit(
         choose_lapse=cv and lapse is None,
         ridge=ridge,
         folds=folds,
-        repeats=repeats or (_REPEATS_TO_CHOOSE if cv else 1),
+        repeats=repeats,
         seed=seed,
     )
     with _show_progress() as progress:

@@ -1,6 +1,5 @@
 """Fit embeddings behind scikit-learn's interface: `OrdinalEmbedding`, and cross-validation of its options."""
 
-from salmon.estimator.coding import RECOMMENDED_NOISE
 from salmon.estimator.cross_validation import (
     answer_losses,
     choose_noise,
@@ -9,6 +8,7 @@ from salmon.estimator.cross_validation import (
     triple_groups,
 )
 from salmon.estimator.embedding import OrdinalEmbedding
+from salmon.learning.noise_learning import RECOMMENDED_NOISE
 
 __all__ = [
     "RECOMMENDED_NOISE",

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from salmon.errors import SalmonError, TripletError
 from salmon.learning import Triplets, check_triplets
-from salmon.noise import NoiseModel, PowerTSTE, noise_model
+from salmon.learning.noise_learning import RECOMMENDED_NOISE
+from salmon.noise import NoiseModel, noise_model
 
 #: How "right won" and "left won" may be written, in this order.
 CODES: tuple[tuple[Any, Any], ...] = ((0, 1), (-1, 1), ("right", "left"))
@@ -86,14 +87,12 @@ def left_won(y: ArrayLike, m: int) -> NDArray[np.bool_]:
     return np.asarray(left, dtype=np.bool_)
 
 
-#: What `noise=None` means: it predicted held-out answers best wherever people or simulated people were asked.
-RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
 #: The lapse of a noise model that is given by its name alone.
 DEFAULT_LAPSE = 0.05
 
 
 def named_noise(noise: str | NoiseModel | None, lapse: float | str | None) -> NoiseModel:
-    """Return the noise model with its lapse; with lapse "held-out", the model with which the choice begins."""
+    """Return the noise model with its lapse; where it is learned or chosen, the model with which that begins."""
     if isinstance(lapse, str) and lapse != "held-out":
         raise SalmonError(f"There is no lapse {lapse!r}.", hint='Give a number from 0 to .5, "held-out" or None.')
     share = None if isinstance(lapse, str) else lapse

@@ -9,16 +9,17 @@ always agree.
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
-from scipy.stats import t as student
 
-from salmon.errors import TripletError
+from salmon.errors import TripletError, listed
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets, fit
+from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
 from salmon.noise import NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
@@ -159,22 +160,13 @@ class HeldOut:
         """Return the mean −log probability in nats; log 2 = .693 is guessing."""
         return float(self.losses.mean())
 
-    def by_fold(self, values: Floats) -> Floats:
-        """Return (repeats · folds,) means of (repeats, m) values over each fold."""
-        means = [
-            np.bincount(where, each) / np.maximum(np.bincount(where), 1)
-            for where, each in zip(self.folds, values, strict=True)
-        ]
-        present = [np.bincount(where) > 0 for where in self.folds]
-        return np.concatenate([mean[there] for mean, there in zip(means, present, strict=True)])
-
 
 def cross_validate(
     triplets: Triplets,
     random: Bools,
     n: int,
     d: int,
-    noise: NoiseModel,
+    noise: NoiseModel | None,
     *,
     ridge: float = 0.03,
     folds: int = 10,
@@ -185,13 +177,15 @@ def cross_validate(
 ) -> HeldOut | None:
     """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
 
-    The other answers are always fitted, unless they are about three targets that are held out. Returns None if fewer
+    With noise None every fit learns its noise. The other answers are always fitted, unless they are about three targets
+    that are held out. Returns None if fewer
     than two groups were asked at random, because nothing can be held out then.
     """
     judged = np.flatnonzero(random)
     groups = triple_groups(triplets)
     if len(np.unique(groups[judged])) < 2:
         return None
+    with_noise = fit_with_learned_noise if noise is None else partial(fit, noise=noise)
     hits = np.empty((repeats, len(judged)))
     losses = np.empty_like(hits)
     places = np.empty(hits.shape, dtype=np.int64)
@@ -204,15 +198,15 @@ def cross_validate(
         for fold in range(int(own.max()) + 1):
             kept = of_group[groups] != fold
             # The folds share most of their answers: each fit begins where the one before it ended.
-            found = fit(
-                triplets[kept], n, d, noise=noise, ridge=ridge, start=start, n_starts=2 if start is None else 0,
+            found = with_noise(
+                triplets[kept], n, d, ridge=ridge, start=start, n_starts=2 if start is None else 0,
                 seed=seed + repeat, executor=executor,
             )  # fmt: skip
             start = found.coordinates
             rows = triplets[judged[own == fold]]
             nearer, farther = compared_distances(start, rows)
             hits[repeat, own == fold] = (nearer < farther) + 0.5 * (nearer == farther)
-            losses[repeat, own == fold] = answer_losses(start, rows, noise)
+            losses[repeat, own == fold] = answer_losses(start, rows, found.noise)
             fitted.append(int(kept.sum()))
             after_fit()
         places[repeat] = own
@@ -239,72 +233,73 @@ def grouped_interval(hits: Floats, groups: NDArray[np.int64], confidence: float 
 
 Candidate = TypeVar("Candidate", bound=Hashable)
 
-#: Chance of calling a rise real when there is none, over all comparisons together.
-LEVEL = 0.05
-
 
 @dataclass(frozen=True)
 class Selection(Generic[Candidate]):
-    """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence."""
+    """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence.
+
+    `best` has the highest mean accuracy; `ties` are the candidates within one standard error of it, the chosen one among
+    them. `behind` is how far each lies behind the best, with the standard error of that paired difference.
+    """
 
     chosen: Candidate
+    best: Candidate
+    ties: tuple[Candidate, ...]
+    behind: dict[Candidate, tuple[float, float]]
     accuracy: dict[Candidate, Interval]
     log_loss: dict[Candidate, float]
     reason: str
 
 
-def choose_dimension(results: Mapping[int, HeldOut]) -> Selection[int]:
-    """Return the smallest d whose held-out accuracy no larger d beats significantly."""
-    dimensions = sorted(results)
-    chosen = next(d for d in dimensions if not _beaten(results[d], [results[e] for e in dimensions if e > d]))
-    larger = "no more were tried" if chosen == dimensions[-1] else "more are not significantly better"
-    return Selection(chosen, *_figures(results), f"d = {chosen} is enough: {larger}.")
+#: A dimension and the name of a noise model.
+Pair = tuple[int, str]
 
 
-def choose_noise_by_accuracy(results: Mapping[str, HeldOut]) -> Selection[str]:
-    """Return the noise model with the smallest held-out log-loss, among those that none beats significantly in
-    accuracy.
+def choose(results: Mapping[Pair, HeldOut]) -> Selection[Pair]:
+    """Return the dimension and noise model to use, chosen jointly by the one-standard-error rule.
+
+    Among the candidates whose accuracy is less than one standard error behind the best mean, the fewest dimensions win
+    (Breiman, Friedman, Olshen and Stone 1984, section 3.4.3, with the standard error of the paired difference, because
+    all candidates are judged on the same answers); among those of equal dimension, the highest accuracy, and then the
+    smallest log-loss.
     """
-    equals = [
-        name for name in results if not _beaten(results[name], [results[other] for other in results if other != name])
-    ]
-    chosen = min(equals, key=lambda name: results[name].log_loss)
-    return Selection(
-        chosen,
-        *_figures(results),
-        f"{chosen} has the smallest log-loss of the {len(equals)} that none beats significantly in accuracy.",
-    )
+    means = {pair: float(found.hits.mean()) for pair, found in results.items()}
+    best = max(results, key=lambda pair: (means[pair], -pair[0], -results[pair].log_loss))
+    behind = {pair: paired_difference(results[best], found) for pair, found in results.items()}
+    ties = tuple(pair for pair, (gap, error) in behind.items() if gap <= error)
+    chosen = min(ties, key=lambda pair: (pair[0], -means[pair], results[pair].log_loss))
+    return Selection(chosen, best, ties, behind, *_figures(results), _reason(chosen, best, ties, behind))
 
 
-def corrected_t_test(difference: Floats, fitted: float, judged: float) -> float:
-    """Return the one-sided p-value that a difference over folds (j,) has a mean above 0.
+def paired_difference(one: HeldOut, other: HeldOut) -> tuple[float, float]:
+    """Return how much more accurate one is than the other on the same answers, and the standard error of that.
 
-    t = mean / √((1/j + judged/fitted) · variance) with j − 1 degrees of freedom: the folds' fits share most of their
-    answers, which the plain test ignores (Nadeau and Bengio 2003). 1 where nothing differs.
+    The error is over groups of answers about the same three targets, as in `grouped_interval`.
     """
-    variance = float(difference.var(ddof=1)) if len(difference) > 1 else 0.0
-    if variance == 0:
-        return 0.0 if len(difference) > 1 and difference.mean() > 0 else 1.0
-    scale = np.sqrt((1 / len(difference) + judged / fitted) * variance)
-    return float(student.sf(difference.mean() / scale, len(difference) - 1))
+    difference = one.hits.mean(axis=0) - other.hits.mean(axis=0)
+    mean = float(difference.mean())
+    sums = np.bincount(one.groups, difference - mean)
+    count = len(np.unique(one.groups))
+    return mean, float(np.sqrt((sums**2).sum() * count / max(1, count - 1))) / len(difference)
 
 
-def holm(p_values: list[float], level: float = LEVEL) -> list[bool]:
-    """Return which of several p-values are significant together (Holm 1979): the k-th smallest against level / (m − k
-    + 1).
-    """
-    significant = [False] * len(p_values)
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        if p_values[place] > level / (len(p_values) - rank):
-            break
-        significant[place] = True
-    return significant
+def _reason(chosen: Pair, best: Pair, ties: tuple[Pair, ...], behind: Mapping[Pair, tuple[float, float]]) -> str:
+    others = [pair for pair in ties if pair != chosen]
+    if chosen == best:
+        first = f"{_named(chosen)} has the highest accuracy."
+    else:
+        gap, error = behind[chosen]
+        first = (
+            f"{_named(chosen)} has the fewest dimensions of those within one standard error of the best:"
+            f" {gap:.4f} ± {error:.4f} behind {_named(best)}."
+        )
+    if not others:
+        return f"{first} No other is within one standard error of the best."
+    return f"{first} The answers do not tell it from {listed(tuple(map(_named, others)), 'and')}."
 
 
-def _beaten(one: HeldOut, others: list[HeldOut]) -> bool:
-    own = one.by_fold(one.hits)
-    judged = one.hits.shape[1] / (int(one.folds.max()) + 1)
-    return any(holm([corrected_t_test(other.by_fold(other.hits) - own, one.fitted, judged) for other in others]))
+def _named(pair: Pair) -> str:
+    return f"d = {pair[0]} with {pair[1]}"
 
 
 def _figures(results: Mapping[Candidate, HeldOut]) -> tuple[dict[Candidate, Interval], dict[Candidate, float]]:

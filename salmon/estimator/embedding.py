@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -17,16 +18,16 @@ from salmon.estimator.coding import codes_of, indices_of, named_noise, names_in,
 from salmon.estimator.cross_validation import choose_noise, held_out_split, noise_candidates
 from salmon.export.map_drawing import MapDrawing
 from salmon.geometry import Coordinates, centre, principal_axes
-from salmon.learning import Triplets, accuracy, check_triplets, fit, laplace, log_loss
+from salmon.learning import Triplets, accuracy, check_triplets, fit, log_loss
+from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import objective_of
 from salmon.learning.refit import best_scale, spectral_start
+from salmon.learning.uncertainty import position_covariance
 from salmon.noise import NoiseModel
 from salmon.parallel import Executor, on_executor
 
 # Iterations from every start before early stopping follows the best of them.
 _SCOUTING = 10
-# A ridge of 0 leaves the position of the embedding free: its posterior needs some hold.
-_SMALLEST_RIDGE = 1e-6
 # Answers a step of a fit in batches for which only the averaging or the compression was given.
 _BATCH = 4096
 
@@ -40,7 +41,8 @@ class OrdinalEmbedding(BaseEstimator):
         Dimensions d.
     noise : str, NoiseModel or None
         How distances become answers: "TSTE", "STE", "CKL", "GNMDS", "SOE", "PowerTSTE" or "Logistic", or a model of
-        `salmon.noise` with parameters of its own. None is power t-STE with k = .85 and a lapse of 7 %.
+        `salmon.noise` with parameters of its own. None is power t-STE whose exponent and lapse are learned from the answers
+        (with `early_stopping` or in batches: k = .85 and a lapse of 7 %).
     random_state : int, RandomState or None
         Draws random starts and held-out answers. It never shares numbers with a truth drawn from the same seed.
     n_init : int or None
@@ -53,9 +55,11 @@ class OrdinalEmbedding(BaseEstimator):
         Stop where an iteration gains less than this share of the objective, or no slope is steeper.
     lapse : float, "held-out" or None
         Share of answers given without looking. "held-out" chooses it (and k of power t-STE) by the likelihood of
-        held-out answers in five folds; let them be answers to random queries. None keeps the lapse of a given model and takes 5 % for a model given by its name.
+        held-out answers in five folds; let them be answers to random queries. None keeps the lapse of a given model, takes
+        5 % for a model given by its name, and learns it where the noise is learned. A number is kept there too.
     ridge : float
-        The penalty ridge/2 · |coordinates|² against a loss summed over answers.
+        The penalty ridge/2 · |coordinates|² against a loss summed over answers; where the noise is learned, the ridge at
+        k = .85 (a lighter tail takes more).
     n_targets : int or None
         How many targets there are; None takes the largest index plus one. Give it for cross-validation, where a fold
         may lack the last target.
@@ -80,7 +84,7 @@ class OrdinalEmbedding(BaseEstimator):
     ----------
     embedding_ : (n, d) float64, a new copy at every access
     labels_ : (n,) the names of the targets, sorted, where answers name them; otherwise their indices
-    noise_ : the noise model that was fitted, `noise_losses_` the held-out log-loss of each one tried (empty if none)
+    noise_ : the noise model that was fitted or learned, `ridge_` the ridge of that fit, `noise_losses_` the held-out log-loss of each one tried (empty if none)
     history_ : list of dict, one an iteration: start, iteration, objective, and the held-out log-loss and accuracy where
         answers were held out
     uncertainty_ : (n, d, d) covariance of each target's position, worked out when first asked for
@@ -251,17 +255,18 @@ class OrdinalEmbedding(BaseEstimator):
 
     @property
     def uncertainty_(self) -> Coordinates:
-        """Return the (n, d, d) covariance of each target's position under the Laplace posterior.
+        """Return the (n, d, d) covariance of each target's position, up to shifts, rotations and the size of the map.
 
-        The rigid motions of the whole embedding are projected out: answers cannot determine them, and with them every
-        ellipse would only show how freely the map turns. Under heavy-tailed noise models (t-STE, CKL) answers hardly
-        determine the size of the whole map: the ridge decides it, and the ellipses do not show that.
+        Answers do not determine where the map lies and how it is turned, and heavy-tailed noise models (t-STE, CKL) hardly
+        its size. The covariances are those of the Laplace posterior times one factor, which is found by fitting halves of
+        the answers: four more fits when this is first asked for.
         """
         check_is_fitted(self)
         if self._uncertainty is None:
-            self._uncertainty = laplace(
-                self._coordinates, self._triplets, self.noise_, ridge=max(self.ridge, _SMALLEST_RIDGE)
-            ).target_covariance()
+            self._uncertainty = position_covariance(
+                self._coordinates, self._triplets, self.noise_, ridge=self.ridge_, seed=self._fit_seed,
+                executor=on_executor(self.executor),
+            )  # fmt: skip
         return self._uncertainty.copy()
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -289,9 +294,9 @@ class OrdinalEmbedding(BaseEstimator):
                 f"A validation_share of {self.validation_share} holds out nothing or everything.",
                 hint="Give a number between 0 and 1.",
             )
-        seed = self._seed()
+        seed = self._fit_seed = self._seed()
         self.noise_losses_: dict[NoiseModel, float] = {}
-        self.noise_ = named_noise(self.noise, self.lapse)
+        self.noise_, self.ridge_ = named_noise(self.noise, self.lapse), self.ridge
         if isinstance(self.lapse, str):
             self.noise_, self.noise_losses_ = choose_noise(
                 rows, n, self.n_components, noise_candidates(self.noise_),
@@ -303,7 +308,10 @@ class OrdinalEmbedding(BaseEstimator):
             self._coordinates = self._stopped_fit(rows, n, start, seed)
         else:
             history = _History()
-            self._coordinates = self._descend(rows, n, start, self._starts, seed, self.max_iter, history.record)
+            learn = self.noise is None and not isinstance(self.lapse, str)
+            self._coordinates = self._descend(
+                rows, n, start, self._starts, seed, self.max_iter, history.record, learn=learn
+            )
             self.history_ = history.lines
         self._triplets = rows
         self._uncertainty: Coordinates | None = None
@@ -312,13 +320,18 @@ class OrdinalEmbedding(BaseEstimator):
 
     def _descend(
         self, rows: Triplets, n: int, start: Coordinates | None, n_starts: int | None, seed: int, max_iter: int,
-        callback: Any, stop: Any = None,
+        callback: Any, stop: Any = None, *, learn: bool = False,
     ) -> Coordinates:  # fmt: skip
-        found = fit(
-            rows, n, self.n_components, noise=self.noise_, ridge=self.ridge, start=start, n_starts=n_starts,
-            max_iter=max_iter, tolerance=self.tolerance, seed=seed, executor=on_executor(self.executor), callback=callback,
-            stop=stop,
+        with_noise = (
+            partial(fit_with_learned_noise, lapse=cast("float | None", self.lapse))
+            if learn
+            else partial(fit, noise=self.noise_)
+        )
+        found = with_noise(
+            rows, n, self.n_components, ridge=self.ridge, start=start, n_starts=n_starts, max_iter=max_iter,
+            tolerance=self.tolerance, seed=seed, executor=on_executor(self.executor), callback=callback, stop=stop,
         )  # fmt: skip
+        self.noise_, self.ridge_ = found.noise, found.ridge
         self.objective_, self.converged_ = found.objective, found.converged
         return found.coordinates
 

@@ -1,9 +1,10 @@
 """Fit a table of answers and report on it: choose what is to be chosen on held-out answers, then fit all of them."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from itertools import count
-from typing import Any, TypeVar
+from functools import partial
+from itertools import count, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +16,18 @@ from salmon.estimator.cross_validation import (
     HeldOut,
     Interval,
     NoiseCeiling,
+    Pair,
     Selection,
-    choose_dimension,
-    choose_noise_by_accuracy,
+    choose,
     cross_validate,
     grouped_interval,
     noise_ceiling,
 )
 from salmon.geometry import align, principal_axes
-from salmon.learning import Fit, Triplets, accuracy, fit, laplace
+from salmon.learning import Fit, Triplets, accuracy, fit
+from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
+from salmon.learning.uncertainty import position_covariance
 from salmon.noise import NoiseModel, noise_model
 
 Floats = NDArray[np.float64]
@@ -37,7 +40,8 @@ RECOMMENDED = "PowerTSTE"
 class FitOptions:
     """What the user decided.
 
-    `dimensions` with several entries and `noise` = "choose" ask for a choice on held-out answers.
+    `dimensions` with several entries and `noise` = "choose" ask for a joint choice on held-out answers. Without a `lapse`
+    the recommended noise model learns its exponent and lapse; `choose_lapse` chooses the lapse of any other.
     """
 
     dimensions: tuple[int, ...] = (2,)
@@ -54,8 +58,8 @@ class FitOptions:
 class FitReport:
     """An embedding with its figures.
 
-    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position with the motions of the
-    whole map projected out. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
+    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts,
+    rotations and the size of the map. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
     of a test set; `starts` is the objective reached from each start.
     """
 
@@ -73,8 +77,7 @@ class FitReport:
     held_out_log_loss: float | None
     test_accuracy: Interval | None
     ceiling: NoiseCeiling | None
-    dimension_choice: Selection[int] | None
-    noise_choice: Selection[str] | None
+    choice: Selection[Pair] | None
     lapse_losses: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
 
@@ -92,8 +95,7 @@ class FitReport:
             "held_out": {**_plain(self.held_out), "log_loss": self.held_out_log_loss} if self.held_out else None,
             "test_set": _plain(self.test_accuracy) if self.test_accuracy else None,
             "noise_ceiling": self.ceiling and asdict(self.ceiling),
-            "dimension_choice": self.dimension_choice and _choice(self.dimension_choice),
-            "noise_choice": self.noise_choice and _choice(self.noise_choice),
+            "choice": self.choice and choice_as_json(self.choice),
             "lapse_choice": self.lapse_losses,
             "uncertainty": {"standard_deviation": np.sqrt(np.trace(self.covariance, axis1=1, axis2=2)).tolist()},
             "notes": list(self.notes),
@@ -131,7 +133,7 @@ class FitReport:
         )
         if not self.converged:
             lines.append("The fit did not converge within its maximum number of iterations.")
-        lines += _choice_lines("Dimensions", self.dimension_choice) + _choice_lines("Noise models", self.noise_choice)
+        lines += _choice_lines(self.choice)
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines) + "\n"
 
@@ -140,23 +142,41 @@ def _plain(interval: Interval) -> dict[str, float]:
     return {"accuracy": interval.value, "low": interval.low, "high": interval.high}
 
 
-def _choice(choice: Selection[Any]) -> dict[str, Any]:
-    figures = {str(key): {**_plain(choice.accuracy[key]), "log_loss": choice.log_loss[key]} for key in choice.accuracy}
-    return {"chosen": choice.chosen, "reason": choice.reason, "candidates": figures}
+def choice_as_json(choice: Selection[Pair]) -> dict[str, Any]:
+    """Return the choice as plain values: each candidate with its figures, and how far it lies behind the best."""
+    return {
+        "chosen": _pair(choice.chosen),
+        "best": _pair(choice.best),
+        "ties": [_pair(pair) for pair in choice.ties],
+        "reason": choice.reason,
+        "candidates": [
+            {
+                **_pair(pair),
+                **_plain(choice.accuracy[pair]),
+                "log_loss": choice.log_loss[pair],
+                "behind": choice.behind[pair][0],
+                "behind_error": choice.behind[pair][1],
+            }
+            for pair in choice.accuracy
+        ],
+    }
 
 
-def _choice_lines(title: str, choice: Selection[Any] | None) -> list[str]:
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {"d": pair[0], "noise": pair[1]}
+
+
+def _choice_lines(choice: Selection[Pair] | None) -> list[str]:
     if choice is None:
         return []
     rows = [
-        f"  {key!s:>10}  accuracy {choice.accuracy[key]}  log-loss {choice.log_loss[key]:.3f}"
-        + ("  <- chosen" if key == choice.chosen else "")
-        for key in choice.accuracy
+        f"  d = {pair[0]}  {pair[1]:>10}  accuracy {choice.accuracy[pair]}  log-loss {choice.log_loss[pair]:.3f}"
+        f"  behind the best {choice.behind[pair][0]:.4f} ± {choice.behind[pair][1]:.4f}"
+        + ("  <- chosen" if pair == choice.chosen else "")
+        for pair in choice.accuracy
     ]
-    return [f"{title}, judged on the same folds:", *rows, f"  {choice.reason}"]
+    return ["Dimensions and noise models, judged on the same folds:", *rows, f"  {choice.reason}"]
 
-
-Key = TypeVar("Key", bound=Hashable)
 
 #: Called with what is being done, how many steps that takes in all, and how many are done.
 Progress = Callable[[str, int, int], None]
@@ -165,7 +185,6 @@ COMPARED_NOISE = ("TSTE", "STE", "CKL", "SOE", "GNMDS")
 _COMPARED_LAPSE = 0.05
 # Starts of the final fit: spectral and random ones.
 _STARTS = 4
-_SMALLEST_RIDGE = 1e-6
 
 
 def silent(what: str, total: int, done: int) -> None:
@@ -181,37 +200,32 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
         raise TripletError("All answers belong to a test set; none is left to fit.", hint="Name fewer test samplers.")
     n, notes = table.n, list(table.notes)
     noises = _noises(options)
-    first = next(iter(noises))
     judge = _Judge(rows, random, n, options, progress)
-    by_dimension = judge.compare("dimensions", {d: (d, noises[first]) for d in options.dimensions})
-    dimension_choice = choose_dimension(by_dimension) if len(by_dimension) > 1 else None
-    d = dimension_choice.chosen if dimension_choice else options.dimensions[0]
-    if len(options.dimensions) > 1 and dimension_choice is None:
-        notes.append(f"Dimensions cannot be compared without random answers; {d} was used.")
-    held_out = by_dimension.get(d)
-    noise_choice = None
-    model, losses = noises[first], dict[NoiseModel, float]()
-    if held_out is not None and len(noises) > 1:
-        others = judge.compare("noise models", {name: (d, noises[name]) for name in noises if name != first})
-        noise_choice = choose_noise_by_accuracy({first: held_out, **others})
-        model = noises[noise_choice.chosen]
-        held_out = others.get(noise_choice.chosen, held_out)
-    if options.choose_lapse and random.any():
+    pairs = tuple(product(options.dimensions, noises))
+    judged = judge.compare("dimensions and noise models", {(d, name): noises[name] for d, name in pairs})
+    choice = choose(judged) if len(judged) > 1 else None
+    d, name = choice.chosen if choice else pairs[0]
+    if len(pairs) > 1 and choice is None:
+        notes.append(f"Candidates cannot be compared without random answers; d = {d} with {name} was used.")
+    held_out = judged.get((d, name))
+    model, losses = noises[name], dict[NoiseModel, float]()
+    if options.choose_lapse and random.any() and model is not None:
         progress("choosing the lapse", 1, 0)
         chosen, losses = choose_noise(
             rows[random], n, d, noise_candidates(model), ridge=options.ridge, seed=options.seed
         )
         progress("choosing the lapse", 1, 1)
         if chosen != model:
-            model, held_out = chosen, judge.compare("the chosen model", {d: (d, chosen)}).get(d)
+            model, held_out = chosen, judge.compare("the chosen model", {(d, name): chosen}).get((d, name))
     progress("fitting all answers", 1, 0)
-    found = fit(rows, n, d, noise=model, ridge=options.ridge, n_starts=_STARTS, seed=options.seed)
-    coordinates, covariance = _upright(found, rows)
+    with_noise = fit_with_learned_noise if model is None else partial(fit, noise=model)
+    found = with_noise(rows, n, d, ridge=options.ridge, n_starts=_STARTS, seed=options.seed)
+    coordinates, covariance = _upright(found, rows, options.seed)
     progress("fitting all answers", 1, 1)
     return FitReport(
         coordinates=coordinates,
         covariance=covariance,
-        noise=model,
+        noise=found.noise,
         options=options,
         answers=len(rows),
         random_answers=int(random.sum()),
@@ -223,21 +237,20 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
         held_out_log_loss=held_out.log_loss if held_out else None,
         test_accuracy=_test_accuracy(coordinates, table.triplets[table.test]),
         ceiling=noise_ceiling(table.for_ceiling),
-        dimension_choice=dimension_choice,
-        noise_choice=noise_choice,
+        choice=choice,
         lapse_losses={f"{candidate}": loss for candidate, loss in losses.items()},
         notes=tuple(notes),
     )
 
 
-def _noises(options: FitOptions) -> dict[str, NoiseModel]:
-    """Return the noise models to judge, by name; the first one is used to choose the dimension."""
-    recommended = {RECOMMENDED: noise_model(RECOMMENDED_NOISE, lapse=options.lapse)}
+def _noises(options: FitOptions) -> dict[str, NoiseModel | None]:
+    """Return the noise models to judge, by name; None is the one that every fit learns."""
+    recommended = {RECOMMENDED: None if options.lapse is None else noise_model(RECOMMENDED_NOISE, lapse=options.lapse)}
     lapse = _COMPARED_LAPSE if options.lapse is None else options.lapse
     if options.noise == "choose":
         return recommended | {name: noise_model(name, lapse=lapse) for name in COMPARED_NOISE}
     if options.noise == RECOMMENDED:
-        return recommended
+        return dict(recommended)
     model = noise_model(options.noise, lapse=lapse)
     return {type(model).__name__: model}
 
@@ -252,31 +265,31 @@ class _Judge:
     options: FitOptions
     progress: Progress
 
-    def compare(self, what: str, candidates: dict[Key, tuple[int, NoiseModel]]) -> dict[Key, HeldOut]:
-        """Return the result for each candidate's dimension and noise model; empty if nothing can be held out."""
-        options, judged = self.options, dict[Key, HeldOut]()
+    def compare(self, what: str, candidates: dict[Pair, NoiseModel | None]) -> dict[Pair, HeldOut]:
+        """Return the result for each dimension and noise model; empty if nothing can be held out."""
+        options, judged = self.options, dict[Pair, HeldOut]()
         total, done = len(candidates) * options.folds * options.repeats, count(1)
 
         def step() -> None:
             self.progress(f"judging {what}", total, next(done))
 
-        for key, (d, noise) in candidates.items():
+        for pair, noise in candidates.items():
             found = cross_validate(
-                self.rows, self.random, self.n, d, noise, ridge=options.ridge, folds=options.folds,
+                self.rows, self.random, self.n, pair[0], noise, ridge=options.ridge, folds=options.folds,
                 repeats=options.repeats, seed=options.seed, after_fit=step,
             )  # fmt: skip
             if found is not None:
-                judged[key] = found
+                judged[pair] = found
         self.progress(f"judging {what}", total, total)
         return judged
 
 
-def _upright(found: Fit, rows: Triplets) -> tuple[Floats, Floats]:
+def _upright(found: Fit, rows: Triplets, seed: int) -> tuple[Floats, Floats]:
     """Return the embedding turned to its principal axes, and the covariance of each position turned with it."""
-    posterior = laplace(found.coordinates, rows, found.noise, ridge=max(found.ridge, _SMALLEST_RIDGE))
+    covariance = position_covariance(found.coordinates, rows, found.noise, ridge=found.ridge, seed=seed)
     upright = principal_axes(found.coordinates)
     turn = align(found.coordinates, upright).rotation
-    return upright, turn.T @ posterior.target_covariance() @ turn
+    return upright, turn.T @ covariance @ turn
 
 
 def _test_accuracy(coordinates: Floats, test: Triplets) -> Interval | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from salmon.errors import SalmonError
-from salmon.geometry import Coordinates, Reals, rigid_motions
+from salmon.geometry import Coordinates, Reals, rigid_motions, similarity_motions
 from salmon.learning.objective import Triplets, check_triplets
 from salmon.noise import NoiseModel, noise_model
 
@@ -30,14 +30,15 @@ class Posterior:
     full: bool
     ridge: float
 
-    def target_covariance(self) -> Coordinates:
+    def target_covariance(self, *, size: bool = False) -> Coordinates:
         """Return the (n, d, d) covariance of each target, with the rigid motions of the whole embedding projected out.
 
+        With `size`, so is a growth of the whole embedding, which heavy-tailed noise models hardly determine.
         Answers say nothing about where the embedding lies or how it is turned: without the projection, d(d+1)/2
         directions would add the prior's variance to every target.
         """
         n, d = self.coordinates.shape
-        motions = rigid_motions(self.coordinates)
+        motions = similarity_motions(self.coordinates) if size else rigid_motions(self.coordinates)
         parts = motions.reshape(n, d, -1)
         if self.full:
             spread = (self.covariance @ motions).reshape(n, d, -1)

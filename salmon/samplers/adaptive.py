@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates
 from salmon.learning import Posterior, check_triplets, fit, laplace
+from salmon.learning.noise_learning import RECOMMENDED_RIDGE, fit_with_learned_noise
 from salmon.noise import TSTE, NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
 from salmon.records import TrialType
 from salmon.samplers.state import (
     Round,
+    ShownEmbedding,
     State,
     number_of_queries,
     random_queries,
@@ -30,9 +33,9 @@ from salmon.search.design import Linearised, arrange, arrange_wide, design_targe
 _LARGEST_FULL_DESIGN = 800
 # From this many targets the design's target is worth spreading over workers.
 _WORTH_SENDING = 300
-# The separate embedding that is reported: a lighter tail, more lapses and next to no ridge (measured to agree best
-# with fresh answers, where the search itself is best with a ridge of 1).
-_REPORT_K, _REPORT_LAPSE, _REPORT_RIDGE = 0.85, 0.07, 0.03
+# The separate embedding that is reported: more lapses and next to no ridge (measured to agree best with fresh answers,
+# where the search itself is best with a ridge of 1).
+_REPORT_LAPSE = 0.07
 _REPORT_STARTS = 3
 
 
@@ -40,6 +43,9 @@ _REPORT_STARTS = 3
 class Adaptive:
     """I-optimal design on a Laplace posterior: heads in turn, each with the query that lowers tr(MΣ) most.
 
+    `noise` is the noise model of the embedding that is shown; with t-STE, or its power form with k = 1, exponent and
+    lapse are learned from the answers. The search always uses t-STE with a `lapse`, because a search with
+    another model can be worse than random queries (CKL on human answers, docs/efficiency.md).
     `R`: random queries only until R·n answers are in. `random_share`: the probability that a turn gets a uniformly
     random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
     the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
@@ -70,8 +76,8 @@ class Adaptive:
 
     @property
     def model(self) -> NoiseModel:
-        """Return the noise model of the search."""
-        return noise_model(self.noise, lapse=self.lapse)
+        """Return the noise model of the search, whatever model is shown."""
+        return TSTE(lapse=self.lapse)
 
     def start(self, n: int, seed: int) -> State:
         """Return the state before any answer."""
@@ -147,25 +153,22 @@ class Adaptive:
             complete=arrangement.complete,
         )
 
-    @property
-    def shown_model(self) -> NoiseModel:
-        """Return the noise model of the embedding that is shown."""
-        searched = self.model == TSTE(lapse=self.lapse)
-        return PowerTSTE(k=_REPORT_K, lapse=_REPORT_LAPSE) if searched else noise_model(self.model, lapse=_REPORT_LAPSE)
-
-    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """Return the embedding to be shown and judged, (n, d), which is fitted separately from the one searched with."""
-        return fit(
+    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> ShownEmbedding:
+        """Return the embedding to be shown and judged, which is fitted separately from the one searched with."""
+        shown = noise_model(self.noise, lapse=_REPORT_LAPSE)
+        learned = shown in (TSTE(lapse=_REPORT_LAPSE), PowerTSTE(lapse=_REPORT_LAPSE))
+        with_noise = fit_with_learned_noise if learned else partial(fit, noise=shown)
+        found = with_noise(
             triplets,
             state.n,
             state.d,
-            noise=self.shown_model,
-            ridge=_REPORT_RIDGE,
+            ridge=RECOMMENDED_RIDGE,
             start=state.coordinates,
             n_starts=_REPORT_STARTS,
             seed=state.seed,
             executor=executor,
-        ).coordinates
+        )
+        return ShownEmbedding(found.coordinates, found.noise, found.ridge)
 
     def _turns(self, n: int, count: int, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (count, 3) turns, with feet −1 if they are to be chosen, and which of them are random."""

@@ -18,7 +18,16 @@ from salmon.learning import Triplets, check_triplets, fit, log_loss
 from salmon.learning.refit import adadelta
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
-from salmon.samplers.state import Round, State, chosen_round, random_queries, random_round, round_robin, start_state
+from salmon.samplers.state import (
+    Round,
+    ShownEmbedding,
+    State,
+    chosen_round,
+    random_queries,
+    random_round,
+    round_robin,
+    start_state,
+)
 from salmon.search import Ranked, exact_search, information_gain, uncertain_search
 from salmon.search.information import log_head_posterior
 
@@ -121,15 +130,11 @@ class RankingSampler(ABC):
     def choose(self, task: SearchTask) -> Round:
         """Return a round by this sampler's scores; called once there are answers enough."""
 
-    @property
-    def shown_model(self) -> NoiseModel:
-        """Return the noise model of the embedding that is shown: that of the search."""
-        return self.model
-
-    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
-        """Return the embedding to be shown and judged, (n, d): that of the search itself."""
+    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> ShownEmbedding:
+        """Return the embedding to be shown and judged: that of the search itself."""
         del triplets, executor  # the search's embedding has seen them already
-        return state.coordinates
+        # Without a ridge Adadelta stopped long before it converged.
+        return ShownEmbedding(state.coordinates, self.model, self.ridge or None)
 
     def rank(
         self,

@@ -5,7 +5,7 @@
     start(n, seed) -> State
     refit(state, triplets, executor, stop) -> State
     search(state, triplets, pending, count, executor, stop) -> Round
-    report(state, triplets, executor) -> (n, d) coordinates
+    report(state, triplets, executor) -> ShownEmbedding
 
 all of them pure: the same answers and the same seed give the same queries.
 """
@@ -17,12 +17,11 @@ from typing import Any, Protocol
 from numpy.typing import ArrayLike
 
 from salmon.errors import SalmonError
-from salmon.geometry import Coordinates
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.arr import ARR, SRR, Greedy, RankingSampler, Uncertainty
-from salmon.samplers.state import Round, State
+from salmon.samplers.state import Round, ShownEmbedding, State
 
 __all__ = [
     "ACTIVE",
@@ -47,8 +46,8 @@ class ActiveSampler(Protocol):
         ...
 
     @property
-    def shown_model(self) -> NoiseModel:
-        """Return the noise model of the embedding that is shown."""
+    def model(self) -> NoiseModel:
+        """Return the noise model of the search, which need not be that of the embedding that is shown."""
         ...
 
     def start(self, n: int, seed: int) -> State:
@@ -77,7 +76,7 @@ class ActiveSampler(Protocol):
         """Return `count` queries in the order of asking."""
         ...
 
-    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> Coordinates:
+    def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> ShownEmbedding:
         """Return the embedding to be shown and judged."""
         ...
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates
+from salmon.noise import NoiseModel
 from salmon.records import TrialType
 
 
@@ -44,6 +45,18 @@ class State:
         from the same state would draw the same random queries again.
         """
         return np.random.default_rng([self.seed, self.generation, self.absorbed, *occasion])
+
+
+@dataclass(frozen=True)
+class ShownEmbedding:
+    """The embedding that is shown and judged: `coordinates` (n, d), and the noise model and ridge of its fit.
+
+    `ridge` is None where the coordinates are not those of a converged fit.
+    """
+
+    coordinates: Coordinates
+    noise: NoiseModel
+    ridge: float | None
 
 
 @dataclass(frozen=True)

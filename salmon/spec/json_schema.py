@@ -160,7 +160,7 @@ _ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "class": "The kind of sampler, where its name is another.",
         "test": "Whether its answers are kept apart for testing and never fitted.",
         "d": "The number of dimensions of the embedding.",
-        "noise": "The noise model.",
+        "noise": "The noise model. Adaptive shows an embedding of this model and always searches with t-STE.",
         "module": "The noise model, by its older name.",
         "random_share": "The share of random queries, which measure the accuracy.",
         "n_queries": "The number of fixed queries.",

@@ -44,7 +44,7 @@ LIMITS = {
     "an answer becomes a better query": 33,
     "YAML and ZIP become an open experiment": 28,
     "responses.csv": 22,
-    "salmon fit": 16,
+    "salmon fit": 18,
 }
 
 

@@ -89,9 +89,10 @@ def test_cv_chooses_and_says_what_it_compared(call, responses, tmp_path):
     result = call(responses, "-o", tmp_path / "e.csv", "--cv", "--folds", 3)
     assert result.exit_code == 0, result.output
     report = json.loads((tmp_path / "e-report.json").read_text())
-    assert set(report["dimension_choice"]["candidates"]) == {"1", "2", "3", "4", "5"}
-    assert report["n_components"] == report["dimension_choice"]["chosen"]
-    assert "SOE" in report["noise_choice"]["candidates"]
+    candidates = {(one["d"], one["noise"]) for one in report["choice"]["candidates"]}
+    assert {d for d, _ in candidates} == {1, 2, 3, 4, 5}
+    assert report["n_components"] == report["choice"]["chosen"]["d"]
+    assert (2, "SOE") in candidates
 
 
 def test_a_broken_file_is_answered_with_all_its_places_and_no_traceback(call, tmp_path):

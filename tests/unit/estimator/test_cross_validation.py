@@ -11,12 +11,10 @@ from salmon.answer_files.answer_table import read_answers
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, cross_validation, triple_groups
 from salmon.estimator.cross_validation import (
-    choose_dimension,
-    choose_noise_by_accuracy,
-    corrected_t_test,
+    HeldOut,
+    choose,
     cross_validate,
     grouped_interval,
-    holm,
     noise_ceiling,
 )
 from salmon.estimator.report import FitOptions, analyse
@@ -127,55 +125,68 @@ def test_without_repeats_there_is_no_ceiling():
     assert noise_ceiling(np.array([[0, 1, 2], [1, 0, 2], [1, 0, 2]])) is None
 
 
-def results(world, dimensions):
-    rows = world.answer(world.random_queries(3000, stream(3, "queries")), stream(3, "answers"))
+def judge_all(world, candidates, count=3000):
+    rows = world.answer(world.random_queries(count, stream(3, "queries")), stream(3, "answers"))
     random = np.ones(len(rows), dtype=bool)
-    return {d: cross_validate(rows, random, world.n, d, TSTE(lapse=0.03)) for d in dimensions}
+    return {pair: cross_validate(rows, random, world.n, pair[0], noise) for pair, noise in candidates.items()}
 
 
 def test_the_dimension_of_the_truth_is_chosen():
-    choice = choose_dimension(results(random_world(15, 2, 2, DistanceLogistic(slope=4.0)), (1, 2, 3)))
-    assert choice.chosen == 2
-    assert choice.accuracy[1].value < choice.accuracy[2].value
+    world = random_world(15, 2, 2, DistanceLogistic(slope=4.0))
+    choice = choose(judge_all(world, {(d, "PowerTSTE"): None for d in (1, 2, 3)}))
+    assert choice.chosen[0] == 2
+    assert choice.behind[1, "PowerTSTE"][0] > choice.behind[1, "PowerTSTE"][1]
 
 
 def test_one_dimension_is_enough_for_the_eggs(eggs):
-    choice = choose_dimension(results(eggs, (1, 2)))
-    assert choice.chosen == 1
-    assert "not significantly better" in choice.reason
+    assert choose(judge_all(eggs, {(d, "PowerTSTE"): None for d in (1, 2)})).chosen == (1, "PowerTSTE")
 
 
-def test_the_noise_model_that_answers_follow_is_chosen():
+def test_dimension_and_noise_are_chosen_together():
     world = random_world(12, 2, 6, ScaledNoiseModel(STE(lapse=0.02), scale=1.0))
-    rows = world.answer(world.random_queries(4000, stream(6, "queries")), stream(6, "answers"))
-    random = np.ones(len(rows), dtype=bool)
-    judged = {type(noise).__name__: cross_validate(rows, random, 12, 2, noise) for noise in (TSTE(), STE(lapse=0.02))}
-    assert choose_noise_by_accuracy(judged).chosen == "STE"
+    candidates = {(d, name): noise for d in (1, 2) for name, noise in (("TSTE", TSTE()), ("STE", STE(lapse=0.02)))}
+    choice = choose(judge_all(world, candidates, 4000))
+    assert choice.chosen == (2, "STE")
+    assert choice.best == choice.chosen or choice.best in choice.ties
 
 
-def test_the_corrected_test_is_more_careful_than_the_plain_one():
-    difference = np.array([0.02, 0.01, 0.03, 0.0, 0.02, 0.01, 0.03, 0.01, 0.02, 0.02])
-    assert corrected_t_test(difference, 900, 100) > corrected_t_test(difference, 1e9, 100)
-    assert corrected_t_test(-difference, 900, 100) > 0.5
-    assert corrected_t_test(np.zeros(10), 900, 100) == 1.0
+def made_up(pattern):
+    """Held-out results of one repeat, a group an answer."""
+    hits = np.array([pattern], dtype=float)
+    m = hits.shape[1]
+    return HeldOut(hits, 1 - hits, np.zeros((1, m), dtype=np.int64), np.arange(m), 1000.0)
 
 
-@pytest.mark.parametrize(
-    ("p_values", "rejected"),
-    [
-        ([0.01, 0.04, 0.02], [True, True, True]),
-        ([0.03, 0.04, 0.02], [False, False, False]),
-        ([0.001, 0.9, 0.03], [True, False, False]),
-    ],
-)
-def test_holm_stops_at_the_first_p_value_that_is_too_large(p_values, rejected):
-    assert holm(p_values) == rejected
+def test_fewer_dimensions_win_within_one_standard_error_and_ties_are_said():
+    best = [1] * 80 + [0] * 20
+    nearly = [1] * 78 + [0] * 2 + [1] + [0] * 19
+    worse = [1] * 60 + [0] * 40
+    choice = choose({(1, "CKL"): made_up(worse), (2, "CKL"): made_up(nearly), (3, "CKL"): made_up(best)})
+    assert (choice.chosen, choice.best) == ((2, "CKL"), (3, "CKL"))
+    assert choice.ties == ((2, "CKL"), (3, "CKL"))
+    assert "0.0100 ± 0.0174 behind d = 3 with CKL" in choice.reason
+    assert "do not tell it from d = 3 with CKL" in choice.reason
+
+
+def test_a_noisy_candidate_is_not_chosen_for_being_uncertain():
+    """A candidate far behind on average is not kept because its difference is uncertain, unless within one error."""
+    generator = np.random.default_rng(0)
+    best, noisy = np.ones(400), (generator.random(400) < 0.9).astype(float)
+    choice = choose({(1, "TSTE"): made_up(noisy), (2, "TSTE"): made_up(best)})
+    assert choice.chosen == (2, "TSTE")
+    assert "No other is within one standard error" in choice.reason
+
+
+def test_in_equal_dimensions_the_more_accurate_wins():
+    choice = choose({(2, "A"): made_up([1, 1, 1, 0]), (2, "B"): made_up([1, 1, 1, 1])})
+    assert choice.chosen == (2, "B")
+    assert set(choice.ties) == {(2, "A"), (2, "B")}
 
 
 def test_a_report_tells_everything_a_paper_needs(report, answers):
     record = report.as_json()
     assert json.loads(json.dumps(record)) == record
-    for part in ("30 targets in 2 dimensions, from 1,500 answers", "PowerTSTE (lapse = 0.07, k = 0.85)", "Held-out"):
+    for part in ("30 targets in 2 dimensions, from 1,500 answers", "PowerTSTE (lapse = ", "Held-out"):
         assert part in report.as_text()
     assert record["held_out"]["low"] < record["held_out"]["accuracy"] < record["held_out"]["high"]
     assert record["answers"] == {"fitted": 1500, "random": 1500}
@@ -210,11 +221,12 @@ def test_choices_are_made_on_held_out_answers_and_written_down(answers):
     told = []
     options = FitOptions(dimensions=(1, 2), noise="choose", choose_lapse=True, folds=3)
     report = analyse(table(("Random", answers)), options, lambda what, total, done: told.append((what, total, done)))
-    assert report.dimension_choice.chosen == report.coordinates.shape[1]
-    assert set(report.noise_choice.accuracy) == {"PowerTSTE", "TSTE", "STE", "CKL", "SOE", "GNMDS"}
+    assert report.choice.chosen[0] == report.coordinates.shape[1]
+    names = {"PowerTSTE", "TSTE", "STE", "CKL", "SOE", "GNMDS"}
+    assert set(report.choice.accuracy) == {(d, name) for d in (1, 2) for name in names}
     assert "<- chosen" in report.as_text()
-    assert report.lapse_losses
-    assert {("judging dimensions", 6, 6), ("judging noise models", 15, 15)} <= set(told)
+    assert bool(report.lapse_losses) == (report.choice.chosen[1] != "PowerTSTE")
+    assert ("judging dimensions and noise models", 36, 36) in told
 
 
 def test_groups_are_the_sets_of_three_targets():

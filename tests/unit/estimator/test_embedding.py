@@ -71,8 +71,6 @@ def test_every_noise_model_learns_from_answers(eggs, answers, noise):
 @pytest.mark.parametrize(
     ("noise", "lapse", "expected"),
     [
-        (None, None, RECOMMENDED_NOISE),
-        (None, 0.1, PowerTSTE(k=0.85, lapse=0.1)),
         ("TSTE", None, TSTE(lapse=0.05)),
         ("ste", 0.0, STE(lapse=0.0)),
         (CKL(mu=2.0, lapse=0.01), None, CKL(mu=2.0, lapse=0.01)),
@@ -81,6 +79,19 @@ def test_every_noise_model_learns_from_answers(eggs, answers, noise):
 )
 def test_the_lapse_follows_the_rule_of_the_docstring(answers, noise, lapse, expected):
     assert OrdinalEmbedding(noise=noise, lapse=lapse, max_iter=1).fit(answers).noise_ == expected
+
+
+def test_without_a_noise_model_exponent_and_lapse_are_learned(answers, fitted):
+    assert isinstance(fitted.noise_, PowerTSTE)
+    assert fitted.noise_ != RECOMMENDED_NOISE
+    assert fitted.ridge_ >= 0.03
+    kept = OrdinalEmbedding(lapse=0.1, random_state=0).fit(answers).noise_
+    assert kept.lapse == 0.1
+    assert kept.k != RECOMMENDED_NOISE.k
+
+
+def test_early_stopping_uses_the_recommended_noise_as_it_is(answers):
+    assert OrdinalEmbedding(early_stopping=True, random_state=0).fit(answers).noise_ == RECOMMENDED_NOISE
 
 
 def test_both_ways_of_writing_answers_fit_the_same_embedding(answers, fitted):

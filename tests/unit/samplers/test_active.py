@@ -9,7 +9,7 @@ import pytest
 
 from salmon.errors import SalmonError
 from salmon.learning import accuracy
-from salmon.noise import CKL, STE, TSTE, PowerTSTE
+from salmon.noise import CKL, NOISE_MODELS, STE, TSTE, PowerTSTE
 from salmon.samplers import adaptive as adaptive_module
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.arr import ARR, SRR, Greedy, Uncertainty
@@ -88,7 +88,7 @@ def test_its_embedding_learns_what_the_answers_say(name):
     sampler = active_sampler(name)
     truth, _ = world(N, 2, 600, 0)
     state, rows = learned(sampler, m=600)
-    assert accuracy(sampler.report(state, rows), rows) > accuracy(truth, rows) - 0.05
+    assert accuracy(sampler.report(state, rows).coordinates, rows) > accuracy(truth, rows) - 0.05
 
 
 @pytest.mark.parametrize("sampler", [ARR(), Uncertainty(), Adaptive(random_share=0)], ids=repr)
@@ -200,9 +200,26 @@ def test_adaptive_above_two_thousand_coordinates_says_that_it_did_not_see_everyt
 def test_adaptive_reports_another_embedding_than_it_searches_with():
     sampler, state, rows = taught(Adaptive())
     shown = sampler.report(state, rows)
-    assert shown.shape == state.coordinates.shape
-    assert (shown**2).sum() > (state.coordinates**2).sum()
-    assert Adaptive(noise="CKL").report(state, rows).shape == (N, 2)
+    assert shown.coordinates.shape == state.coordinates.shape
+    assert (shown.coordinates**2).sum() > (state.coordinates**2).sum()
+    assert isinstance(shown.noise, PowerTSTE)
+
+
+@pytest.mark.parametrize("noise", NOISE_MODELS)
+def test_adaptive_searches_alike_whatever_noise_model_it_shows(noise):
+    sampler, state, rows = taught(Adaptive(noise=noise))
+    usual, usual_state, _ = taught(Adaptive())
+    np.testing.assert_array_equal(
+        sampler.search(state, rows, NOTHING, 20).queries, usual.search(usual_state, rows, NOTHING, 20).queries
+    )
+    shown = sampler.report(state, rows)
+    assert isinstance(shown.noise, PowerTSTE if noise == "TSTE" else NOISE_MODELS[noise])
+    assert sampler.model == TSTE(lapse=0.05)
+
+
+def test_adaptive_shows_the_parameters_that_an_experiment_names():
+    sampler, state, rows = taught(Adaptive(noise=TSTE(alpha=3.0)))
+    assert sampler.report(state, rows).noise == TSTE(alpha=3.0, lapse=0.07)
 
 
 def test_a_state_read_back_without_its_places_judges_all_answers_again():

@@ -100,6 +100,7 @@ def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone
     then, again, later = (carried_out(plan(count)) for count in (300, 300, 301))
     assert then == again
     assert (then["answers"], then["cursor"]) == (300, "300-0")
+    assert (then["noise"]["name"], then["searched_with"]["name"]) == ("PowerTSTE", "TSTE")
     assert then["coordinates"] != later["coordinates"]
     with pytest.raises(TripletError, match="There are only 299 answers"):
         plan(299)
@@ -134,7 +135,18 @@ def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: Answ
     assert all(one["low"] < one["accuracy"] < one["high"] for one in result["candidates"])
     assert result["dimension"]["chosen"] in {1, 2}
     assert result["noise"]["chosen"] in {"TSTE", "STE"}
+    assert {"d": result["dimension"]["chosen"], "noise": result["noise"]["chosen"]} in result["ties"]
+    assert min(one["behind"] for one in result["candidates"]) == 0
     assert 0.5 <= result["ceiling"]["ceiling"]["value"] <= 1
+
+
+def test_the_recommended_noise_is_learned_in_every_fold_and_described_so(answered: AnswerSet) -> None:
+    job = CrossValidation((2,), ("PowerTSTE", "STE"), folds=3, repeats=1)
+    result = carried_out(plan_comparison(job, SPEC, N, answered))
+    assert result["candidates"][0]["noise"] == {"name": "PowerTSTE", "learned": True}
+    fitted = carried_out(plan_fit_without(FitWithout((), "Adaptive", 2, "PowerTSTE", 3), SPEC, N, answered))
+    assert fitted["noise"]["name"] == "PowerTSTE"
+    assert fitted["noise"]["k"] != 0.85
 
 
 def test_a_rehearsal_rises_towards_what_is_possible_and_the_sampler_needs_fewer_answers() -> None:

@@ -1,0 +1,92 @@
+"""How good the dimension and the noise model are that cross-validation chooses, judged on answers it has not seen.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.choice --data eggs.csv.gz materials.csv.gz
+
+Of each file a fifth of the sets of three targets is held out; simulated worlds get 20,000 fresh answers. `behind` is how much more
+accurate the best candidate is on those than the chosen one; ± is the standard error of the difference of the two in
+cross-validation, which is all that a choice can know.
+"""
+
+import argparse
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.human_answers import divide, present, read_human
+from salmon.estimator import RECOMMENDED_NOISE
+from salmon.estimator.cross_validation import choose, cross_validate, paired_difference
+from salmon.estimator.report import COMPARED_NOISE
+from salmon.learning import fit
+from salmon.learning.noise_learning import fit_with_learned_noise
+from salmon.learning.objective import compared_distances
+from salmon.noise import CKL, STE, PowerTSTE, noise_model
+from salmon.simulate import ScaledNoiseModel, egg_world, random_world, stream
+
+LAPSE = 0.05
+STARTS = 4  # as in `salmon fit`
+WORLDS = {
+    "STE": lambda seed: random_world(20, 1 + seed % 3, seed, ScaledNoiseModel(STE(lapse=0.03), scale=1.5)),
+    "CKL": lambda seed: random_world(20, 1 + seed % 3, seed, ScaledNoiseModel(CKL(mu=0.1, lapse=0.03))),
+    "power t-STE": lambda seed: random_world(20, 1 + seed % 3, seed, ScaledNoiseModel(RECOMMENDED_NOISE, scale=3.0)),
+    "light tail": lambda seed: random_world(20, 1 + seed % 3, seed, ScaledNoiseModel(PowerTSTE(k=3, lapse=0.05))),
+    "eggs": lambda _: egg_world(30),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="*", default=[], help="files of human answers")
+    parser.add_argument("--d", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--answers", type=int, default=100, help="answers a target that are fitted")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--worlds", type=int, default=3, help="seeds of each simulated world")
+    options = parser.parse_args()
+    print("| answers | chosen | best | behind | ± |\n| --- | --- | --- | --- | --- |")
+    for path in present(options.data):
+        n, triplets = read_human(path)
+        rows, fresh = divide(triplets, 0)
+        for count in (options.answers * n, len(rows)):
+            judge(f"{path.stem}, {min(count, len(rows)):,}", n, rows[:count], fresh, options)
+    within = [
+        judge(f"{name} {seed}", *simulated(WORLDS[name](seed), seed, options.answers), options)
+        for name, seed in product(WORLDS, range(options.worlds))
+    ]
+    print(f"\nSimulated worlds within one standard error of the best: {np.mean(within):.0%} of {len(within)}.")
+
+
+def simulated(world, seed, per_target):
+    rows, fresh = (
+        world.answer(
+            world.random_queries(count, stream(seed, "queries", place)),
+            stream(seed, "answers", place),
+        )
+        for place, count in enumerate((per_target * world.n, 20_000))
+    )
+    return world.n, rows, fresh
+
+
+def judge(name, n, rows, fresh, options):
+    noises = {"PowerTSTE": None} | {noise: noise_model(noise, lapse=LAPSE) for noise in COMPARED_NOISE}
+    random = np.ones(len(rows), dtype=bool)
+    judged, hits = {}, {}
+    for d, noise in product(options.d, noises):
+        judged[d, noise] = cross_validate(rows, random, n, d, noises[noise], folds=options.folds)
+        with_noise = fit_with_learned_noise if noises[noise] is None else partial(fit, noise=noises[noise])
+        found = with_noise(rows, n, d, n_starts=STARTS)
+        near, far = compared_distances(found.coordinates, fresh)
+        hits[d, noise] = (near < far) + 0.5 * (near == far)
+    chosen = choose(judged).chosen
+    best = max(hits, key=lambda pair: hits[pair].mean())
+    behind = float((hits[best] - hits[chosen]).mean())
+    _, error = paired_difference(judged[best], judged[chosen])
+    print(
+        f"| {name} | d = {chosen[0]}, {chosen[1]} | d = {best[0]}, {best[1]} | {behind:.4f} | {error:.4f} |",
+        flush=True,
+    )
+    return behind <= error
+
+
+if __name__ == "__main__":
+    main()
