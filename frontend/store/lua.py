@@ -289,7 +289,8 @@ return 0
 """
 
 #: A token's answer is in the stream once, however often it is sent: the second time the first result comes back.
-#: The answer, the note of its token, the end of its turn, the end of being pending and the counters move together.
+#: The answer, the note of its token, the end of its turn, the end of being pending and the counters move together. A turn for
+#: which the store knows no query is over too: it was too slow to note the one that was answered.
 #: Returns {stream id, 1 if recorded now and 0 if before, answers of this participant, all answers}, or nothing where the
 #: experiment was deleted, or the participant was erased.
 #: KEYS answers, answered, pending, participant, state, counts, given, erased · ARGV token, now (ms), sampler, counter of
@@ -307,7 +308,9 @@ local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, fields))
 redis.call('HSET', KEYS[2], ARGV[1], id)
 redis.call('HDEL', KEYS[3], ARGV[1])
 local entry = redis.call('HGET', KEYS[7], ARGV[5])
-if entry and string.find(entry, '|' .. ARGV[1] .. '|', 1, true) then redis.call('HSET', KEYS[7], ARGV[5], '') end
+if entry and (string.match(entry, '^|') or string.find(entry, '|' .. ARGV[1] .. '|', 1, true)) then
+  redis.call('HSET', KEYS[7], ARGV[5], '')
+end
 redis.call('HSET', KEYS[4], 'last_ms', ARGV[2])
 local all = redis.call('HINCRBY', KEYS[5], 'answers', 1)
 redis.call('HINCRBY', KEYS[5], 'answers:' .. ARGV[3], 1)
