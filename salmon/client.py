@@ -104,7 +104,7 @@ class PageSession:
         return await self._request("POST", "finish", json={"given": given})
 
     async def _request(self, method: str, path: str, **options: Any) -> Mapping[str, Any]:
-        headers = {"X-Salmon-PageSession": self.content["session"]}
+        headers = {"X-Salmon-Session": self.content["session"]}
         return await request(self.client, method, self.address + path, headers=headers, **options)
 
 

@@ -89,12 +89,15 @@ def rehearse(
         with console.status("Reading what the console shows ..."):
             rows = server.experimenter.read(f"experiments/{slug}/participants?wait=yes&limit=5000")["participants"]
             overview = server.experimenter.read(f"experiments/{slug}/overview")
+            payment = server.experimenter.read(f"experiments/{slug}/payment")
             if out is not None:
                 out.mkdir(parents=True, exist_ok=True)
+                (out / "payment.csv").write_bytes(server.experimenter.download(f"experiments/{slug}/payment/all.csv"))
                 for name in _FILES:
                     (out / name).write_bytes(server.experimenter.download(f"experiments/{slug}/exports/{name}"))
         for line in report_lines(walks, rows, overview, seconds, bayes_accuracy(world)):
             print(line)
+        print(payment_line(payment))
         Console().print(table_of_kinds(walks, rows))
         for kept in (path for path in (out, data) if path is not None):
             print(kept)
@@ -135,6 +138,17 @@ def report_lines(
     yield f"The console shows {listed((f'{count} {status}' for status, count in statuses.items()), 'and')}."
     for said, count in Counter(walk.said for walk in walks if walk.outcome == "failed").most_common(_MOST_SENTENCES):
         yield f"{count} of {len(walks)} people were stopped: {said}"
+
+
+def payment_line(payment: Mapping[str, Any]) -> str:
+    """Return what the page Payment would say about everybody, as a sentence."""
+    parts = [
+        f"{each['count']} {str(each['action']).replace('_', ' ')}"
+        + (f" ({each['amount']} {payment['currency']})" if float(each["amount"]) else "")
+        for each in payment["sums"]
+        if each["count"]
+    ]
+    return f"Payment: {listed(parts, 'and')}." if parts else "Payment: nothing to do about anybody."
 
 
 def table_of_kinds(walks: Sequence[Walk], rows: Sequence[Mapping[str, Any]]) -> Table:

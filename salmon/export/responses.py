@@ -31,7 +31,8 @@ _FIRST = (
         "number",
         response_time="seconds from showing the query to the answer, by the clock of the page; -1 unknown",
         network_latency="seconds the page waited for the network; -1 unknown",
-        time_received="Unix time in seconds at which the server received the answer",
+        time_received="Unix time in seconds at which the server received the answer; rows are in the order in which answers were stored, which"
+        " after an outage can be another",
     ),
     *columns("integer", loser="index of the other target"),
     *columns(

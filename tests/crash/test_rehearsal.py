@@ -19,6 +19,7 @@ comprehension: {questions: [{text: Which?, options: [a, b], answer: b}]}
 questions: [{name: age, text: Age?, type: number, required: true}]
 checks: {catch: 10%, on_failure: screen_out}
 recruitment: {platform: prolific, completion_code: DONE42, screen_out_code: OUT43}
+payment: {reward: 1.50}
 """
 
 
@@ -48,6 +49,10 @@ def test_a_prolific_study_is_walked_from_the_link_to_the_code(tmp_path: Path) ->
     assert {row["source"] for row in people} == {"prolific"}
     assert statuses["active"] == 1  # who left
     assert statuses["redirected"] + statuses["failed_checks"] == 11
+    paid = statuses["redirected"]
+    assert f"Payment: {paid} pay ({1.5 * paid:.2f} GBP)" in done.stdout
+    payment = list(csv.DictReader((out / "payment.csv").read_text().splitlines()))
+    assert sum(row["action"] == "pay" for row in payment) == paid
     assert len(answers) == sum(int(row["answers"]) for row in people)
     arguments = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
     assert not [line for line in arguments if "salmon-rehearsal-" in line]

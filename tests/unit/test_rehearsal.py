@@ -10,7 +10,7 @@ from frontend.participant.arrival import link_for, read_arrival
 from frontend.participant.steps import carry_out
 from frontend.schemas import StepBody
 from frontend.store.participants import Participant, Status
-from salmon.cli.rehearse import report_lines
+from salmon.cli.rehearse import payment_line, report_lines
 from salmon.client import ServedQuery
 from salmon.errors import SalmonError
 from salmon.rehearsal import KINDS, SimulatedPerson, Walk, draw_people, fill_in, react, reply_to
@@ -94,3 +94,13 @@ def test_the_report_counts_and_names_what_stopped_people() -> None:
     assert "The way out of 2 people: https://example.org/?id={id}." in lines
     assert "The console shows 2 redirected and 1 failed checks." in lines
     assert lines[-1] == "1 of 3 people were stopped: The study is full."
+
+
+def test_payment_is_said_by_action_with_its_sum() -> None:
+    sums = [
+        {"action": "pay", "count": 40, "amount": "100.00"},
+        {"action": "look_at", "count": 2, "amount": "0.00"},
+        {"action": "bonus", "count": 0, "amount": "0.00"},
+    ]
+    assert payment_line({"currency": "GBP", "sums": sums}) == "Payment: 40 pay (100.00 GBP) and 2 look at."
+    assert payment_line({"currency": "GBP", "sums": []}) == "Payment: nothing to do about anybody."
