@@ -326,14 +326,14 @@ function showComparison(result, excluded) {
   }
   /** @type {(label: string, estimate: import("../types").Estimate) => HTMLElement} */
   const row = (label, estimate) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "number" }, percent(estimate.accuracy, 1)), h("td", { class: "number" }, `${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`));
-  const table = h(
+  const accuracies = h(
     "table",
     {},
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fitted on"), h("th", { scope: "col", class: "number" }, "Held-out accuracy"), h("th", { scope: "col", class: "number" }, "95 % interval"))),
     h("tbody", {}, row("all participants", held.with), row(`without the ${number(excluded)} excluded`, held.without)),
   );
   outcome.replaceChildren(
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accuracy with and without them" }, table),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accuracy with and without them" }, accuracies),
     h("p", {}, describeChange(held.change)),
     result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
   );
