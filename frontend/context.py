@@ -131,7 +131,8 @@ async def open_context(settings: Settings) -> AsyncGenerator[Context]:
         await store.close()
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
+    # Asynchronous, although it waits for nothing: FastAPI would run a plain function in a thread, at every request.
     return cast("Context", request.app.state.context)
 
 

@@ -291,7 +291,7 @@ async def _unless_left(work: Awaitable[bytes], left: Left | None) -> bytes:
             await asyncio.wait((task,))
 
 
-def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
+async def find_subprocesses(request: Request, context: WithContext) -> Subprocesses:
     """Return the subprocesses of the application, for this request."""
     state = request.app.state
     if not hasattr(state, "subprocesses"):
