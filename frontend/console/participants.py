@@ -1,7 +1,7 @@
 """Routes about participants: their quality, whom the experimenter keeps, and finding, exporting and erasing one person."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Query
@@ -18,6 +18,7 @@ from frontend.schemas import Body
 from frontend.store.participants import Keep, Participant
 from frontend.transfer.erasure import AnswersOf, ErasureRow, PeopleOrder, begin_erasing, check_may_erase, read_erasures
 from frontend.transfer.subprocesses import VERDICTS, ExportOrder, Subprocesses, WithSubprocesses
+from salmon.errors import listed
 from salmon.quality import Figures, Flag, Verdict
 from salmon.records import Answer
 from salmon.wire import StoredVerdicts, decode_json
@@ -98,6 +99,9 @@ class PersonReply(TypedDict):
 
 router = APIRouter(prefix="/api")
 
+#: The flag of participants who used one browser, and how many of the others it names.
+SAME_BROWSER = "same_browser"
+_MOST_NAMED = 3
 #: The columns of one participant's answers, and how many of them are shown.
 ANSWER_COLUMNS = ("received_ms", "rt_ms", "side", "trial_type", "predicted")
 MOST_ANSWERS_SHOWN = 2000
@@ -218,8 +222,11 @@ async def list_participants(
     names = list(dict.fromkeys((*arrivals.values(), *verdicts)))
     personal = may_edit(experimenter, experiment.state)
     rows: list[ParticipantRow] = []
+    browsers: dict[str, str] = {}
     async for page in context.store.export_reader.read_people(experiment.id, names[offset : offset + limit]):
         rows += [_row(person, verdicts.get(person.id), personal=personal) for person in page if person.stored]
+        browsers |= {person.id: person.browser for person in page if person.stored and person.browser}
+    _add_shared_browsers(rows, browsers)
     return {
         "as_of": quality.as_of if quality else None,
         "fresh": fresh,
@@ -352,6 +359,25 @@ async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Stor
     last = await context.store.export_reader.last_answer(experiment.id)
     now = (last, state.counters.get("decisions", 0), newest.name if newest else "")
     return quality, now == (quality.as_of, quality.decisions, quality.model)
+
+
+def _add_shared_browsers(rows: Sequence[ParticipantRow], browsers: Mapping[str, str]) -> None:
+    """Add a flag, which excludes nobody, to those who took part with one browser: one person twice, or a shared computer.
+
+    `browsers` holds what is stored of a secret that the page keeps in its browser; no address is stored.
+    """
+    together: dict[str, list[ParticipantRow]] = {}
+    for row in rows:
+        if row["participant"] in browsers:
+            together.setdefault(browsers[row["participant"]], []).append(row)
+    for group in (each for each in together.values() if len(each) > 1):
+        for row in group:
+            others = [other["puid"] or other["participant"] for other in group if other is not row]
+            shown = others[:_MOST_NAMED] + ([f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else [])
+            row["flags"] = [
+                *row["flags"],
+                Flag(SAME_BROWSER, f"Took part with the same browser as {listed(shown, 'and')}.", False),
+            ]
 
 
 def _row(person: Participant, verdict: Verdict | None, *, personal: bool) -> ParticipantRow:

@@ -8,6 +8,8 @@ import { Thresholds } from "./thresholds.js";
 const AGAIN_MS = 1500;
 const PAGE = 5000;
 const MOST_DECISIONS = 1000;
+// Flags that say nothing about how somebody answered.
+const INFORMS = new Set(["incomplete", "same_browser"]);
 
 showCopies();
 /** @type {import("../types").ParticipantsData} */
@@ -253,7 +255,7 @@ async function read() {
   table.show(people);
   thresholds.show(people);
   const excluded = people.filter(({ keep }) => !keep).length;
-  const flagged = people.filter(({ flags }) => flags.some((flag) => flag.name !== "incomplete")).length;
+  const flagged = people.filter(({ flags }) => flags.some((flag) => !INFORMS.has(flag.name))).length;
   const proposed = people.filter(({ keep_auto: kept }) => !kept).length;
   $("#propose").textContent = `Select the ${number(proposed)} proposed`;
   $("#propose").disabled = proposed === 0;
