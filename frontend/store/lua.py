@@ -51,8 +51,9 @@ if not entry then
   if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[4]) then return told('full', '') end
   if ARGV[2] == '1' and tonumber(ARGV[5]) > 0 then
     local open, listed = 0, false
-    for _, known in ipairs(redis.call('HVALS', KEYS[2])) do
-      if known ~= '' then open, listed = open + 1, listed or string.sub(known, 1, 1) ~= 'G' end
+    local given = redis.call('HGETALL', KEYS[2])
+    for i = 2, #given, 2 do
+      if given[i] ~= '' then open, listed = open + 1, listed or string.sub(given[i], 1, 1) ~= 'G' end
     end
     if listed and tonumber(values[5] or '0') + open + 1 > tonumber(ARGV[5]) then return told('none', '') end
   end
