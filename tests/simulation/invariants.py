@@ -144,7 +144,7 @@ class Checks:
     def note_asked(self, token: str, asked_at: float) -> None:
         """Check that a script got the first query of a list that it had not answered when it asked, if there was one."""
         served = self.served[token]
-        answered = {self._token_of(entry) for _, entry in self._stream().entries}
+        answered = {self._field(entry, b"token") for _, entry in self._stream().entries}
         waiting = [
             self.served[other].trial
             for other, served_at in self._outstanding[served.participant].items()
@@ -160,7 +160,9 @@ class Checks:
         """Check that an answer is stored in the moment in which its page reads so."""
         self._world.note(f"acknowledged {'again ' if duplicate else ''}{self.served[token].nonce}")
         self._acknowledged[token] = None
-        stored = [entry for _, entry in self._stream().entries if self._token_of(entry) == self.served[token].nonce]
+        stored = [
+            entry for _, entry in self._stream().entries if self._field(entry, b"token") == self.served[token].nonce
+        ]
         self.require("acknowledged answers are stored once", len(stored) == 1, f"{len(stored)} times: {token}")
 
     def note_events(self, details: list[str]) -> None:
@@ -171,7 +173,7 @@ class Checks:
         """Check that somebody who sees the code is complete, or marked."""
         self._codes.append((person, reply))
         participant = self._participant_of(person)
-        stored = sum(self._world.checks._participant(entry) == participant for _, entry in self._stream().entries)
+        stored = sum(self._field(entry, b"participant") == participant for _, entry in self._stream().entries)
         fields = self._hash(Keys(self._world.experiment).participant(participant))
         wanted = self._world.scenario.max_queries
         marked = b"save_incomplete" in fields
@@ -220,10 +222,7 @@ class Checks:
         self.require("errors are sentences", known and not unexpected, f"{method} {path}: {status} {reply}")
 
     def _check_token(self, sent: str, *, recorded: bool) -> None:
-        """Check that an answer was recorded for a token that was served.
-
-        The last letter of a signature in base64 has bits that mean nothing: any of four letters is the same.
-        """
+        # The last letter of a signature in base64 has bits that mean nothing: any of four letters is the same.
         known = [token for token in self.served if token[:-1] == sent[:-1]]
         self.require(
             "only given answers are stored", bool(known) or not recorded, f"a forged token was recorded: {sent}"
@@ -397,8 +396,7 @@ class Checks:
             if life.done() and life.exception() is not None:
                 self.violated("nothing unexpected", f"{life.exception()!r}")
         self.require("everybody finishes", not stuck, f"{', '.join(stuck)} did not come to the end")
-        entries = self._entries()
-        self.answers = len(entries)
+        self.answers = len(entries := self._entries())
         self._check_entries(entries)
         self._check_counters(entries, keys)
         self._check_pending(entries, keys)
@@ -407,8 +405,7 @@ class Checks:
         others = {answer.served.participant for _, answer in entries} - known
         self.require("a person is one participant", not others, f"nobody's link leads to {others}")
         stream: Stream = world.server.model.data.get(keys.events.encode()) or Stream()
-        stored = {dict(zip(entry[::2], entry[1::2], strict=True))[b"detail"].decode() for _, entry in stream.entries}
-        missing = set(self._events) - stored
+        missing = set(self._events) - {self._field(entry, b"detail") for _, entry in stream.entries}
         self.require("acknowledged events are stored", not missing, f"{missing} are not there")
         self._check_learned(entries, keys)
         self._check_served_once()
@@ -573,12 +570,8 @@ class Checks:
         return self._hash(Keys(self._world.experiment).arrivals).get(f"link:{person}".encode(), b"").decode()
 
     @staticmethod
-    def _token_of(entry: list[bytes]) -> str:
-        return dict(zip(entry[::2], entry[1::2], strict=True))[b"token"].decode()
-
-    @staticmethod
-    def _participant(entry: list[bytes]) -> str:
-        return dict(zip(entry[::2], entry[1::2], strict=True))[b"participant"].decode()
+    def _field(entry: list[bytes], name: bytes) -> str:
+        return dict(zip(entry[::2], entry[1::2], strict=True))[name].decode()
 
 
 def _as_answered(served: Served, answered: Served) -> Served:
