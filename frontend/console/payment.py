@@ -158,7 +158,7 @@ def _bonus(person: Participant, rule: Bonus, verdict: Verdict | None) -> Iterabl
         right = verdict.figures.catch_accuracy if verdict is not None else None
         if right is None or right < rule.catch_accuracy:
             return
-        reasons.append(f"{right:.0%} of the catch trials right, at least {rule.catch_accuracy:.0%}")
+        reasons.append(f"{100 * right:.0f} % of the catch trials right ({100 * rule.catch_accuracy:.0f} % asked for)")
     amount = rule.amount
     if rule.for_each_answer_above is not None:
         more = person.answers - rule.for_each_answer_above

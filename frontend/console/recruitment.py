@@ -33,6 +33,8 @@ router = APIRouter(prefix="/api/experiments/{slug}")
 MOST_LINKS = 5000
 #: Hosts that Prolific has left -> the one that it has now.
 _OLD_HOSTS = {"app.prolific.co": "app.prolific.com", "www.prolific.co": "www.prolific.com"}
+#: The parameters by which platforms tell their people apart.
+_PERSONS = frozenset({"PROLIFIC_PID", "survey_code"})
 _NEW_STUDY = "https://app.prolific.com/researcher/studies/new"
 #: The ids of somebody who is not there, as each platform would send them.
 _MADE_UP = {
@@ -178,7 +180,9 @@ def complaints_about(link: str, address: str, *, platform: str) -> Iterator[str]
     if not written.scheme or not written.netloc:
         yield "This is no web address: it begins with https:// and the name of a server."
         return
-    if written.scheme == "http" and written.hostname not in {"localhost", "127.0.0.1"}:
+    if written.hostname in {"localhost", "127.0.0.1", "::1"}:
+        yield f"{written.netloc} leads everybody to their own computer: participants need the server's public address."
+    elif written.scheme == "http":
         yield "The link begins with http://, which platforms and browsers refuse: use https://."
     if written.netloc != ours.netloc:
         yield f"The link leads to {written.netloc}; this server is {ours.netloc}."
@@ -192,10 +196,14 @@ def _complaints_about_parameters(query: str, platform: str) -> Iterator[str]:
     found, wanted = parse_qs(query, keep_blank_values=True), parse_qs(urlsplit(link_for("", platform)).query)
     for parameter, (placeholder, *_) in wanted.items():
         given = found.get(parameter, [""])[0]
+        person = parameter in _PERSONS
         if parameter not in found:
-            yield f"{parameter}={placeholder} is missing, so nobody could be told apart."
-        elif given != placeholder and any(mark in given for mark in "{}%$"):
-            yield f"{parameter}={given} is not what {platform.capitalize()} fills in: write {parameter}={placeholder}."
+            yield f"{parameter}={placeholder} is missing" + (", so nobody could be told apart." if person else ".")
+        elif given != placeholder:
+            same = (
+                " Everybody would be the same person." if person and not any(mark in given for mark in "{}%$") else ""
+            )
+            yield f"{parameter}={given} is not what {platform.capitalize()} fills in: write {parameter}={placeholder}.{same}"
     for parameter in found.keys() - wanted.keys():
         if any(parameter in ids for name, ids in _MADE_UP.items() if name != platform):
             yield f"{parameter} belongs to another platform; the file says {platform}."

@@ -248,5 +248,9 @@ def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], l
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what belongs to another server."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SALMON_")}
+    """Return the environment without what belongs to another server, for programs that find Salmon where it is installed.
+
+    They must not look in the present directory: a clone in it has the name of the package.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SALMON_")}
+    return {**own, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -164,7 +164,7 @@ def _failed_checks(trace: Trace, tolerate: int | None) -> tuple[Flag, ...]:
     failed = trace.catch_trials - trace.catch_right
     if tolerate is None or failed <= tolerate:
         return ()
-    reason = f"Failed {failed} of {trace.catch_trials} catch trials, of which {tolerate} may fail."
+    reason = f"Failed {failed} of {trace.catch_trials} catch trials; {tolerate} {'is' if tolerate == 1 else 'are'} tolerated."
     return (Flag("checks", reason, excludes=False),)
 
 

@@ -109,7 +109,7 @@ function show(overview) {
     best
       ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${describeCeiling(best)}`)
       : tile("Accuracy", "–", embeds ? "appears once random queries have been answered" : "no sampler fits an embedding while it runs"),
-    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.a_minute > 0 ? `${short(answers.a_minute)} answers per minute, ${number(answers.to_go)} to go` : "no full minute of answers in the last half hour"),
+    tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.to_go === 0 ? "" : answers.a_minute > 0 ? `${short(answers.a_minute)} answers per minute, ${number(answers.to_go)} to go` : "no full minute of answers in the last half hour"),
     tile("Time between trials", milliseconds(times.wait.p95), `95th percentile, from an answer to the next query; ${percent(fallbacks.share, 1)} fallbacks`),
     tile(
       "Learning process",

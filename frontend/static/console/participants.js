@@ -110,7 +110,7 @@ $("#table").append(table.element);
 
 /** Write a correlation with two digits. */
 function signed(value) {
-  return value.toFixed(2).replace("-", "−");
+  return (Math.round(100 * value) / 100 + 0).toFixed(2).replace("-", "−");
 }
 
 /** Say how rare such answers are among careful people, in words that need no statistics. */
@@ -344,10 +344,10 @@ function showComparison(result, excluded) {
 /** @param {import("../types").Estimate} change */
 function describeChange(change) {
   if (!change) return "";
-  const points = (value) => `${(100 * value).toFixed(1)} percentage points`;
-  if (change.low > 0) return `Excluding them increases accuracy by ${points(change.accuracy)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
-  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.accuracy)}: their answers improve the embedding.`;
-  return `There is no clear difference: ${points(change.accuracy)} (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
+  const points = (value) => (100 * value).toFixed(1).replace("-", "−");
+  if (change.low > 0) return `Excluding them increases accuracy by ${points(change.accuracy)} percentage points (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
+  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.accuracy)} percentage points: their answers improve the embedding.`;
+  return `There is no clear difference: ${points(change.accuracy)} percentage points (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
 }
 
 selection.hidden = !mayEdit;

@@ -83,7 +83,7 @@ def judged(catch_accuracy: float | None) -> dict[str, Verdict]:
         ("{amount: 0.50}", 20, None, "0.50", "they finished"),
         ("{amount: 0.50, answers: 20}", 20, None, "0.50", "20 answers, at least 20"),
         ("{amount: 0.50, answers: 20}", 19, None, None, ""),
-        ("{amount: 0.50, catch_accuracy: 90%}", 20, 0.9, "0.50", "90% of the catch trials right"),
+        ("{amount: 0.50, catch_accuracy: 90%}", 20, 0.9, "0.50", "90 % of the catch trials right"),
         ("{amount: 0.50, catch_accuracy: 90%}", 20, 0.89, None, ""),
         ("{amount: 0.50, catch_accuracy: 90%}", 20, None, None, ""),
         ("{amount: 0.03, for_each_answer_above: 10}", 20, None, "0.30", "10 answers above 10"),

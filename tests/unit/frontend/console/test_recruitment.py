@@ -67,6 +67,8 @@ def test_each_platform_has_its_steps_and_way_back(recruitment: str, back: str, s
         (link_for(ADDRESS.replace("https", "http"), "prolific"), "prolific", "use https://"),
         (link_for("https://other.example.org/e/eggs/", "prolific"), "prolific", "leads to other.example.org"),
         (link_for("https://lab.example.org/e/eg/", "prolific"), "prolific", "leads to /e/eg/"),
+        (f"{ADDRESS}?PROLIFIC_PID=abc&STUDY_ID=x&SESSION_ID=y", "prolific", "Everybody would be the same person."),
+        (link_for("http://localhost:8421/e/eggs/", "prolific"), "prolific", "to their own computer"),
         (f"{ADDRESS}?workerId=1", "connect", "workerId belongs to another platform"),
         ("eggs", "link", "no web address"),
     ],
