@@ -183,6 +183,7 @@ def test_thresholds_show_who_is_beyond_them_and_the_accuracy_without_those(crowd
     open_page(page, crowd)
     fits = {name: person["figures"]["fit_accuracy"] for name, person in truth.items()}
     fast = {name for name, person in truth.items() if person["figures"]["geometric_mean_rt_ms"] < 700}
+    page.locator("#thresholds summary").click()
     expect(page.locator("#thresholds [role=status]")).to_have_text("All sliders are off.")
     page.get_by_label("Fit", exact=True).fill("3")
     expect(page.locator("#thresholds output").nth(1)).to_have_text("below 60 %")

@@ -33,6 +33,9 @@ const share = (name, label, help) => ({
 /** @type {(row: Row) => string} */
 const name = (row) => row.puid || row.participant;
 
+/** Write an id so that it stays on one line: platforms' ids have 24 characters, of which the ends differ. */
+const shortened = (id) => (id.length > 18 ? `${id.slice(0, 9)}…${id.slice(-6)}` : id);
+
 /** @type {Table<import("../types").ParticipantRow>} */
 const table = new Table(
   [
@@ -44,7 +47,7 @@ const table = new Table(
         h(
           "span",
           { class: "person" },
-          h("button", { type: "button", class: "plain", "aria-label": `Answers of ${name(row)}`, onclick: () => showAnswers(row) }, name(row)),
+          h("button", { type: "button", class: "plain", "aria-label": `Answers of ${name(row)}`, title: name(row), onclick: () => showAnswers(row) }, shortened(name(row))),
           h("span", { class: "quiet block" }, row.source, row.puid ? ` · ${row.participant}` : ""),
         ),
     },
