@@ -41,6 +41,7 @@ class _DaskEstimator(BaseEstimator):
         executor: Any = None,
         random_state: Any = None,
         checkpoint: Any = None,
+        resume: bool = False,
         progress: bool = False,
         **nested: Any,
     ) -> None:
@@ -56,6 +57,7 @@ class _DaskEstimator(BaseEstimator):
         self.executor = executor
         self.random_state = random_state
         self.checkpoint = checkpoint
+        self.resume = resume
         self.progress = progress
         for name, value in nested.items():
             _check_nested(name)
@@ -124,7 +126,8 @@ class _DaskEstimator(BaseEstimator):
             module, (inputs, targets), partial(self.optimizer, **self._nested("optimizer")), as_group(self.executor),
             loss=self._loss(), epochs=epochs, batch_size=self._build("batch_size"), averaging=self._build("averaging"),
             compression=self._build("compression"), monitors=self.monitors, policies=self.policies, seed=self._seed,
-            start=self._state if continued else None, checkpoint=self.checkpoint, progress=self.progress,
+            start=self._state if continued else None, checkpoint=self.checkpoint,
+            resume=self.resume and not continued, progress=self.progress,
         )  # fmt: skip
         self.module_, self._state, self._shape = module, trained.state, inputs.shape[1:]
         self.history_ = TrainingHistory((self.history_.rows if continued else ()) + trained.history.rows)
@@ -188,7 +191,8 @@ class DaskClassifier(ClassifierMixin, _DaskEstimator):
     monitors, policies : what is measured, and how the next step is adjusted to it
     executor : Dask client, executor, group or None (this process)
     random_state : int, RandomState or None
-    checkpoint : folder in which each epoch is saved, and from which an interrupted fit continues
+    checkpoint : folder in which each epoch is saved; an older checkpoint in it is replaced
+    resume : whether fit continues from the checkpoint; it is refused for other data or settings, so random_state must be a number
     progress : whether to show a progress bar on the terminal
 
     Attributes

@@ -59,6 +59,7 @@ def fit(
     start: TrainingState | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_epochs: float = 1.0,
+    resume: bool = False,
     progress: bool = False,
 ) -> TrainingResult:
     """Train a module in place on data, in a group; methods that make sense together can be combined freely.
@@ -83,7 +84,10 @@ def fit(
     start
         The state of an earlier run to continue from.
     checkpoint, checkpoint_epochs
-        A folder in which the state is saved every `checkpoint_epochs`; if it holds a checkpoint already, the run continues from it.
+        A folder in which the state is saved every `checkpoint_epochs`. An older checkpoint in it is replaced.
+    resume
+        Continue from the checkpoint in the folder, if there is one. It is refused, and the differences are named, unless data,
+        module, loss, optimiser, settings and versions are those of the run that saved it. Epochs and workers may change.
     progress
         Whether to show a progress bar on the terminal.
     """
@@ -94,12 +98,16 @@ def fit(
         tuple(monitors), tuple(policies), seed, watch, watch_every, until,
     )  # fmt: skip
     _check_job(job, group.size)
-    if isinstance(job.averaging, Crossbow) and not job.averaging.count:
-        job = replace(job, averaging=replace(job.averaging, count=choose_replicas(job, tensors)))
+    _check_resume(checkpoint, start, resume=resume)
     kept = Checkpoint(Path(checkpoint)) if checkpoint is not None else None
-    state, rows = start or initial_state(job), ()
-    if kept is not None and (found := kept.load(job.describe())) is not None:
-        state, rows = found
+    run = job.describe(tensors) if kept is not None else {}
+    found = kept.load(run) if kept is not None and resume else None
+    if found is not None:
+        start = found[0]
+    if isinstance(job.averaging, Crossbow) and not job.averaging.count:
+        count = choose_replicas(job, tensors) if start is None else _count_replicas(start)
+        job = replace(job, averaging=replace(job.averaging, count=count))
+    state, rows = start or initial_state(job), () if found is None else found[1]
     every = checkpoint_epochs if kept is not None or progress else np.inf
     with closing(group), _show_progress(job, state, enabled=progress) as show:
         while True:
@@ -107,7 +115,7 @@ def fit(
             state, rows = outcome.state, rows + outcome.rows
             show(outcome.rows)
             if kept is not None:
-                kept.save(state, rows, job.describe())
+                kept.save(state, rows, run)
             if outcome.reason == "finished":
                 break
             if outcome.workers is not None:
@@ -194,6 +202,25 @@ def _check_job(job: TrainingJob, workers: int) -> None:
         raise SalmonError(" ".join(problems), where="fit")
     check_monitors(job.monitors)
     flatten_parameters(job.module)
+
+
+def _check_resume(checkpoint: str | Path | None, start: TrainingState | None, *, resume: bool) -> None:
+    """Refuse `resume` without a folder, and two states to start from."""
+    if resume and checkpoint is None:
+        raise SalmonError(
+            "There is no checkpoint to resume from.", hint="Give its folder as checkpoint.", where="resume"
+        )
+    if resume and start is not None:
+        raise SalmonError(
+            "The run cannot continue both from start and from the checkpoint.",
+            hint="Leave out start, or give resume=False.",
+            where="resume",
+        )
+
+
+def _count_replicas(state: TrainingState) -> int:
+    """Return how many replicas each worker trained in an earlier run."""
+    return max(1, len(state.arrays["weights"]) // max(1, int(state.figures.get("workers", 1))))
 
 
 def _next_multiple(state: TrainingState, every: float) -> float:
