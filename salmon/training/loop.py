@@ -18,7 +18,7 @@ from salmon.training.compression import Compression
 from salmon.training.groups import Group, VirtualGroup, VirtualRanks
 from salmon.training.history import TrainingHistory
 from salmon.training.monitors import Monitor, check_monitors
-from salmon.training.policies import Policy
+from salmon.training.policies import FollowNoiseScale, Policy
 from salmon.training.replicas import Replicas, flatten_parameters
 from salmon.training.state import Checkpoint, HistoryRow, TrainingJob, TrainingState
 from salmon.training.steps import Steps
@@ -80,7 +80,8 @@ def fit(
     watch, watch_every
         `watch(module)` adds figures to the history every `watch_every` steps; its time is not counted.
     until
-        The run ends when `until(row)` is true.
+        The run ends when `until(row)` is true: at once with one worker, otherwise with the next exchange. The loss of a row is that of
+        all workers; with averaged parameters it changes only when they agree.
     start
         The state of an earlier run to continue from.
     checkpoint, checkpoint_epochs
@@ -194,6 +195,17 @@ def _check_job(job: TrainingJob, workers: int) -> None:
             problems.append(f"The monitor {monitor.name} needs averaged gradients, which {name} never computes.")
         if monitor.needs_gradients and workers < 2:
             problems.append(f"The monitor {monitor.name} compares workers and needs at least two of them.")
+        if monitor.every > 1 and job.averaging.differ and not isinstance(job.averaging, Crossbow):
+            problems.append(
+                f"The monitor {monitor.name} measures every {monitor.every} steps, but with {name} figures travel only "
+                "when parameters are averaged: give it every=1."
+            )
+    names = [monitor.name for monitor in job.monitors]
+    problems += [
+        f"{type(policy).__name__} follows the monitor {policy.monitor}, which is not among the monitors."
+        for policy in job.policies
+        if isinstance(policy, FollowNoiseScale) and policy.monitor not in names
+    ]
     if not job.epochs > 0:
         problems.append(f"epochs is {job.epochs}, which is not above 0.")
     if job.watch_every < 1:

@@ -1,7 +1,7 @@
 """Policies that adjust batch size, learning rate and number of workers between steps (after Mai et al. 2019, listing 1).
 
-A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those of the whole group, so
-that every worker reaches the same decision.
+A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those that all workers share, so
+that every worker reaches the same decision: with averaged parameters, they change only when the workers agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,17 @@ class StepPlan:
     batch_size: int
     rate_factor: float = 1.0
     workers: int | None = None
+
+
+class SharedFigures(dict[str, float]):
+    """The figures of a step that are equal on all workers; `seconds` and watched figures, which only one has, are not among them."""
+
+    def __missing__(self, name: str) -> float:
+        raise SalmonError(
+            f"A policy reads {name!r}, which the workers do not share.",
+            hint=f"They share {', '.join(self)}. Use get() for a figure that is missing in the first step.",
+            where="policies",
+        )
 
 
 #: (figures, plan) -> plan. The figures are the last row of the history, with `step` and `epoch` of the upcoming step.

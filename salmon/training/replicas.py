@@ -5,12 +5,13 @@ entry separately then treats every replica separately. Several replicas, or the 
 together (`torch.vmap`), which costs little more than one.
 
 A few numbers travel with every exchange: the summed loss, the gradient norms that monitors need, and requests to end the segment.
-Bytes are counted over all ranks.
+The columns of a row come only from what has travelled, so that every rank has the same ones: between two agreements, the loss is
+that of the last agreement. Bytes are counted over all ranks.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from math import nan, prod
+from dataclasses import dataclass
+from math import isnan, nan, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,7 +108,7 @@ class Replicas:
         if ranks == 1 or self._buffers[0]:
             losses = torch.stack(
                 [
-                    self._losses(leaf[each], *(part[each] for part in batch), buffers=self._buffers[each % len(self)])
+                    self._losses(leaf[each], *(part[each] for part in batch), buffers=self._buffers_of(each))
                     for each in range(ranks)
                 ]
             )
@@ -117,11 +118,16 @@ class Replicas:
         (gradients,) = torch.autograd.grad(sums.sum(), leaf)
         return sums.detach(), gradients
 
-    def sum_losses(self, batch: tuple[torch.Tensor, ...]) -> float:
-        """Return the summed loss of a batch (b, …) at the mean parameters."""
-        with torch.no_grad():
-            losses = self._losses(self.weights.mean(dim=0), *batch, buffers=self._buffers[0])
-        return float(losses.sum(dtype=torch.float64))
+    def evaluate(
+        self, weights: torch.Tensor, batch: tuple[torch.Tensor, ...], *, gradient: bool
+    ) -> tuple[float, torch.Tensor | None]:
+        """Return the summed loss of a batch (b, …) at some parameters (P,) and, if wanted, its gradient (P,)."""
+        leaf = weights.detach().clone().requires_grad_(gradient)
+        buffers = {name: buffer.clone() for name, buffer in self._buffers[0].items()}
+        with torch.set_grad_enabled(gradient):
+            losses = self._losses(leaf, *batch, buffers=buffers)
+        slope = torch.autograd.grad(losses.sum(), leaf)[0] if gradient else None
+        return float(losses.detach().sum(dtype=torch.float64)), slope
 
     def step(self, gradients: torch.Tensor, factor: float) -> None:
         """Take one optimiser step with gradients (count, P) and the learning rate times `factor`."""
@@ -164,6 +170,12 @@ class Replicas:
             buffer.copy_(self._buffers[0][name])
         return self._module
 
+    def _buffers_of(self, batch: int) -> dict[str, torch.Tensor]:
+        """Return the buffers that a batch updates; with one replica for several ranks, those of the first rank are kept."""
+        if batch < len(self):
+            return self._buffers[batch]
+        return {name: buffer.clone() for name, buffer in self._buffers[0].items()}
+
     def _losses(self, flat: torch.Tensor, *batch: torch.Tensor, buffers: dict[str, Any] | None = None) -> torch.Tensor:
         named = {
             name: part.view(shape)
@@ -185,13 +197,12 @@ class Replicas:
 
 @dataclass(frozen=True)
 class ReplicaStep:
-    """The result of a step: `columns` are for its row, `shared` holds the figures that all ranks know to be equal."""
+    """The result of a step: `loss` is that of the local ranks; `columns` are for its row and equal on all ranks."""
 
     loss: float
     bytes_sent: int
     synchronised: int
     columns: HistoryRow
-    shared: HistoryRow = field(default_factory=dict)
     local_norm2: float = nan
     norm2: float = nan
 
@@ -208,9 +219,9 @@ class Synchronisation:
         self._intervals = {monitor.every for monitor in job.monitors if monitor.needs_gradients}
 
     def ask_to_finish(self) -> None:
-        """Request the end of the run: immediately if all ranks are in this process, otherwise with the next exchange."""
+        """Request the end of the run: immediately if there is one rank, otherwise with the next exchange."""
         self._asked_to_finish = True
-        self.finish = self.finish or len(self._ranks.local) == self._ranks.size
+        self.finish = self.finish or self._ranks.size == 1
 
     def finish_step(
         self,
@@ -227,6 +238,10 @@ class Synchronisation:
     def centre(self) -> torch.Tensor:
         """Return the parameters (P,) that represent all local replicas."""
         return self._replicas.weights.detach().mean(dim=0)
+
+    def place(self, rank: int) -> torch.Tensor:
+        """Return the parameters (P,) at which the local rank of this index evaluates its share of the training set."""
+        return self._replicas.weights[min(rank, len(self._replicas) - 1)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that must be saved in addition to the replicas."""
@@ -316,9 +331,11 @@ class ParameterAveraging(Synchronisation):
 
     def __init__(self, job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> None:
         super().__init__(job, replicas, ranks, state)
-        # Losses and examples since the last synchronisation, from which figures equal on all ranks are computed.
-        self._sums = torch.zeros(len(replicas))
-        self._counts = torch.zeros(len(replicas))
+        # Losses and examples of each replica since the last agreement, and the mean loss at that agreement.
+        self._since = torch.zeros(len(replicas), 2)
+        if (kept := state.arrays.get("since_agreement")) is not None:
+            self._since = torch.from_numpy(np.array(kept))
+        self._loss = float(state.figures.get("loss", nan))
 
     def finish_step(
         self,
@@ -332,27 +349,36 @@ class ParameterAveraging(Synchronisation):
         """Take a step with each replica and average them if it is time; see `Synchronisation`."""
         del batch_size
         self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
-        self._sums += sums
-        self._counts += counts
-        loss = float(sums.sum() / counts.sum().clamp(min=1))
+        self._since += torch.stack([sums, counts], dim=1)
+        local = float(sums.sum() / counts.sum().clamp(min=1))
         self.state, due = self._job.averaging.decide(self.state, step)
-        columns: HistoryRow = {"loss": loss, "period": self.state.period}
         if not due:
-            return ReplicaStep(loss, 0, 0, columns)
+            sent = self._share_first_loss() if isnan(self._loss) else 0
+            return ReplicaStep(local, sent, 0, {"loss": self._loss, "period": self.state.period})
         weights = self._replicas.weights.detach()
-        total, notes, sent = self._exchange(weights, self._notes(self._sums, self._counts))
+        total, notes, sent = self._exchange(weights, self._notes(*self._since.T))
         mean = total / self._ranks.size
         drift = ((weights - mean) ** 2).sum(dim=1, keepdim=True)
         variance = float(self._ranks.reduce(drift)[0]) / self._ranks.size
         with torch.no_grad():
             self._replicas.weights.copy_(mean.expand_as(weights))
         self.state = self._job.averaging.learn(self.state, step, variance, self._replicas.rate * factor)
-        self._sums.zero_()
-        self._counts.zero_()
-        columns |= {"replica_variance": variance, "period": self.state.period}
-        shared: HistoryRow = {"loss": float(notes[0] / notes[1].clamp(min=1))}
+        self._since.zero_()
+        self._loss = float(notes[0] / notes[1].clamp(min=1))
+        columns: HistoryRow = {"loss": self._loss, "period": self.state.period, "replica_variance": variance}
         # The variance is exchanged too: four more bytes from each rank.
-        return ReplicaStep(loss, sent + 4 * self._ranks.size, 1, columns, shared)
+        return ReplicaStep(local, sent + 4 * self._ranks.size, 1, columns)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return losses and examples since the last agreement, so that a run can continue between two agreements."""
+        return {"since_agreement": _copy(self._since)}
+
+    def _share_first_loss(self) -> int:
+        """Exchange the loss of the first step alone, so that there is one before the first agreement; return the bytes sent."""
+        notes = self._ranks.reduce(self._notes(*self._since.T))
+        self._read_requests(notes.tolist())
+        self._loss = float(notes[0] / notes[1].clamp(min=1))
+        return 4 * _NOTES * self._ranks.size
 
 
 class CentralAveraging(Synchronisation):
@@ -393,6 +419,11 @@ class CentralAveraging(Synchronisation):
 
     def centre(self) -> torch.Tensor:
         """Return the central average."""
+        return self._centre
+
+    def place(self, rank: int) -> torch.Tensor:
+        """Return the central average, which is the same for all ranks."""
+        del rank
         return self._centre
 
     def arrays(self) -> dict[str, NDArray[Any]]:

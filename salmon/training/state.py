@@ -35,7 +35,7 @@ from salmon.training.policies import Policy
 HistoryRow = dict[str, float]
 
 # Names, or beginnings of names, of the arrays that have one row for each replica.
-_PER_REPLICA = ("weights", "optimizer/", "buffer/")
+_PER_REPLICA = ("weights", "optimizer/", "buffer/", "since_agreement")
 _FORMAT = 2
 _NAME = "training.json"
 # Values up to this length are shown in an error message; of longer ones it says only that they differ.
@@ -101,8 +101,8 @@ class TrainingProgress:
 class TrainingState:
     """A run between two steps.
 
-    `arrays` holds the parameters (r, P), one row for each replica or one for all, and the state of the optimiser. `figures` is the last
-    row of the history, which policies see.
+    `arrays` holds the parameters (r, P), one row for each replica or one for all, and the state of the optimiser. `figures` are
+    those of the last row that all ranks share, which policies see.
     """
 
     arrays: Mapping[str, NDArray[Any]]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf, isfinite, isnan, nan
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from salmon.errors import SalmonError
 from salmon.training.batch_size import BatchSizeInputs
 from salmon.training.monitors import Monitor, MonitorMemory, StepMeasurement
-from salmon.training.policies import StepPlan
+from salmon.training.policies import SharedFigures, StepPlan
 from salmon.training.replicas import Ranks, Replicas, Synchronisation, choose_synchronisation
 from salmon.training.state import (
     HistoryRow,
@@ -82,9 +83,12 @@ class Steps:
         here = every * len(ranks.local) if job.averaging.differ else 1
         whole = every * ranks.size if job.averaging.differ else 1
         self._replicas = Replicas(job.module, job.optimizer, job.loss, here)
-        self._replicas.restore(take_replicas(resize_replicas(state.arrays, whole), every * ranks.local.start, here))
+        own = take_replicas(resize_replicas(state.arrays, whole), every * ranks.local.start, here)
+        self._replicas.restore(own)
         #: Synchronises the replicas, and knows whether any rank has asked to end the segment.
-        self.synchronisation: Synchronisation = choose_synchronisation(job, self._replicas, ranks, state)
+        self.synchronisation: Synchronisation = choose_synchronisation(
+            job, self._replicas, ranks, replace(state, arrays=own)
+        )
         self._planned_s = 0.0
         self._order = (-1, ShuffledOrder(1, [0]))
 
@@ -107,7 +111,7 @@ class Steps:
         self._memory = rule.remember(self._memory, inputs)
         size, factor = rule.batch_and_rate(self._memory.growth)
         plan = StepPlan(size, factor)
-        figures = {**self._figures, "step": self._progress.step, "epoch": self.passes}
+        figures = SharedFigures({**self._figures, "step": self._progress.step, "epoch": self.passes})
         for policy in self._job.policies:
             plan = policy(figures, plan)
         self._planned_s = time.perf_counter() - started
@@ -135,10 +139,11 @@ class Steps:
                 where="optimizer",
             )
         measurement = StepMeasurement(
-            before.step, size, size / self._ranks.size, result.loss, result.local_norm2, result.norm2
+            before.step, size, size / self._ranks.size, result.columns["loss"], result.local_norm2, result.norm2
         )
         for index, monitor in enumerate(self._job.monitors):
-            if before.step % monitor.every == 0:
+            # Only what has travelled may be measured: another loss would be different on each rank.
+            if result.synchronised and before.step % monitor.every == 0:
                 self._monitors[index] = monitor.update(self._monitors[index], measurement)
                 self._show(monitor, self._monitors[index])
         position = before.position + size
@@ -152,10 +157,10 @@ class Steps:
             synchronisations=before.synchronisations + result.synchronised,
             seconds=before.seconds + self._planned_s + time.perf_counter() - started,
         )
-        row = self._row(plan, size, result.columns)
+        shared = self._shared_figures(plan, size, result.columns)
         # The last batch of an epoch may be cut short: policies continue from the size that was planned.
-        self._figures = {**row, **result.shared, "planned_batch_size": plan.batch_size}
-        return row
+        self._figures = {**shared, "planned_batch_size": plan.batch_size}
+        return self._row(shared)
 
     def state(self) -> TrainingState:
         """Return everything needed to continue from here."""
@@ -168,9 +173,10 @@ class Steps:
             self._figures,
         )
 
-    def _row(self, plan: StepPlan, batch_size: int, columns: HistoryRow) -> HistoryRow:
+    def _shared_figures(self, plan: StepPlan, batch_size: int, columns: HistoryRow) -> HistoryRow:
+        """Return the figures of the last step that are equal on all ranks, from which the next one may be decided."""
         now = self._progress
-        row: HistoryRow = {
+        return {
             "step": now.step,
             "epoch": self.passes,
             "examples": now.examples,
@@ -180,9 +186,13 @@ class Steps:
             **columns,
             "bytes_sent": now.bytes_sent,
             "synchronisations": now.synchronisations,
-            "seconds": now.seconds,
             **self._monitored,
         }
+
+    def _row(self, shared: HistoryRow) -> HistoryRow:
+        """Return a row: the shared figures, the time and, on the first rank, what is watched; ask to finish if it says so."""
+        now = self._progress
+        row: HistoryRow = {**shared, "seconds": now.seconds}
         is_first = 0 in self._ranks.local
         if self._job.watch is not None and is_first and now.step % self._job.watch_every == 0:
             module = self._replicas.module_at(self.synchronisation.centre()).eval()
@@ -225,16 +235,16 @@ class Steps:
         """Return (loss, squared norm of the gradient) over all examples, whichever is needed; each rank evaluates its share."""
         if not needs:
             return nan, nan
-        width = 1 if needs == "loss" else self._replicas.weights.shape[1]
+        gradient = needs == "gradient"
+        width = self._replicas.weights.shape[1] if gradient else 1
         total = torch.zeros(len(self._ranks.local), width, dtype=torch.float64)
         for row, rank in enumerate(self._ranks.local):
-            share = range(self._n)[rank :: self._ranks.size]
+            share = np.arange(rank, self._n, self._ranks.size)
             for start in range(0, len(share), _EVALUATED_AT_ONCE):
-                batch, counted = self._gather([np.asarray(share[start : start + _EVALUATED_AT_ONCE])])
-                if needs == "loss":
-                    total[row] += self._replicas.sum_losses(tuple(part[0] for part in batch))
-                else:
-                    total[row] += self._replicas.gradients(batch, counted)[1][0]
+                index = torch.from_numpy(share[start : start + _EVALUATED_AT_ONCE])
+                batch = tuple(part.index_select(0, index) for part in self._data)
+                loss, slope = self._replicas.evaluate(self.synchronisation.place(row), batch, gradient=gradient)
+                total[row] += loss if slope is None else slope
         mean = self._ranks.reduce(total) / self._n
         return (float(mean[0]), nan) if needs == "loss" else (nan, float(mean @ mean))
 

@@ -197,9 +197,11 @@ def test_watched_figures_are_in_the_history_and_can_end_the_run():
         return {"size": float(sum(each.abs().sum() for each in module.parameters()))}
 
     trained = train(2, watch=watch, watch_every=2, until=lambda row: row["step"] >= 5)
-    assert len(trained.history) == 5
-    assert calls == [False, False]
-    assert trained.history.select_measured("size")[1].tolist() == [1, 3]
+    # The request to finish travels with the next exchange; a single rank finishes at once.
+    assert len(trained.history) == 6
+    assert calls == [False, False, False]
+    assert trained.history.select_measured("size")[1].tolist() == [1, 3, 5]
+    assert len(train(1, until=lambda row: row["step"] >= 5).history) == 5
 
 
 @pytest.mark.parametrize("averaging", [None, CPSGD(2), Crossbow(2)], ids=str)
