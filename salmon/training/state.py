@@ -64,6 +64,8 @@ class TrainingJob:
     watch: Callable[[Any], Mapping[str, float]] | None = None
     watch_every: int = 1
     until: Callable[[HistoryRow], bool] | None = None
+    parameter_groups: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    clip_norm: float | None = None
 
     def describe(self, data: Sequence[torch.Tensor]) -> dict[str, str]:
         """Return what a run must share with a checkpoint to continue from it. Epochs may be added, and workers may change."""
@@ -74,6 +76,8 @@ class TrainingJob:
             "module": f"{type(self.module).__qualname__} {_digest('; '.join(_describe_structure(self.module)))}",
             "loss": describe_value(self.loss),
             "optimizer": f"{type(made).__qualname__}({describe_value(options[0] if len(options) == 1 else options)})",
+            "parameter_groups": describe_value(self.parameter_groups),
+            "clip_norm": str(self.clip_norm),
             "batch_size": describe_value(self.batch_size),
             "averaging": describe_value(self.averaging),
             "compression": describe_value(self.compression),
@@ -113,10 +117,10 @@ class TrainingState:
     figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def weights(self) -> NDArray[np.float32]:
+    def weights(self) -> NDArray[Any]:
         """(P,) the central average or, if there is none, the mean of the replicas' parameters."""
         centre = self.arrays.get("centre")
-        return self.arrays["weights"].mean(axis=0, dtype=np.float32) if centre is None else centre[0]
+        return self.arrays["weights"].mean(axis=0) if centre is None else centre[0]
 
 
 @dataclass(frozen=True)
@@ -236,7 +240,7 @@ def _describe_function(value: FunctionType, inner: Callable[[Any], str]) -> str:
 
 def _describe_object(value: Any, inner: Callable[[Any], str]) -> str:
     if is_dataclass(value):
-        attributes = {each.name: getattr(value, each.name) for each in fields(value)}
+        attributes = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
     elif isinstance(value, torch.nn.Module):
         attributes = {"structure": repr(value), **value.state_dict(), **_plain_attributes(value)}
     else:

@@ -28,6 +28,8 @@ from salmon.training.state import (
 
 # Examples that go through the module at once when the whole training set is evaluated.
 _EVALUATED_AT_ONCE = 1 << 13
+# Layers that normalise by the statistics of a batch.
+_NORMALISED = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d, torch.nn.SyncBatchNorm)
 # Each round uses two tables. With three, every position is equally likely, even for small n.
 _ROUNDS = 3
 
@@ -82,13 +84,15 @@ class Steps:
         every = job.averaging.replicas
         here = every * len(ranks.local) if job.averaging.differ else 1
         whole = every * ranks.size if job.averaging.differ else 1
-        self._replicas = Replicas(job.module, job.optimizer, job.loss, here)
+        self._replicas = Replicas(job, here)
         own = take_replicas(resize_replicas(state.arrays, whole), every * ranks.local.start, here)
         self._replicas.restore(own)
         #: Synchronises the replicas, and knows whether any rank has asked to end the segment.
         self.synchronisation: Synchronisation = choose_synchronisation(
             job, self._replicas, ranks, replace(state, arrays=own)
         )
+        # BatchNorm needs two examples to compute a variance.
+        self._fewest = 2 if any(isinstance(each, _NORMALISED) for each in job.module.modules()) else 1
         self._planned_s = 0.0
         self._order = (-1, ShuffledOrder(1, [0]))
 
@@ -123,7 +127,7 @@ class Steps:
         before = self._progress
         every, local = self._job.averaging.replicas, self._ranks.local
         parts = every * self._ranks.size
-        size = min(self._job.averaging.step_batch(plan.batch_size, parts), self._n - before.position)
+        size = self._count_examples(plan, parts)
         batch, counted = self._gather(
             self._choose_examples(size, parts, range(every * local.start, every * local.stop))
         )
@@ -209,6 +213,22 @@ class Steps:
             self._monitored.pop(monitor.name, None)
         else:
             self._monitored[monitor.name] = value
+
+    def _count_examples(self, plan: StepPlan, parts: int) -> int:
+        """Return the examples of the next step; the last one of an epoch has those that are left."""
+        left = self._n - self._progress.position
+        size = min(self._job.averaging.step_batch(plan.batch_size, parts), left)
+        if self._fewest == 1:
+            return size
+        # A rest that is too small for a step of its own joins the last one.
+        size = left if left - size < self._fewest * parts else size
+        if size < self._fewest * parts:
+            raise SalmonError(
+                f"A step of {size} examples in {parts} parts leaves a single example in one of them, which BatchNorm cannot normalise.",
+                hint=f"Give a batch of at least {self._fewest * parts} examples.",
+                where="batch_size",
+            )
+        return size
 
     def _choose_examples(self, size: int, parts: int, own: range) -> list[NDArray[np.int64]]:
         """Split the next `size` examples of the epoch into equal parts and return our own; the order follows from the seed."""
