@@ -329,10 +329,11 @@ class GradientAveraging(Synchronisation):
         vectors = gradients / batch_size
         if self._job.compression is None:
             gradient, total_notes, sent = self._exchange(vectors, notes)
+            norm2 = exact_norm2 = _norm2(gradient)
         else:
-            gradient, total_notes, sent = self._exchange_coded(step, vectors, notes)
+            gradient, total_notes, sent, exact_norm2 = self._exchange_coded(step, vectors, notes, batch_size)
+            norm2 = _norm2(gradient)
         loss = float(total_notes[0]) / batch_size
-        norm2 = _norm2(gradient)
         self._replicas.step(gradient[None], factor)
         return ReplicaStep(
             loss,
@@ -340,12 +341,17 @@ class GradientAveraging(Synchronisation):
             1,
             {"loss": loss, "gradient_norm2": norm2},
             local_norm2=float(total_notes[2]) / self._ranks.size if measured else nan,
-            norm2=norm2,
+            norm2=exact_norm2,
         )
 
     def _exchange_coded(
-        self, step: int, vectors: torch.Tensor, notes: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, int]:
+        self, step: int, vectors: torch.Tensor, notes: torch.Tensor, batch_size: int
+    ) -> tuple[torch.Tensor, torch.Tensor, int, float]:
+        """Return (sum of the decoded vectors (P,), sum of the notes, bytes sent, |Σ vᵢ|² of the vectors before compression).
+
+        The norm is estimated without bias as Σ |vᵢ|² + Σ_{i≠j} v̂ᵢ·v̂ⱼ: the norms of single ranks travel uncompressed, and the
+        errors of two ranks are independent. It is only meaningful in steps in which these norms travel.
+        """
         compression = self._job.compression
         assert compression is not None  # noqa: S101 - only called with a compression
         shapes, head = self._replicas.shapes, 4 * _NOTES
@@ -355,15 +361,20 @@ class GradientAveraging(Synchronisation):
             for rank, vector, note in zip(self._ranks.local, vectors, notes, strict=True)
         ]
         lengths: list[int] = []
+        single_norms2: list[float] = []
 
         def expand(payload: bytes) -> NDArray[np.float32]:
             lengths.append(len(payload))
             received = np.frombuffer(payload[:head], dtype=np.float32)
-            return np.concatenate([compression.expand(payload[head:], shapes), received])
+            decoded = compression.expand(payload[head:], shapes)
+            examples, mean_norm2 = float(received[1]), float(received[2])
+            single_norms2.append(mean_norm2 * (examples / batch_size) ** 2 - float(decoded @ decoded))
+            return np.concatenate([decoded, received])
 
         total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
         self._read_requests(total[-_NOTES:].tolist())
-        return total[:-_NOTES].to(vectors.dtype), total[-_NOTES:], sum(lengths)
+        gradient = total[:-_NOTES].to(vectors.dtype)
+        return gradient, total[-_NOTES:], sum(lengths), _norm2(gradient) + sum(single_norms2)
 
 
 class ParameterAveraging(Synchronisation):
