@@ -93,10 +93,10 @@ class StepsAt:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """Multiply the learning rate as a scheduler of torch does, in units of epochs or steps.
 
-    `scheduler` makes it from an optimiser: `Schedule(partial(torch.optim.lr_scheduler.StepLR, step_size=30))`. It sees an optimiser with a
+    `scheduler` makes it from an optimiser: `RateSchedule(partial(torch.optim.lr_scheduler.StepLR, step_size=30))`. It sees an optimiser with a
     learning rate of 1, so that its learning rate is the factor.
     """
 

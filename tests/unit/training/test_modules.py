@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, ReduceLROnPl
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from salmon.errors import SalmonError
-from salmon.training import CPSGD, QSGD, Crossbow, Schedule, fit
+from salmon.training import CPSGD, QSGD, Crossbow, RateSchedule, fit
 from salmon.training.steps import ShuffledOrder
 from tests.unit.training.problems import ROWS, losses, network, regression, train
 
@@ -182,17 +182,19 @@ def test_a_scheduler_of_torch_gives_the_learning_rate(scheduler, unit):
         optimizer.step()
         if step < 23 and (unit == "step" or step % 6 == 5):
             reference.step()
-    rates = train(2, policies=[Schedule(scheduler, unit)]).history["learning_rate"]
+    rates = train(2, policies=[RateSchedule(scheduler, unit)]).history["learning_rate"]
     assert rates == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("start", "words"),
     [
-        (lambda: Schedule(ReduceLROnPlateau), "does not follow from the number of epochs"),
-        (lambda: Schedule(partial(StepLR, step_size=1), "batch"), "unit is 'batch'"),
+        (lambda: RateSchedule(ReduceLROnPlateau), "does not follow from the number of epochs"),
+        (lambda: RateSchedule(partial(StepLR, step_size=1), "batch"), "unit is 'batch'"),
         (
-            lambda: train(1, policies=[Schedule(partial(OneCycleLR, max_lr=1.0, total_steps=2, cycle_momentum=False))]),
+            lambda: train(
+                1, policies=[RateSchedule(partial(OneCycleLR, max_lr=1.0, total_steps=2, cycle_momentum=False))]
+            ),
             "ends before epoch 3",
         ),
     ],
