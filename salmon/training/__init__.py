@@ -20,7 +20,7 @@ _PUBLIC = {
     "hyperband": ("HyperbandSearch", "rule_of_thumb"),
     "loop": ("TrainingResult", "fit"),
     "monitors": ("GradientVariance", "NoiseScale", "SmoothedLoss"),
-    "policies": ("FollowNoiseScale", "InverseStep", "StepPlan", "StepsAt", "WorkersFollow"),
+    "policies": ("FollowNoiseScale", "InverseStep", "RateSchedule", "StepPlan", "StepsAt", "WorkersFollow"),
     "state": ("Checkpoint",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}

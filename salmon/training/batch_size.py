@@ -164,13 +164,15 @@ class AdaDamp(BatchSize):
 
 @dataclass(frozen=True)
 class RadaDamp(BatchSize):
-    """B = ⌈initial · d₀ / d⌉ with d ← memory·d + (1 − memory)·t, t = loss + regularization · |gradient|² of each batch.
+    """B = ⌈initial · (d₀ − optimum) / (d − optimum)⌉ with d ← memory·d + (1 − memory)·t, t = loss + regularization · |gradient|².
 
-    The rolling average approximates the loss over all data (Sievert 2021, Algorithm 1).
+    The rolling average approximates the loss over all data (Sievert 2021, Algorithm 1, whose optimum is 0). Where the loss has a floor,
+    as with noisy labels, the batch stops growing near d₀ / floor: give a value slightly below the floor as `optimum`, or use `PadaDamp`.
     """
 
     memory: float = 0.999
     regularization: float = 1e-3
+    optimum: float = 0.0
 
     def _note(self, memory: BatchSizeMemory, inputs: BatchSizeInputs) -> BatchSizeMemory:
         if inputs.step == 0 or isnan(inputs.loss):
@@ -184,7 +186,9 @@ class RadaDamp(BatchSize):
 
     def _growth(self, memory: BatchSizeMemory, inputs: BatchSizeInputs) -> float:
         del inputs
-        return 1.0 if isnan(memory.first) else memory.first / max(memory.rolling, _SMALLEST_GAP)
+        if isnan(memory.first):
+            return 1.0
+        return (memory.first - self.optimum) / max(memory.rolling - self.optimum, _SMALLEST_GAP)
 
     def _problems(self) -> list[str]:
         problems = [] if 0 <= self.memory < 1 else [f"memory is {self.memory}, which is not in [0, 1)."]

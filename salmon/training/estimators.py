@@ -1,7 +1,7 @@
 """Any torch module as a scikit-learn estimator, trained on a Dask cluster or in this process."""
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ class _DaskEstimator(BaseEstimator):
     """Common base of classifier and regressor; `DaskClassifier` documents the parameters."""
 
     _default_loss: Any = None
+    score: Any
 
     def __init__(
         self,
@@ -41,7 +42,12 @@ class _DaskEstimator(BaseEstimator):
         executor: Any = None,
         random_state: Any = None,
         checkpoint: Any = None,
+        resume: bool = False,
         progress: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float = 1e-4,
         **nested: Any,
     ) -> None:
         self.module = module
@@ -56,7 +62,12 @@ class _DaskEstimator(BaseEstimator):
         self.executor = executor
         self.random_state = random_state
         self.checkpoint = checkpoint
+        self.resume = resume
         self.progress = progress
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
         for name, value in nested.items():
             _check_nested(name)
             setattr(self, name, value)
@@ -76,16 +87,49 @@ class _DaskEstimator(BaseEstimator):
         super().set_params(**plain)
         return self
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train from scratch."""
-        for name in ("module_", "_state", "history_"):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train from scratch; the loss of each example is multiplied by its weight."""
+        for name in ("module_", "_state", "history_", "validation_scores_"):
             vars(self).pop(name, None)
-        return self._train(self._inputs(X), self._targets(y, reset=True), epochs=float(self.max_epochs))
+        inputs, targets = self._inputs(X), self._targets(y, reset=True)
+        weights = _check_weights(sample_weight, len(inputs))
+        if self.early_stopping:
+            return self._train_until_no_change(X, y, inputs, targets, weights)
+        return self._train(inputs, targets, weights, epochs=float(self.max_epochs))
 
-    def _train_epoch(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> Self:
+    def _train_until_no_change(
+        self, X: ArrayLike, y: ArrayLike, inputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None
+    ) -> Self:
+        """Train epoch by epoch until the score on held-out examples no longer rises; keep the best module."""
+        held_count = round(self.validation_fraction * len(inputs))
+        if not 0 < held_count < len(inputs) or self.n_iter_no_change < 1 or self.resume:
+            raise SalmonError(
+                f"Early stopping cannot hold out {held_count} of {len(inputs)} examples, wait {self.n_iter_no_change} epochs"
+                f"{' and resume' if self.resume else ''}.",
+                hint="Give 0 < validation_fraction < 1, n_iter_no_change of at least 1, and resume=False.",
+                where="early_stopping",
+            )
+        order = torch.from_numpy(check_random_state(self.random_state).permutation(len(inputs)))
+        held, kept = order[:held_count], order[held_count:]
+        held_X, held_y = np.asarray(X)[held.numpy()], np.asarray(y)[held.numpy()]
+        best, waited, state, scores = -np.inf, 0, {}, []
+        epoch = 0
+        while epoch < self.max_epochs and waited < self.n_iter_no_change:
+            epoch += 1
+            self._train(inputs[kept], targets[kept], None if weights is None else weights[kept], epochs=float(epoch))
+            scores.append(self.score(held_X, held_y))
+            waited = 0 if scores[-1] > best + self.tol else waited + 1
+            if scores[-1] > best:
+                best, state = scores[-1], deepcopy(self.module_.state_dict())
+        self.module_.load_state_dict(state)
+        self.validation_scores_ = scores
+        return self
+
+    def _train_epoch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool) -> Self:
         """Train for one more epoch on these data."""
         inputs, targets = self._inputs(X), self._targets(y, reset=reset)
-        return self._train(inputs, targets, epochs=1.0 if reset else self._state.progress.epoch + 1.0)
+        weights = _check_weights(sample_weight, len(inputs))
+        return self._train(inputs, targets, weights, epochs=1.0 if reset else self._state.progress.epoch + 1.0)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
@@ -106,9 +150,11 @@ class _DaskEstimator(BaseEstimator):
             )
         module = self.module_.eval()
         with torch.no_grad():
-            return torch.cat([module(part) for part in inputs.split(1 << 13)])
+            return torch.cat([module(part) for part in _cast(module, inputs).split(1 << 13)])
 
-    def _train(self, inputs: torch.Tensor, targets: torch.Tensor, *, epochs: float) -> Self:
+    def _train(
+        self, inputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None, *, epochs: float
+    ) -> Self:
         if len(inputs) != len(targets):
             raise SalmonError(f"X has {len(inputs)} rows and y {len(targets)}.", hint="Give one target for each row.")
         continued = self.__sklearn_is_fitted__()
@@ -120,11 +166,15 @@ class _DaskEstimator(BaseEstimator):
             module = deepcopy(module) if module is self.module else module
         else:
             module = self.module_
+        loss, last = self._loss(), targets
+        if weights is not None:
+            loss, last = WeightedLoss(loss, targets.dtype, tuple(targets.shape[1:])), pack_weights(targets, weights)
         trained = fit(
-            module, (inputs, targets), partial(self.optimizer, **self._nested("optimizer")), as_group(self.executor),
-            loss=self._loss(), epochs=epochs, batch_size=self._build("batch_size"), averaging=self._build("averaging"),
+            module, (_cast(module, inputs), last), partial(self.optimizer, **self._nested("optimizer")), as_group(self.executor),
+            loss=loss, epochs=epochs, batch_size=self._build("batch_size"), averaging=self._build("averaging"),
             compression=self._build("compression"), monitors=self.monitors, policies=self.policies, seed=self._seed,
-            start=self._state if continued else None, checkpoint=self.checkpoint, progress=self.progress,
+            start=self._state if continued else None, checkpoint=self.checkpoint,
+            resume=self.resume and not continued, progress=self.progress,
         )  # fmt: skip
         self.module_, self._state, self._shape = module, trained.state, inputs.shape[1:]
         self.history_ = TrainingHistory((self.history_.rows if continued else ()) + trained.history.rows)
@@ -164,7 +214,8 @@ class _DaskEstimator(BaseEstimator):
             raise SalmonError(
                 f"X of shape {tuple(tensor.shape)} has no examples.", hint="Give one row for each example."
             )
-        return tensor.float() if tensor.is_floating_point() else tensor.to(torch.float32)
+        # Integers are tokens, for which an embedding layer needs integers; truth values are numbers.
+        return tensor if tensor.is_floating_point() else tensor.float() if tensor.dtype == torch.bool else tensor.long()
 
     def _targets(self, y: ArrayLike, *, reset: bool) -> torch.Tensor:
         raise NotImplementedError
@@ -188,30 +239,38 @@ class DaskClassifier(ClassifierMixin, _DaskEstimator):
     monitors, policies : what is measured, and how the next step is adjusted to it
     executor : Dask client, executor, group or None (this process)
     random_state : int, RandomState or None
-    checkpoint : folder in which each epoch is saved, and from which an interrupted fit continues
+    checkpoint : folder in which each epoch is saved; an older checkpoint in it is replaced
+    resume : whether fit continues from the checkpoint; it is refused for other data or settings, so random_state must be a number
     progress : whether to show a progress bar on the terminal
+    early_stopping : whether to hold out `validation_fraction` of the examples, stop once their score has not risen by `tol` for
+        `n_iter_no_change` epochs, and keep the best module
+
+    Integers in X stay integers, as an embedding layer needs them; numbers with a fraction get the precision of the module.
 
     Attributes
     ----------
-    module_ : the trained module; history_ : a `TrainingHistory`; n_features_in_
+    module_ : the trained module; history_ : a `TrainingHistory`; n_features_in_; validation_scores_ : of each epoch, if stopped early
     """
 
     _default_loss = torch.nn.CrossEntropyLoss
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train for one more epoch on these data; `classes` lists all labels if the first y may lack some."""
         reset = not self.__sklearn_is_fitted__()
         if reset and classes is not None:
             self._labels = np.unique(np.asarray(classes))
-        return self._train_epoch(X, y, reset=reset)
+        return self._train_epoch(X, y, sample_weight, reset=reset)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the label with the highest score for each row (m,)."""
-        return self.classes_[self._outputs(X).argmax(dim=1).numpy()]
+        places = self._outputs(X).argmax(dim=1).numpy()
+        return self.classes_[places]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return probabilities (m, classes) in the order of `classes_`."""
-        return torch.softmax(self._outputs(X), dim=1).numpy()
+        return torch.softmax(self._outputs(X).float(), dim=1).numpy()
 
     def _targets(self, y: ArrayLike, *, reset: bool) -> torch.Tensor:
         labels = np.asarray(y).ravel()
@@ -237,13 +296,13 @@ class DaskRegressor(RegressorMixin, _DaskEstimator):
 
     _default_loss = torch.nn.MSELoss
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train for one more epoch on these data."""
-        return self._train_epoch(X, y, reset=not self.__sklearn_is_fitted__())
+        return self._train_epoch(X, y, sample_weight, reset=not self.__sklearn_is_fitted__())
 
     def predict(self, X: ArrayLike) -> NDArray[np.float32]:
         """Return predictions (m,) or (m, k), in the shape of the y that was fitted."""
-        outputs = self._outputs(X).numpy()
+        outputs = self._outputs(X).float().numpy()
         return outputs.ravel() if self._flat else outputs
 
     def _targets(self, y: ArrayLike, *, reset: bool) -> torch.Tensor:
@@ -251,6 +310,47 @@ class DaskRegressor(RegressorMixin, _DaskEstimator):
         if reset:
             self._flat = values.ndim == 1
         return values.reshape(-1, 1) if values.ndim == 1 else values
+
+
+@dataclass(frozen=True)
+class WeightedLoss:
+    """A loss multiplied by the weight of each example, which `pack_weights` has put before its target."""
+
+    loss: Any
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    def __call__(self, output: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
+        """Return the weighted losses (b,)."""
+        target = packed[:, 1:].reshape(len(packed), *self.shape).to(self.dtype)
+        losses = self.loss(output, target)
+        if losses.ndim == 0:
+            return losses  # refused by `fit`, with advice
+        return losses.reshape(len(losses), -1).mean(dim=1) * packed[:, 0]
+
+
+def pack_weights(targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Return (m, 1 + k) weights and targets in float64, which is exact for all class indices."""
+    return torch.cat([weights[:, None], targets.reshape(len(targets), -1).double()], dim=1)
+
+
+def _check_weights(sample_weight: ArrayLike | None, examples: int) -> torch.Tensor | None:
+    if sample_weight is None:
+        return None
+    weights = torch.as_tensor(np.asarray(sample_weight, dtype=np.float64))
+    if weights.shape != (examples,) or not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise SalmonError(
+            f"sample_weight of shape {tuple(weights.shape)} does not weight {examples} examples.",
+            hint="Give one finite number of at least 0 for each row.",
+            where="sample_weight",
+        )
+    return weights
+
+
+def _cast(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Return inputs with a fraction in the precision of the module; integers stay as they are."""
+    kinds = (each.dtype for each in module.parameters() if each.is_floating_point())
+    return inputs.to(next(kinds, torch.float32)) if inputs.is_floating_point() else inputs
 
 
 def _check_nested(name: str) -> None:

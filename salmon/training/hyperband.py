@@ -22,6 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 from salmon.errors import SalmonError
 from salmon.parallel import Executor, SerialExecutor, Task, on_executor
 
+# What a model may raise without ending the search: an impossible combination of parameters, divergence, or a wrong shape.
+_FAILURES = (SalmonError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
 
 class HyperbandSearch(BaseEstimator):
     """Search parameters of an estimator that has `partial_fit`, with Hyperband (Li et al. 2018; Sievert 2021, chapter 2).
@@ -42,7 +45,9 @@ class HyperbandSearch(BaseEstimator):
 
     Attributes
     ----------
-    best_estimator_, best_params_, best_score_, metadata_, model_params_
+    best_estimator_, best_params_, best_score_, best_index_, metadata_, model_params_
+    cv_results_ : dict of arrays with one entry for each model: params, param_…, mean_test_score, rank_test_score, partial_fit_calls,
+        bracket, and error, the sentence with which a model failed
     history_ : one dict for each score: model, bracket, partial_fit_calls, score, seconds, total_calls
     """
 
@@ -117,7 +122,7 @@ class HyperbandSearch(BaseEstimator):
         )
         pool = _WorkPool(executor, executor.scatter((train, test_set, classes, seed, self.chunk_size)))
         models: dict[int, Task | Any] = {
-            number: _with_parameters(self.estimator, parameters, seed + number)
+            number: make_model(self.estimator, parameters, seed + number)
             for number, parameters in enumerate(self.model_params_)
         }
         self.history_: list[dict[str, float]] = []
@@ -138,10 +143,11 @@ class HyperbandSearch(BaseEstimator):
             for next_work in more:
                 pool.submit(models, next_work, search.models[next_work.model].calls)
         best = search.best()
-        self.best_score_ = search.models[best].score
+        self.best_index_, self.best_score_ = best, search.models[best].score
+        self.cv_results_ = tabulate_models(search, self.model_params_, pool.errors)
         if not np.isfinite(self.best_score_):
             raise SalmonError(
-                "No model of the search could be trained.",
+                f"No model of the search could be trained. The first one: {pool.errors.get(0, 'its score is not finite')}",
                 hint="Narrow the parameters: training may diverge at every step size.",
             )
         self.best_params_ = self.model_params_[best]
@@ -153,6 +159,11 @@ class HyperbandSearch(BaseEstimator):
         """Predict with the best model."""
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_.predict(X)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict probabilities with the best model."""
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_.predict_proba(X)
 
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Score the best model."""
@@ -352,6 +363,8 @@ class _WorkPool:
     def __init__(self, executor: Executor, data: Any) -> None:
         self._executor, self._data = executor, data
         self.running: list[tuple[Task, WorkItem, int]] = []
+        #: Number of a model that failed -> why.
+        self.errors: dict[int, str] = {}
 
     def submit(self, models: dict[int, Any], work: WorkItem, had: int) -> None:
         """Train a model further and score it."""
@@ -366,34 +379,70 @@ class _WorkPool:
         first = next(iter(self._executor.as_completed([task for task, _, _ in self.running])))
         place = next(place for place, (task, _, _) in enumerate(self.running) if task is first)
         task, work, had = self.running.pop(place)
-        return work, had, float(task.result())
+        score, error = task.result()
+        if error:
+            self.errors[work.model] = error
+        return work, had, float(score)
+
+
+@dataclass(frozen=True)
+class FailedModel:
+    """A model that could not be made, trained or scored, and why: it ends with a score of −∞, and the search goes on."""
+
+    error: str
 
 
 def train_model(model: Any, data: Any, had: int, calls: int) -> Any:
-    """Return a copy of the model after more partial_fit calls, each on its own chunk; None if training fails."""
-    if model is None:
-        return None
+    """Return a copy of the model after more partial_fit calls, each on its own chunk, or why it failed."""
+    if isinstance(model, FailedModel):
+        return model
     (X, y), _, classes, seed, chunk_size = data
     size = min(chunk_size or len(X), len(X))
-    # The earlier state is needed again if a worker is lost.
-    trained: Any = clone(model) if had == 0 else deepcopy(model)
     named = {} if classes is None else {"classes": classes}
-    for call in range(had, calls):
-        chosen = select_chunk(len(X), size, call, seed)
-        try:
+    try:
+        # The earlier state is needed again if a worker is lost.
+        trained: Any = clone(model) if had == 0 else deepcopy(model)
+        for call in range(had, calls):
+            chosen = select_chunk(len(X), size, call, seed)
             trained.partial_fit(X[chosen], *(() if y is None else (y[chosen],)), **named)
-        except (SalmonError, ValueError, FloatingPointError):
-            return None
+    except _FAILURES as error:
+        return _explain_failure(error)
     return trained
 
 
-def score_model(model: Any, data: Any) -> float:
-    """Return the score on the held-out examples; −∞ for a model that could not be trained."""
-    if model is None:
-        return -np.inf
+def score_model(model: Any, data: Any) -> tuple[float, str]:
+    """Return (score on the held-out examples, ""), or (−∞, why the model failed)."""
+    if isinstance(model, FailedModel):
+        return -inf, model.error
     X, y = data[1]
-    score = float(model.score(X) if y is None else model.score(X, y))
-    return score if np.isfinite(score) else -np.inf
+    try:
+        score = float(model.score(X) if y is None else model.score(X, y))
+    except _FAILURES as error:
+        return -inf, _explain_failure(error).error
+    return (score, "") if np.isfinite(score) else (-inf, "Its score is not finite.")
+
+
+def tabulate_models(
+    search: SearchState, parameters: Sequence[Mapping[str, Any]], errors: Mapping[int, str]
+) -> dict[str, Any]:
+    """Return the models of a search as columns, named as in scikit-learn's searches."""
+    models = [search.models[number] for number in range(len(parameters))]
+    scores = np.array([np.nan if number in errors else model.score for number, model in enumerate(models)])
+    known = np.where(np.isnan(scores), -inf, scores)
+    names = sorted({name for each in parameters for name in each})
+    columns = {f"param_{name}": np.empty(len(models), dtype=object) for name in names}
+    for number, each in enumerate(parameters):
+        for name in names:
+            columns[f"param_{name}"][number] = each.get(name)
+    return {
+        "params": list(parameters),
+        **columns,
+        "mean_test_score": scores,
+        "rank_test_score": np.array([1 + int((known > score).sum()) for score in known], dtype=np.int32),
+        "partial_fit_calls": np.array([model.calls for model in models]),
+        "bracket": np.array([search.brackets[model.bracket].index for model in models]),
+        "error": [errors.get(number, "") for number in range(len(models))],
+    }
 
 
 def select_chunk(examples: int, size: int, call: int, seed: int) -> NDArray[np.int64]:
@@ -403,10 +452,18 @@ def select_chunk(examples: int, size: int, call: int, seed: int) -> NDArray[np.i
     return np.array([passes[place // examples][place % examples] for place in places])
 
 
-def _with_parameters(estimator: Any, parameters: Mapping[str, Any], seed: int) -> Any:
+def make_model(estimator: Any, parameters: Mapping[str, Any], seed: int) -> Any:
+    """Return an untrained model with these parameters, or why it cannot be made."""
     model: Any = clone(estimator)
-    model.set_params(**parameters)
+    try:
+        model.set_params(**parameters)
+    except _FAILURES as error:
+        return _explain_failure(error)
     return model.set_params(random_state=seed) if "random_state" in model.get_params() else model
+
+
+def _explain_failure(error: Exception) -> FailedModel:
+    return FailedModel(f"{type(error).__name__}: {error}")
 
 
 def _count_samples(parameters: Mapping[str, Any], count: int) -> int:

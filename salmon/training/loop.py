@@ -6,10 +6,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, TensorDataset, default_collate
 
 from salmon.errors import SalmonError
 from salmon.training.averaging import Averaging, Crossbow, FullSync
@@ -18,11 +19,13 @@ from salmon.training.compression import Compression
 from salmon.training.groups import Group, VirtualGroup, VirtualRanks
 from salmon.training.history import TrainingHistory
 from salmon.training.monitors import Monitor, check_monitors
-from salmon.training.policies import Policy
-from salmon.training.replicas import Replicas, flatten_parameters
+from salmon.training.policies import FollowNoiseScale, Policy
+from salmon.training.replicas import Replicas, flatten_parameters, write_parameters
 from salmon.training.state import Checkpoint, HistoryRow, TrainingJob, TrainingState
 from salmon.training.steps import Steps
 
+# Examples of a step, unless a number or a rule is given.
+_BATCH = 32
 # Adding replicas must raise the examples per second by this factor.
 _REQUIRED_GAIN = 1.05
 _MOST_REPLICAS = 32
@@ -47,11 +50,13 @@ def fit(
     *,
     loss: Callable[..., Any] | None = None,
     epochs: float = 1.0,
-    batch_size: BatchSize | int = 32,
+    batch_size: BatchSize | int | None = None,
     averaging: Averaging | None = None,
     compression: Compression | None = None,
     monitors: Sequence[Monitor] = (),
     policies: Sequence[Policy] = (),
+    parameter_groups: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    clip_norm: float | None = None,
     seed: int = 0,
     watch: Callable[[Any], Mapping[str, float]] | None = None,
     watch_every: int = 1,
@@ -59,6 +64,7 @@ def fit(
     start: TrainingState | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_epochs: float = 1.0,
+    resume: bool = False,
     progress: bool = False,
 ) -> TrainingResult:
     """Train a module in place on data, in a group; methods that make sense together can be combined freely.
@@ -70,36 +76,50 @@ def fit(
     data
         A tensor, or several of the same length. The module is called with all but the last one, and `loss(output, last)` returns a
         loss for each example (`reduction="none"`). Without a loss, the module is called with all of them and returns the losses.
+        A Dataset, or a DataLoader that shuffles one, is read into tensors once.
     optimizer
         A function that makes a torch optimiser from a list of parameters: `functools.partial(torch.optim.SGD, lr=.1)`.
     group
         `TorchGroup` or `VirtualGroup`; None is one rank in this process.
     loss, epochs, batch_size, averaging, compression, monitors, policies, seed
-        How the module is trained.
+        How the module is trained. The default batch size is that of the DataLoader, else 32.
+    parameter_groups
+        Pairs (pattern, options): parameters whose name matches, such as `*.bias`, are trained with these options of the optimiser.
+    clip_norm
+        The largest norm of a gradient: that of all workers together or, where parameters are averaged, that of each replica.
     watch, watch_every
         `watch(module)` adds figures to the history every `watch_every` steps; its time is not counted.
     until
-        The run ends when `until(row)` is true.
+        The run ends when `until(row)` is true: at once with one worker, otherwise with the next exchange. The loss of a row is that of
+        all workers; with averaged parameters it changes only when they agree.
     start
         The state of an earlier run to continue from.
     checkpoint, checkpoint_epochs
-        A folder in which the state is saved every `checkpoint_epochs`; if it holds a checkpoint already, the run continues from it.
+        A folder in which the state is saved every `checkpoint_epochs`. An older checkpoint in it is replaced.
+    resume
+        Continue from the checkpoint in the folder, if there is one. It is refused, and the differences are named, unless data,
+        module, loss, optimiser, settings and versions are those of the run that saved it. Epochs and workers may change.
     progress
         Whether to show a progress bar on the terminal.
     """
-    tensors = _check_data(data)
+    tensors, usual = _read_data(data)
     group = VirtualGroup() if group is None else group
     job = TrainingJob(
-        module, optimizer, loss, epochs, as_batch_size(batch_size), averaging or FullSync(), compression,
-        tuple(monitors), tuple(policies), seed, watch, watch_every, until,
+        module, optimizer, loss, epochs, as_batch_size(usual if batch_size is None else batch_size),
+        averaging or FullSync(), compression, tuple(monitors), tuple(policies), seed, watch, watch_every, until,
+        tuple(parameter_groups), clip_norm,
     )  # fmt: skip
     _check_job(job, group.size)
-    if isinstance(job.averaging, Crossbow) and not job.averaging.count:
-        job = replace(job, averaging=replace(job.averaging, count=choose_replicas(job, tensors)))
+    _check_resume(checkpoint, start, resume=resume)
     kept = Checkpoint(Path(checkpoint)) if checkpoint is not None else None
-    state, rows = start or initial_state(job), ()
-    if kept is not None and (found := kept.load(job.describe())) is not None:
-        state, rows = found
+    run = job.describe(tensors) if kept is not None else {}
+    found = kept.load(run) if kept is not None and resume else None
+    if found is not None:
+        start = found[0]
+    if isinstance(job.averaging, Crossbow) and not job.averaging.count:
+        count = choose_replicas(job, tensors) if start is None else _count_replicas(start)
+        job = replace(job, averaging=replace(job.averaging, count=count))
+    state, rows = start or initial_state(job), () if found is None else found[1]
     every = checkpoint_epochs if kept is not None or progress else np.inf
     with closing(group), _show_progress(job, state, enabled=progress) as show:
         while True:
@@ -107,7 +127,7 @@ def fit(
             state, rows = outcome.state, rows + outcome.rows
             show(outcome.rows)
             if kept is not None:
-                kept.save(state, rows, job.describe())
+                kept.save(state, rows, run)
             if outcome.reason == "finished":
                 break
             if outcome.workers is not None:
@@ -119,7 +139,7 @@ def fit(
 def initial_state(job: TrainingJob) -> TrainingState:
     """Return the state of a job before its first step."""
     return TrainingState(
-        Replicas(job.module, job.optimizer, job.loss, 1).arrays(),
+        Replicas(job, 1).arrays(),
         averaging=job.averaging.start(),
         monitors=tuple({} for _ in job.monitors),
     )
@@ -159,8 +179,50 @@ def describe_row(row: HistoryRow) -> str:
     )
 
 
-def _check_data(data: Sequence[Any] | Any) -> tuple[torch.Tensor, ...]:
-    given = [data] if isinstance(data, torch.Tensor | np.ndarray) else list(data)
+def _read_data(data: Any) -> tuple[tuple[torch.Tensor, ...], int]:
+    """Return tensors of the same length, and the batch size of a DataLoader (otherwise 32)."""
+    if isinstance(data, DataLoader):
+        _check_loader(data)
+        return _check_tensors(_read_dataset(data.dataset, data.collate_fn)), int(data.batch_size or _BATCH)
+    if isinstance(data, TensorDataset):
+        return _check_tensors(data.tensors), _BATCH
+    if isinstance(data, Dataset):
+        return _check_tensors(_read_dataset(data, default_collate)), _BATCH
+    return _check_tensors([data] if isinstance(data, torch.Tensor | np.ndarray) else list(data)), _BATCH
+
+
+def _check_loader(loader: DataLoader[Any]) -> None:
+    """Refuse a loader whose order or batches would be ignored."""
+    sampler, examples = loader.sampler, len(cast("Any", loader.dataset))
+    shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement and sampler.num_samples == examples
+    if not shuffled or loader.drop_last or loader.batch_size is None:
+        raise SalmonError(
+            "The DataLoader has a sampler or batches of its own, but every epoch visits all examples once in a random order.",
+            hint="Give a DataLoader with shuffle=True and drop_last=False, or its dataset.",
+            where="data",
+        )
+
+
+def _read_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> list[Any]:
+    """Return the examples of a dataset as tensors."""
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        raise SalmonError(
+            f"{type(dataset).__name__} has no length, but workers divide the examples among themselves.",
+            hint="Give a dataset with __len__ and __getitem__.",
+            where="data",
+        )
+    found = collate([dataset[index] for index in range(len(dataset))])
+    parts = [found] if isinstance(found, torch.Tensor) else found
+    if not isinstance(parts, list | tuple) or not all(isinstance(each, torch.Tensor) for each in parts):
+        raise SalmonError(
+            f"The examples of {type(dataset).__name__} are not tensors.",
+            hint="Return a tensor, or a tuple of tensors and numbers, for each example.",
+            where="data",
+        )
+    return list(parts)
+
+
+def _check_tensors(given: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     tensors = tuple(torch.as_tensor(each) for each in given)
     lengths = {len(each) if each.ndim else 0 for each in tensors}
     if len(lengths) != 1 or 0 in lengths:
@@ -186,6 +248,19 @@ def _check_job(job: TrainingJob, workers: int) -> None:
             problems.append(f"The monitor {monitor.name} needs averaged gradients, which {name} never computes.")
         if monitor.needs_gradients and workers < 2:
             problems.append(f"The monitor {monitor.name} compares workers and needs at least two of them.")
+        if monitor.every > 1 and job.averaging.differ and not isinstance(job.averaging, Crossbow):
+            problems.append(
+                f"The monitor {monitor.name} measures every {monitor.every} steps, but with {name} figures travel only "
+                "when parameters are averaged: give it every=1."
+            )
+    names = [monitor.name for monitor in job.monitors]
+    problems += [
+        f"{type(policy).__name__} follows the monitor {policy.monitor}, which is not among the monitors."
+        for policy in job.policies
+        if isinstance(policy, FollowNoiseScale) and policy.monitor not in names
+    ]
+    if job.clip_norm is not None and not job.clip_norm > 0:
+        problems.append(f"clip_norm is {job.clip_norm}, which is not above 0.")
     if not job.epochs > 0:
         problems.append(f"epochs is {job.epochs}, which is not above 0.")
     if job.watch_every < 1:
@@ -194,6 +269,25 @@ def _check_job(job: TrainingJob, workers: int) -> None:
         raise SalmonError(" ".join(problems), where="fit")
     check_monitors(job.monitors)
     flatten_parameters(job.module)
+
+
+def _check_resume(checkpoint: str | Path | None, start: TrainingState | None, *, resume: bool) -> None:
+    """Refuse `resume` without a folder, and two states to start from."""
+    if resume and checkpoint is None:
+        raise SalmonError(
+            "There is no checkpoint to resume from.", hint="Give its folder as checkpoint.", where="resume"
+        )
+    if resume and start is not None:
+        raise SalmonError(
+            "The run cannot continue both from start and from the checkpoint.",
+            hint="Leave out start, or give resume=False.",
+            where="resume",
+        )
+
+
+def _count_replicas(state: TrainingState) -> int:
+    """Return how many replicas each worker trained in an earlier run."""
+    return max(1, len(state.arrays["weights"]) // max(1, int(state.figures.get("workers", 1))))
 
 
 def _next_multiple(state: TrainingState, every: float) -> float:
@@ -224,7 +318,7 @@ def _show_progress(
 
 def _load_state(module: torch.nn.Module, state: TrainingState) -> None:
     """Write the parameters and buffers of a state into a module."""
-    torch.nn.utils.vector_to_parameters(torch.from_numpy(state.weights.copy()), module.parameters())
+    write_parameters(module, torch.from_numpy(state.weights.copy()))
     for name, buffer in module.named_buffers():
         kept = state.arrays[f"buffer/{name}"]
         buffer.copy_(torch.from_numpy(np.asarray(kept.mean(axis=0, dtype=np.float64), dtype=kept.dtype)))

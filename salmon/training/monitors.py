@@ -19,8 +19,8 @@ MonitorMemory = Mapping[str, float]
 class StepMeasurement:
     """Loss and gradient norms of one step.
 
-    `local_norm2` is the mean of |gradient|² over workers with `local_batch` examples each, `norm2` that of the averaged gradient.
-    Both are NaN if no average gradient was formed.
+    `local_norm2` is the mean of |gradient|² over workers with `local_batch` examples each, `norm2` that of the averaged gradient
+    before compression. Both are NaN if no average gradient was formed.
     """
 
     step: int

@@ -1,12 +1,16 @@
 """Policies that adjust batch size, learning rate and number of workers between steps (after Mai et al. 2019, listing 1).
 
-A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those of the whole group, so
-that every worker reaches the same decision.
+A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those that all workers share, so
+that every worker reaches the same decision: with averaged parameters, they change only when the workers agree.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, isnan, nan
+from typing import Any
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from salmon.errors import SalmonError
 
@@ -18,6 +22,17 @@ class StepPlan:
     batch_size: int
     rate_factor: float = 1.0
     workers: int | None = None
+
+
+class SharedFigures(dict[str, float]):
+    """The figures of a step that are equal on all workers; `seconds` and watched figures, which only one has, are not among them."""
+
+    def __missing__(self, name: str) -> float:
+        raise SalmonError(
+            f"A policy reads {name!r}, which the workers do not share.",
+            hint=f"They share {', '.join(self)}. Use get() for a figure that is missing in the first step.",
+            where="policies",
+        )
 
 
 #: (figures, plan) -> plan. The figures are the last row of the history, with `step` and `epoch` of the upcoming step.
@@ -75,6 +90,59 @@ class StepsAt:
         """Return the plan with its learning rate reduced."""
         passed = sum(figures["epoch"] >= epoch for epoch in self.epochs)
         return replace(plan, rate_factor=plan.rate_factor * self.factor**passed)
+
+
+@dataclass(frozen=True)
+class RateSchedule:
+    """Multiply the learning rate as a scheduler of torch does, in units of epochs or steps.
+
+    `scheduler` makes it from an optimiser: `RateSchedule(partial(torch.optim.lr_scheduler.StepLR, step_size=30))`. It sees an optimiser with a
+    learning rate of 1, so that its learning rate is the factor.
+    """
+
+    scheduler: Callable[[Any], Any]
+    unit: str = "epoch"
+    # Factors computed so far: they follow from the scheduler.
+    _factors: list[float] = field(default_factory=list[float], init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        made = self.scheduler(_unit_optimizer())
+        if not isinstance(made, LRScheduler) or isinstance(made, ReduceLROnPlateau):
+            raise SalmonError(
+                f"{type(made).__name__} does not follow from the number of {self.unit}s alone.",
+                hint="Give a scheduler of torch that does, or a policy of your own that reads the loss.",
+                where="scheduler",
+            )
+        if self.unit not in {"epoch", "step"}:
+            raise SalmonError(f"unit is {self.unit!r}.", hint="Give 'epoch' or 'step'.", where="unit")
+
+    def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
+        """Return the plan with its learning rate multiplied by the scheduled factor."""
+        passed = int(figures[self.unit] + 1e-9)
+        if passed >= len(self._factors):
+            self._compute(2 * passed + 2)
+        if passed >= len(self._factors):
+            raise SalmonError(
+                f"The scheduler ends before {self.unit} {passed}.", hint="Let it last longer.", where="scheduler"
+            )
+        return replace(plan, rate_factor=plan.rate_factor * self._factors[passed])
+
+    def _compute(self, count: int) -> None:
+        """Compute this many factors, or fewer if the scheduler ends before."""
+        optimizer = _unit_optimizer()
+        scheduler = self.scheduler(optimizer)
+        self._factors[:] = [optimizer.param_groups[0]["lr"]]
+        while len(self._factors) < count:
+            optimizer.step()
+            try:
+                scheduler.step()
+            except ValueError:
+                return
+            self._factors.append(float(optimizer.param_groups[0]["lr"]))
+
+
+def _unit_optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ entry separately then treats every replica separately. Several replicas, or the 
 together (`torch.vmap`), which costs little more than one.
 
 A few numbers travel with every exchange: the summed loss, the gradient norms that monitors need, and requests to end the segment.
-Bytes are counted over all ranks.
+The columns of a row come only from what has travelled, so that every rank has the same ones: between two agreements, the loss is
+that of the last agreement. Bytes are counted over all ranks.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from math import nan, prod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import isnan, nan, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -68,11 +70,13 @@ class Ranks(Protocol):
 class Replicas:
     """`count` copies of a module, trained by one optimiser. The module itself is not modified."""
 
-    def __init__(self, module: torch.nn.Module, optimizer: Callable[[list[Any]], Any], loss: Any, count: int) -> None:
+    def __init__(self, job: TrainingJob, count: int) -> None:
+        module: torch.nn.Module = job.module
         self._module = module.train()
-        self._loss = loss
-        named = dict(module.named_parameters())
+        self._loss, self._clip_norm = job.loss, job.clip_norm
+        named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self._names = list(named)
+        self._dtypes = [parameter.dtype for parameter in named.values()]
         #: Shape of each layer, in the order of the table's columns.
         self.shapes = [tuple(parameter.shape) for parameter in named.values()]
         self._sizes = [prod(shape) for shape in self.shapes]
@@ -80,7 +84,23 @@ class Replicas:
         #: (count, P) the parameters.
         self.weights = torch.nn.Parameter(flat.expand(count, -1).clone())
         self._buffers = [{name: buffer.clone() for name, buffer in module.named_buffers()} for _ in range(count)]
-        self._optimizer = optimizer([self.weights])
+        # Modules that torch.vmap cannot transform, such as recurrent ones, go through one batch at a time.
+        self._together = not self._buffers[0] and not any(
+            isinstance(each, torch.nn.RNNBase) for each in module.modules()
+        )
+        groups = group_columns(self._names, self._sizes, job.parameter_groups)
+        self._columns = [columns for _, runs in groups for columns in runs]
+        # Parts of the table that share its memory; the table itself if there is only one group.
+        whole = len(groups) == 1 and not groups[0][0]
+        self._parts = (
+            [self.weights] if whole else [torch.nn.Parameter(self.weights.detach()[:, each]) for each in self._columns]
+        )
+        parts = iter(self._parts)
+        self._optimizer = job.optimizer(
+            [self.weights]
+            if whole
+            else [{"params": [next(parts) for _ in runs], **options} for options, runs in groups]
+        )
         if type(self._optimizer).__name__ in _NOT_ELEMENTWISE:
             raise SalmonError(
                 f"{type(self._optimizer).__name__} does not treat every parameter separately.",
@@ -104,41 +124,48 @@ class Replicas:
         """
         ranks = len(counted)
         leaf = self.weights.detach().expand(ranks, -1).clone().requires_grad_()
-        if ranks == 1 or self._buffers[0]:
-            losses = torch.stack(
-                [
-                    self._losses(leaf[each], *(part[each] for part in batch), buffers=self._buffers[each % len(self)])
-                    for each in range(ranks)
-                ]
-            )
-        else:
-            losses = torch.vmap(self._losses, randomness="different")(leaf, *batch)
-        sums = (losses * counted).sum(dim=1)
+        sums = None if ranks == 1 or not self._together else self._sum_together(leaf, batch, counted)
+        if sums is None:
+            lengths = counted.sum(dim=1).int().tolist()
+            sums = torch.stack([self._sum_part(leaf, batch, each, length) for each, length in enumerate(lengths)])
         (gradients,) = torch.autograd.grad(sums.sum(), leaf)
         return sums.detach(), gradients
 
-    def sum_losses(self, batch: tuple[torch.Tensor, ...]) -> float:
-        """Return the summed loss of a batch (b, …) at the mean parameters."""
-        with torch.no_grad():
-            losses = self._losses(self.weights.mean(dim=0), *batch, buffers=self._buffers[0])
-        return float(losses.sum(dtype=torch.float64))
+    def evaluate(
+        self, weights: torch.Tensor, batch: tuple[torch.Tensor, ...], *, gradient: bool
+    ) -> tuple[float, torch.Tensor | None]:
+        """Return the summed loss of a batch (b, …) at some parameters (P,) and, if wanted, its gradient (P,)."""
+        leaf = weights.detach().clone().requires_grad_(gradient)
+        buffers = {name: buffer.clone() for name, buffer in self._buffers[0].items()}
+        with torch.set_grad_enabled(gradient):
+            losses = self._losses(leaf, *batch, buffers=buffers)
+        slope = torch.autograd.grad(losses.sum(), leaf)[0] if gradient else None
+        return float(losses.detach().sum(dtype=torch.float64)), slope
 
     def step(self, gradients: torch.Tensor, factor: float) -> None:
         """Take one optimiser step with gradients (count, P) and the learning rate times `factor`."""
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate * factor
-        self.weights.grad = gradients
+        if self._clip_norm is not None:
+            norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+            gradients = gradients * (self._clip_norm / norms.clamp(min=self._clip_norm))
+        for part, columns in zip(self._parts, self._columns, strict=True):
+            part.grad = gradients if part is self.weights else gradients[:, columns].contiguous()
         self._optimizer.step()
-        self.weights.grad = None
+        for part in self._parts:
+            part.grad = None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return copies of parameters, optimiser state and buffers, one row for each replica."""
-        state = self._optimizer.state.get(self.weights, {})
+        kept = {
+            f"optimizer/{index}/{name}": _copy(torch.as_tensor(value))
+            for index, part in enumerate(self._parts)
+            for name, value in self._optimizer.state.get(part, {}).items()
+            if value is not None
+        }
         return {
             "weights": _copy(self.weights),
-            **{
-                f"optimizer/{name}": _copy(torch.as_tensor(value)) for name, value in state.items() if value is not None
-            },
+            **kept,
             **{f"buffer/{name}": np.stack([_copy(each[name]) for each in self._buffers]) for name in self._buffers[0]},
         }
 
@@ -146,28 +173,52 @@ class Replicas:
         """Restore what `arrays` returned."""
         with torch.no_grad():
             self.weights.copy_(torch.from_numpy(arrays["weights"].copy()))
-        kept = {
-            name.removeprefix("optimizer/"): torch.from_numpy(np.array(array))
-            for name, array in arrays.items()
-            if name.startswith("optimizer/")
-        }
-        if kept:
-            self._optimizer.state[self.weights] = kept
+        for name, array in arrays.items():
+            if name.startswith("optimizer/"):
+                _, index, field = name.split("/", 2)
+                self._optimizer.state[self._parts[int(index)]][field] = torch.from_numpy(np.array(array))
         for name in self._buffers[0]:
             for each, row in zip(self._buffers, arrays[f"buffer/{name}"], strict=True):
-                each[name] = torch.from_numpy(np.array(row))
+                each[name] = torch.from_numpy(np.array(row)).to(each[name].dtype)
 
     def module_at(self, weights: torch.Tensor) -> torch.nn.Module:
         """Return the module with these parameters (P,) and the buffers of the first replica written into it."""
-        torch.nn.utils.vector_to_parameters(weights.detach().clone(), self._module.parameters())
+        write_parameters(self._module, weights)
         for name, buffer in self._module.named_buffers():
             buffer.copy_(self._buffers[0][name])
         return self._module
 
+    def _buffers_of(self, batch: int) -> dict[str, torch.Tensor]:
+        """Return the buffers that a batch updates; with one replica for several ranks, those of the first rank are kept."""
+        if batch < len(self):
+            return self._buffers[batch]
+        return {name: buffer.clone() for name, buffer in self._buffers[0].items()}
+
+    def _sum_together(
+        self, leaf: torch.Tensor, batch: tuple[torch.Tensor, ...], counted: torch.Tensor
+    ) -> torch.Tensor | None:
+        """Return the summed losses (r,) of all batches at once, or None if torch.vmap cannot transform the module."""
+        try:
+            losses = torch.vmap(self._losses, randomness="different")(leaf, *batch)
+        except RuntimeError:
+            # If the module itself is wrong, one batch at a time raises the same error without vmap's.
+            self._together = False
+            return None
+        return (losses * counted).sum(dim=1)
+
+    def _sum_part(self, leaf: torch.Tensor, batch: tuple[torch.Tensor, ...], each: int, length: int) -> torch.Tensor:
+        """Return the summed loss of the first `length` examples of one batch; the others are padding."""
+        if not length:
+            return leaf[each].sum() * 0
+        examples = (part[each, :length] for part in batch)
+        return self._losses(leaf[each], *examples, buffers=self._buffers_of(each)).sum()
+
     def _losses(self, flat: torch.Tensor, *batch: torch.Tensor, buffers: dict[str, Any] | None = None) -> torch.Tensor:
         named = {
-            name: part.view(shape)
-            for name, part, shape in zip(self._names, flat.split(self._sizes), self.shapes, strict=True)
+            name: part.view(shape).to(dtype)
+            for name, part, shape, dtype in zip(
+                self._names, flat.split(self._sizes), self.shapes, self._dtypes, strict=True
+            )
         }
         if self._loss is None:
             losses = functional_call(self._module, {**named, **(buffers or {})}, batch)
@@ -180,18 +231,18 @@ class Replicas:
                 hint='Give a loss for each example: reduction="none".',
                 where="loss",
             )
+        losses = losses.to(flat.dtype)
         return losses if losses.ndim == 1 else losses.reshape(examples, -1).mean(dim=1)
 
 
 @dataclass(frozen=True)
 class ReplicaStep:
-    """The result of a step: `columns` are for its row, `shared` holds the figures that all ranks know to be equal."""
+    """The result of a step: `loss` is that of the local ranks; `columns` are for its row and equal on all ranks."""
 
     loss: float
     bytes_sent: int
     synchronised: int
     columns: HistoryRow
-    shared: HistoryRow = field(default_factory=dict)
     local_norm2: float = nan
     norm2: float = nan
 
@@ -208,9 +259,9 @@ class Synchronisation:
         self._intervals = {monitor.every for monitor in job.monitors if monitor.needs_gradients}
 
     def ask_to_finish(self) -> None:
-        """Request the end of the run: immediately if all ranks are in this process, otherwise with the next exchange."""
+        """Request the end of the run: immediately if there is one rank, otherwise with the next exchange."""
         self._asked_to_finish = True
-        self.finish = self.finish or len(self._ranks.local) == self._ranks.size
+        self.finish = self.finish or self._ranks.size == 1
 
     def finish_step(
         self,
@@ -227,6 +278,10 @@ class Synchronisation:
     def centre(self) -> torch.Tensor:
         """Return the parameters (P,) that represent all local replicas."""
         return self._replicas.weights.detach().mean(dim=0)
+
+    def place(self, rank: int) -> torch.Tensor:
+        """Return the parameters (P,) at which the local rank of this index evaluates its share of the training set."""
+        return self._replicas.weights[min(rank, len(self._replicas) - 1)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that must be saved in addition to the replicas."""
@@ -250,7 +305,7 @@ class Synchronisation:
         payload = torch.cat([vectors, notes], dim=1)
         total = self._ranks.reduce(payload)
         self._read_requests(total[-_NOTES:].tolist())
-        return total[:-_NOTES], total[-_NOTES:], 4 * payload.shape[1] * self._ranks.size
+        return total[:-_NOTES], total[-_NOTES:], payload[0].nbytes * self._ranks.size
 
     def _read_requests(self, notes: list[float]) -> None:
         self.regroup, self.finish = notes[3] > 0, notes[4] > 0
@@ -274,10 +329,11 @@ class GradientAveraging(Synchronisation):
         vectors = gradients / batch_size
         if self._job.compression is None:
             gradient, total_notes, sent = self._exchange(vectors, notes)
+            norm2 = exact_norm2 = _norm2(gradient)
         else:
-            gradient, total_notes, sent = self._exchange_coded(step, vectors, notes)
+            gradient, total_notes, sent, exact_norm2 = self._exchange_coded(step, vectors, notes, batch_size)
+            norm2 = _norm2(gradient)
         loss = float(total_notes[0]) / batch_size
-        norm2 = _norm2(gradient)
         self._replicas.step(gradient[None], factor)
         return ReplicaStep(
             loss,
@@ -285,30 +341,40 @@ class GradientAveraging(Synchronisation):
             1,
             {"loss": loss, "gradient_norm2": norm2},
             local_norm2=float(total_notes[2]) / self._ranks.size if measured else nan,
-            norm2=norm2,
+            norm2=exact_norm2,
         )
 
     def _exchange_coded(
-        self, step: int, vectors: torch.Tensor, notes: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, int]:
+        self, step: int, vectors: torch.Tensor, notes: torch.Tensor, batch_size: int
+    ) -> tuple[torch.Tensor, torch.Tensor, int, float]:
+        """Return (sum of the decoded vectors (P,), sum of the notes, bytes sent, |Σ vᵢ|² of the vectors before compression).
+
+        The norm is estimated without bias as Σ |vᵢ|² + Σ_{i≠j} v̂ᵢ·v̂ⱼ: the norms of single ranks travel uncompressed, and the
+        errors of two ranks are independent. It is only meaningful in steps in which these norms travel.
+        """
         compression = self._job.compression
         assert compression is not None  # noqa: S101 - only called with a compression
         shapes, head = self._replicas.shapes, 4 * _NOTES
         payloads = [
             note.numpy().tobytes()
-            + compression.compress(vector.numpy(), shapes, np.random.default_rng([self._job.seed, step, rank]))
+            + compression.compress(vector.float().numpy(), shapes, np.random.default_rng([self._job.seed, step, rank]))
             for rank, vector, note in zip(self._ranks.local, vectors, notes, strict=True)
         ]
         lengths: list[int] = []
+        single_norms2: list[float] = []
 
         def expand(payload: bytes) -> NDArray[np.float32]:
             lengths.append(len(payload))
             received = np.frombuffer(payload[:head], dtype=np.float32)
-            return np.concatenate([compression.expand(payload[head:], shapes), received])
+            decoded = compression.expand(payload[head:], shapes)
+            examples, mean_norm2 = float(received[1]), float(received[2])
+            single_norms2.append(mean_norm2 * (examples / batch_size) ** 2 - float(decoded @ decoded))
+            return np.concatenate([decoded, received])
 
         total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
         self._read_requests(total[-_NOTES:].tolist())
-        return total[:-_NOTES], total[-_NOTES:], sum(lengths)
+        gradient = total[:-_NOTES].to(vectors.dtype)
+        return gradient, total[-_NOTES:], sum(lengths), _norm2(gradient) + sum(single_norms2)
 
 
 class ParameterAveraging(Synchronisation):
@@ -316,9 +382,11 @@ class ParameterAveraging(Synchronisation):
 
     def __init__(self, job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> None:
         super().__init__(job, replicas, ranks, state)
-        # Losses and examples since the last synchronisation, from which figures equal on all ranks are computed.
-        self._sums = torch.zeros(len(replicas))
-        self._counts = torch.zeros(len(replicas))
+        # Losses and examples of each replica since the last agreement, and the mean loss at that agreement.
+        self._since = torch.zeros(len(replicas), 2)
+        if (kept := state.arrays.get("since_agreement")) is not None:
+            self._since = torch.from_numpy(np.array(kept))
+        self._loss = float(state.figures.get("loss", nan))
 
     def finish_step(
         self,
@@ -332,27 +400,36 @@ class ParameterAveraging(Synchronisation):
         """Take a step with each replica and average them if it is time; see `Synchronisation`."""
         del batch_size
         self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
-        self._sums += sums
-        self._counts += counts
-        loss = float(sums.sum() / counts.sum().clamp(min=1))
+        self._since += torch.stack([sums.to(counts.dtype), counts], dim=1)
+        local = float(sums.sum() / counts.sum().clamp(min=1))
         self.state, due = self._job.averaging.decide(self.state, step)
-        columns: HistoryRow = {"loss": loss, "period": self.state.period}
         if not due:
-            return ReplicaStep(loss, 0, 0, columns)
+            sent = self._share_first_loss() if isnan(self._loss) else 0
+            return ReplicaStep(local, sent, 0, {"loss": self._loss, "period": self.state.period})
         weights = self._replicas.weights.detach()
-        total, notes, sent = self._exchange(weights, self._notes(self._sums, self._counts))
+        total, notes, sent = self._exchange(weights, self._notes(*self._since.T))
         mean = total / self._ranks.size
         drift = ((weights - mean) ** 2).sum(dim=1, keepdim=True)
         variance = float(self._ranks.reduce(drift)[0]) / self._ranks.size
         with torch.no_grad():
             self._replicas.weights.copy_(mean.expand_as(weights))
         self.state = self._job.averaging.learn(self.state, step, variance, self._replicas.rate * factor)
-        self._sums.zero_()
-        self._counts.zero_()
-        columns |= {"replica_variance": variance, "period": self.state.period}
-        shared: HistoryRow = {"loss": float(notes[0] / notes[1].clamp(min=1))}
+        self._since.zero_()
+        self._loss = float(notes[0] / notes[1].clamp(min=1))
+        columns: HistoryRow = {"loss": self._loss, "period": self.state.period, "replica_variance": variance}
         # The variance is exchanged too: four more bytes from each rank.
-        return ReplicaStep(loss, sent + 4 * self._ranks.size, 1, columns, shared)
+        return ReplicaStep(local, sent + 4 * self._ranks.size, 1, columns)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return losses and examples since the last agreement, so that a run can continue between two agreements."""
+        return {"since_agreement": _copy(self._since)}
+
+    def _share_first_loss(self) -> int:
+        """Exchange the loss of the first step alone, so that there is one before the first agreement; return the bytes sent."""
+        notes = self._ranks.reduce(self._notes(*self._since.T))
+        self._read_requests(notes.tolist())
+        self._loss = float(notes[0] / notes[1].clamp(min=1))
+        return 4 * _NOTES * self._ranks.size
 
 
 class CentralAveraging(Synchronisation):
@@ -395,6 +472,11 @@ class CentralAveraging(Synchronisation):
         """Return the central average."""
         return self._centre
 
+    def place(self, rank: int) -> torch.Tensor:
+        """Return the central average, which is the same for all ranks."""
+        del rank
+        return self._centre
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the central average and the previous one."""
         return {"centre": torch.stack([self._centre, self._before]).numpy().copy()}
@@ -412,11 +494,50 @@ def choose_synchronisation(job: TrainingJob, replicas: Replicas, ranks: Ranks, s
 
 
 def flatten_parameters(module: torch.nn.Module) -> torch.Tensor:
-    """Return a copy of all parameters of a module as one float32 vector (P,)."""
-    parameters = list(module.parameters())
+    """Return a copy of all parameters that require a gradient as one vector (P,), in float64 if one of them is, else in float32."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not parameters:
-        raise SalmonError("The module has no parameters to train.", where="module")
-    return torch.cat([parameter.detach().reshape(-1) for parameter in parameters]).float()
+        raise SalmonError(
+            "The module has no parameters to train.", hint="Let some of them require a gradient.", where="module"
+        )
+    wide = any(parameter.dtype == torch.float64 for parameter in parameters)
+    flat = torch.cat([parameter.detach().reshape(-1).double() for parameter in parameters])
+    return flat if wide else flat.float()
+
+
+def write_parameters(module: torch.nn.Module, flat: torch.Tensor) -> None:
+    """Write a vector (P,) into the parameters that require a gradient; each keeps its own dtype."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    with torch.no_grad():
+        for parameter, part in zip(parameters, flat.split([each.numel() for each in parameters]), strict=True):
+            parameter.copy_(part.view(parameter.shape))
+
+
+def group_columns(
+    names: Sequence[str], sizes: Sequence[int], groups: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[tuple[dict[str, Any], list[slice]]]:
+    """Return (options, columns of the table) of each group of parameters; the first one has no options of its own.
+
+    A parameter belongs to the first group whose pattern matches its name. Neighbouring layers of one group share a slice.
+    """
+    found: list[tuple[dict[str, Any], list[slice]]] = [({}, []), *((dict(options), []) for _, options in groups)]
+    start = 0
+    for name, size in zip(names, sizes, strict=True):
+        matching = (index for index, (pattern, _) in enumerate(groups, start=1) if fnmatchcase(name, pattern))
+        runs = found[next(matching, 0)][1]
+        if runs and runs[-1].stop == start:
+            runs[-1] = slice(runs[-1].start, start + size)
+        else:
+            runs.append(slice(start, start + size))
+        start += size
+    for (pattern, _), (_, runs) in zip(groups, found[1:], strict=True):
+        if not runs:
+            raise SalmonError(
+                f"No parameter that is trained and not in an earlier group matches {pattern!r}.",
+                hint=f"The parameters are {', '.join(names)}.",
+                where="parameter_groups",
+            )
+    return [group for group in found if group[1]]
 
 
 def _norm2(vector: torch.Tensor) -> float:
@@ -425,4 +546,6 @@ def _norm2(vector: torch.Tensor) -> float:
 
 
 def _copy(tensor: torch.Tensor) -> NDArray[Any]:
-    return tensor.detach().cpu().numpy().copy()
+    # NumPy has no bfloat16.
+    whole = tensor.detach().cpu()
+    return (whole.float() if whole.dtype == torch.bfloat16 else whole).numpy().copy()

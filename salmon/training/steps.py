@@ -3,6 +3,7 @@
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf, isfinite, isnan, nan
 from typing import Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from salmon.errors import SalmonError
 from salmon.training.batch_size import BatchSizeInputs
 from salmon.training.monitors import Monitor, MonitorMemory, StepMeasurement
-from salmon.training.policies import StepPlan
+from salmon.training.policies import SharedFigures, StepPlan
 from salmon.training.replicas import Ranks, Replicas, Synchronisation, choose_synchronisation
 from salmon.training.state import (
     HistoryRow,
@@ -27,6 +28,8 @@ from salmon.training.state import (
 
 # Examples that go through the module at once when the whole training set is evaluated.
 _EVALUATED_AT_ONCE = 1 << 13
+# Layers that normalise by the statistics of a batch.
+_NORMALISED = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d, torch.nn.SyncBatchNorm)
 # Each round uses two tables. With three, every position is equally likely, even for small n.
 _ROUNDS = 3
 
@@ -81,10 +84,15 @@ class Steps:
         every = job.averaging.replicas
         here = every * len(ranks.local) if job.averaging.differ else 1
         whole = every * ranks.size if job.averaging.differ else 1
-        self._replicas = Replicas(job.module, job.optimizer, job.loss, here)
-        self._replicas.restore(take_replicas(resize_replicas(state.arrays, whole), every * ranks.local.start, here))
+        self._replicas = Replicas(job, here)
+        own = take_replicas(resize_replicas(state.arrays, whole), every * ranks.local.start, here)
+        self._replicas.restore(own)
         #: Synchronises the replicas, and knows whether any rank has asked to end the segment.
-        self.synchronisation: Synchronisation = choose_synchronisation(job, self._replicas, ranks, state)
+        self.synchronisation: Synchronisation = choose_synchronisation(
+            job, self._replicas, ranks, replace(state, arrays=own)
+        )
+        # BatchNorm needs two examples to compute a variance.
+        self._fewest = 2 if any(isinstance(each, _NORMALISED) for each in job.module.modules()) else 1
         self._planned_s = 0.0
         self._order = (-1, ShuffledOrder(1, [0]))
 
@@ -107,7 +115,7 @@ class Steps:
         self._memory = rule.remember(self._memory, inputs)
         size, factor = rule.batch_and_rate(self._memory.growth)
         plan = StepPlan(size, factor)
-        figures = {**self._figures, "step": self._progress.step, "epoch": self.passes}
+        figures = SharedFigures({**self._figures, "step": self._progress.step, "epoch": self.passes})
         for policy in self._job.policies:
             plan = policy(figures, plan)
         self._planned_s = time.perf_counter() - started
@@ -119,7 +127,7 @@ class Steps:
         before = self._progress
         every, local = self._job.averaging.replicas, self._ranks.local
         parts = every * self._ranks.size
-        size = min(self._job.averaging.step_batch(plan.batch_size, parts), self._n - before.position)
+        size = self._count_examples(plan, parts)
         batch, counted = self._gather(
             self._choose_examples(size, parts, range(every * local.start, every * local.stop))
         )
@@ -135,10 +143,11 @@ class Steps:
                 where="optimizer",
             )
         measurement = StepMeasurement(
-            before.step, size, size / self._ranks.size, result.loss, result.local_norm2, result.norm2
+            before.step, size, size / self._ranks.size, result.columns["loss"], result.local_norm2, result.norm2
         )
         for index, monitor in enumerate(self._job.monitors):
-            if before.step % monitor.every == 0:
+            # Only what has travelled may be measured: another loss would be different on each rank.
+            if result.synchronised and before.step % monitor.every == 0:
                 self._monitors[index] = monitor.update(self._monitors[index], measurement)
                 self._show(monitor, self._monitors[index])
         position = before.position + size
@@ -152,10 +161,10 @@ class Steps:
             synchronisations=before.synchronisations + result.synchronised,
             seconds=before.seconds + self._planned_s + time.perf_counter() - started,
         )
-        row = self._row(plan, size, result.columns)
+        shared = self._shared_figures(plan, size, result.columns)
         # The last batch of an epoch may be cut short: policies continue from the size that was planned.
-        self._figures = {**row, **result.shared, "planned_batch_size": plan.batch_size}
-        return row
+        self._figures = {**shared, "planned_batch_size": plan.batch_size}
+        return self._row(shared)
 
     def state(self) -> TrainingState:
         """Return everything needed to continue from here."""
@@ -168,9 +177,10 @@ class Steps:
             self._figures,
         )
 
-    def _row(self, plan: StepPlan, batch_size: int, columns: HistoryRow) -> HistoryRow:
+    def _shared_figures(self, plan: StepPlan, batch_size: int, columns: HistoryRow) -> HistoryRow:
+        """Return the figures of the last step that are equal on all ranks, from which the next one may be decided."""
         now = self._progress
-        row: HistoryRow = {
+        return {
             "step": now.step,
             "epoch": self.passes,
             "examples": now.examples,
@@ -180,9 +190,13 @@ class Steps:
             **columns,
             "bytes_sent": now.bytes_sent,
             "synchronisations": now.synchronisations,
-            "seconds": now.seconds,
             **self._monitored,
         }
+
+    def _row(self, shared: HistoryRow) -> HistoryRow:
+        """Return a row: the shared figures, the time and, on the first rank, what is watched; ask to finish if it says so."""
+        now = self._progress
+        row: HistoryRow = {**shared, "seconds": now.seconds}
         is_first = 0 in self._ranks.local
         if self._job.watch is not None and is_first and now.step % self._job.watch_every == 0:
             module = self._replicas.module_at(self.synchronisation.centre()).eval()
@@ -199,6 +213,22 @@ class Steps:
             self._monitored.pop(monitor.name, None)
         else:
             self._monitored[monitor.name] = value
+
+    def _count_examples(self, plan: StepPlan, parts: int) -> int:
+        """Return the examples of the next step; the last one of an epoch has those that are left."""
+        left = self._n - self._progress.position
+        size = min(self._job.averaging.step_batch(plan.batch_size, parts), left)
+        if self._fewest == 1:
+            return size
+        # A rest that is too small for a step of its own joins the last one.
+        size = left if left - size < self._fewest * parts else size
+        if size < self._fewest * parts:
+            raise SalmonError(
+                f"A step of {size} examples in {parts} parts leaves a single example in one of them, which BatchNorm cannot normalise.",
+                hint=f"Give a batch of at least {self._fewest * parts} examples.",
+                where="batch_size",
+            )
+        return size
 
     def _choose_examples(self, size: int, parts: int, own: range) -> list[NDArray[np.int64]]:
         """Split the next `size` examples of the epoch into equal parts and return our own; the order follows from the seed."""
@@ -225,16 +255,16 @@ class Steps:
         """Return (loss, squared norm of the gradient) over all examples, whichever is needed; each rank evaluates its share."""
         if not needs:
             return nan, nan
-        width = 1 if needs == "loss" else self._replicas.weights.shape[1]
+        gradient = needs == "gradient"
+        width = self._replicas.weights.shape[1] if gradient else 1
         total = torch.zeros(len(self._ranks.local), width, dtype=torch.float64)
         for row, rank in enumerate(self._ranks.local):
-            share = range(self._n)[rank :: self._ranks.size]
+            share = np.arange(rank, self._n, self._ranks.size)
             for start in range(0, len(share), _EVALUATED_AT_ONCE):
-                batch, counted = self._gather([np.asarray(share[start : start + _EVALUATED_AT_ONCE])])
-                if needs == "loss":
-                    total[row] += self._replicas.sum_losses(tuple(part[0] for part in batch))
-                else:
-                    total[row] += self._replicas.gradients(batch, counted)[1][0]
+                index = torch.from_numpy(share[start : start + _EVALUATED_AT_ONCE])
+                batch = tuple(part.index_select(0, index) for part in self._data)
+                loss, slope = self._replicas.evaluate(self.synchronisation.place(row), batch, gradient=gradient)
+                total[row] += loss if slope is None else slope
         mean = self._ranks.reduce(total) / self._n
         return (float(mean[0]), nan) if needs == "loss" else (nan, float(mean @ mean))
 

@@ -28,11 +28,11 @@ def network(seed=1):
         return torch.nn.Sequential(torch.nn.Linear(FEATURES, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 
 
-def train(ranks=1, *, module=None, rate=0.02, momentum=0.9, group=None, **options):
+def train(ranks=1, *, module=None, data=None, optimizer=None, rate=0.02, momentum=0.9, group=None, **options):
     """Train for a few epochs on the regression."""
     options = {"epochs": 4, "batch_size": 20, "loss": torch.nn.MSELoss(reduction="none"), **options}
-    optimizer = partial(torch.optim.SGD, lr=rate, momentum=momentum)
-    return fit(module or network(), regression(), optimizer, group or VirtualGroup(ranks), **options)
+    optimizer = optimizer or partial(torch.optim.SGD, lr=rate, momentum=momentum)
+    return fit(module or network(), data or regression(), optimizer, group or VirtualGroup(ranks), **options)
 
 
 def losses(trained):

@@ -99,6 +99,18 @@ def test_radadamp_is_algorithm_1():
         assert rule.batch_and_rate(memory.growth)[0] == ceil(8 * first / rolling - 1e-9)
 
 
+def test_radadamp_grows_on_at_a_floor_of_the_loss_if_it_knows_it_and_padadamp_always():
+    # The loss falls from 1.35 to 1, where noisy labels keep it.
+    seen = [BatchSizeInputs(step=step, epoch=step / 20, loss=1 + 0.35 * 0.98**step) for step in range(1, 2000)]
+    plain, informed, steady = (
+        rule.batch_and_rate(growths(rule, seen)[-1])[0]
+        for rule in (RadaDamp(32, memory=0.9), RadaDamp(32, memory=0.9, optimum=0.97), PadaDamp(32, rate=0.1))
+    )
+    assert plain == 43
+    assert informed > 8 * 32
+    assert steady > 7 * 32
+
+
 def test_growth_is_only_updated_every_dwell_steps():
     rule = PadaDamp(10, rate=1, dwell=3)
     found = growths(rule, [BatchSizeInputs(step=step) for step in range(7)])

@@ -5,6 +5,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from salmon.errors import SalmonError
@@ -126,3 +127,65 @@ def test_unknown_parameters_are_refused_by_name(digits, options, sentence):
 def test_data_of_the_wrong_shape_are_refused(digits, use, sentence):
     with pytest.raises(SalmonError, match=sentence):
         use(*digits)
+
+
+@pytest.mark.parametrize("model", [classifier(), DaskRegressor(layers)], ids=["classifier", "regressor"])
+def test_prediction_before_fitting_raises_not_fitted(model):
+    with pytest.raises(NotFittedError):
+        model.predict(np.zeros((2, 64)))
+
+
+def test_tokens_stay_integers():
+    def tokens():
+        return torch.nn.Sequential(torch.nn.Embedding(4, 8), torch.nn.Flatten(), torch.nn.Linear(24, 2))
+
+    X = np.random.default_rng(0).integers(0, 4, (200, 3))
+    y = X[:, 0] > 1
+    fitted = DaskClassifier(tokens, optimizer__lr=0.5, max_epochs=20, random_state=0).fit(X, y)
+    assert fitted.score(X, y) > 0.95
+
+
+def test_a_module_in_double_precision_gets_inputs_of_its_precision():
+    X, y = (each.numpy() for each in regression())
+    model = DaskRegressor(torch.nn.Linear(6, 1).double(), loss=lambda output, y: (output - y).square())
+    assert model.set_params(optimizer__lr=0.02, max_epochs=40, random_state=0).fit(X, y).score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("averaging", [None, CPSGD(2)], ids=str)
+def test_examples_of_weight_0_are_ignored(digits, averaging):
+    X, y = digits
+    wrong = np.arange(len(y)) % 2 == 0
+    labels = np.where(wrong, (y + 1) % 10, y)
+    model = classifier(executor=VirtualGroup(2), averaging=averaging)
+    assert model.fit(X, labels, sample_weight=1.0 - wrong).score(X, y) > 0.85
+    assert model.fit(X, labels, sample_weight=wrong).score(X, y) < 0.15
+
+
+def test_a_weight_of_2_counts_as_an_example_given_twice():
+    X, y = (each.numpy().astype(np.float64) for each in regression())
+    settings = {"optimizer__lr": 0.02, "max_epochs": 30, "batch_size": 10**6, "random_state": 0}
+    weighted = DaskRegressor(torch.nn.Linear(6, 1), **settings).fit(X, y, sample_weight=np.where(y[:, 0] > 0, 2, 1))
+    twice = np.concatenate([np.arange(len(y)), np.flatnonzero(y[:, 0] > 0)])
+    # The mean is over the number of examples, so the rate makes up for their number.
+    settings["optimizer__lr"] *= len(twice) / len(y)
+    again = DaskRegressor(torch.nn.Linear(6, 1), **settings)
+    again.module.load_state_dict(weighted.module.state_dict())
+    assert again.fit(X[twice], y[twice]).predict(X) == pytest.approx(weighted.predict(X), abs=1e-3)
+
+
+@pytest.mark.parametrize("weights", [np.ones(3), -np.ones(900), np.full(900, np.nan)], ids=["few", "negative", "nan"])
+def test_impossible_weights_are_refused(digits, weights):
+    with pytest.raises(SalmonError, match="sample_weight"):
+        classifier().fit(*digits, sample_weight=weights)
+
+
+def test_early_stopping_keeps_the_best_module(digits):
+    X, y = digits
+    model = classifier(max_epochs=60, early_stopping=True, n_iter_no_change=3, optimizer__lr=0.2).fit(X, y)
+    scores = model.validation_scores_
+    assert 3 < len(scores) < 60
+    assert model.history_["epoch"][-1] == len(scores)
+    held = np.random.RandomState(0).permutation(len(X))[:90]
+    assert model.score(X[held], y[held]) == max(scores)
+    with pytest.raises(SalmonError, match="cannot hold out 0 of 900"):
+        classifier(early_stopping=True, validation_fraction=0).fit(X, y)

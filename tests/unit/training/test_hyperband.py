@@ -162,3 +162,53 @@ def test_a_given_test_set_is_used():
 def test_models_that_cannot_be_trained_score_lowest():
     found = HyperbandSearch(SGDClassifier(), {"alpha": [-1.0, 1e-4]}, max_iter=3, random_state=0).fit(*problem())
     assert found.best_params_ == {"alpha": 1e-4}
+
+
+class Fragile(SGDClassifier):
+    """A classifier that fails in the way that its parameter says."""
+
+    def __init__(self, way="", random_state=None):
+        self.way = way
+        super().__init__(random_state=random_state)
+
+    def set_params(self, **parameters):
+        if parameters.get("way") == "made":
+            raise ValueError("cannot be made")
+        return super().set_params(**parameters)
+
+    def partial_fit(self, X, y, classes=None):
+        if self.way == "trained":
+            raise TypeError("cannot be trained")
+        return super().partial_fit(X, y, classes)
+
+    def score(self, X, y):
+        if self.way == "scored":
+            raise RuntimeError("cannot be scored")
+        return super().score(X, y)
+
+
+def noisy_line():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def test_models_that_fail_do_not_end_the_search_and_are_listed():
+    X, y = noisy_line()
+    search = HyperbandSearch(Fragile(), {"way": ["", "made", "trained", "scored"]}, max_iter=9, random_state=0).fit(
+        X, y
+    )
+    results = search.cv_results_
+    ways, scores = results["param_way"], results["mean_test_score"]
+    assert search.best_params_ == {"way": ""}
+    assert results["params"][search.best_index_] == search.best_params_
+    assert results["rank_test_score"][search.best_index_] == 1
+    assert scores[search.best_index_] == search.best_score_
+    assert np.isnan(scores[ways != ""]).all()
+    for way, error in zip(ways, results["error"], strict=True):
+        assert (f"cannot be {way}" in error) if way else error == ""
+    assert results["partial_fit_calls"].max() == 9
+
+
+def test_a_search_in_which_every_model_fails_says_why():
+    with pytest.raises(SalmonError, match="TypeError: cannot be trained"):
+        HyperbandSearch(Fragile(), {"way": ["trained"]}, max_iter=3, random_state=0).fit(*noisy_line())

@@ -152,6 +152,19 @@ def test_the_noise_scale_is_that_of_the_examples():
     )
 
 
+@pytest.mark.parametrize("compression", [QSGD(1), QSGD(4), SpectralAtomo(1, bits=4)], ids=str)
+def test_the_noise_scale_is_that_of_uncompressed_gradients(compression):
+    def measure(**options):
+        module = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 1))
+        torch.nn.utils.vector_to_parameters(
+            torch.linspace(-1, 1, 65), module.parameters()
+        )  # fmt: skip
+        options = {"rate": 1e-9, "momentum": 0, "epochs": 400, "batch_size": 40, **options}
+        return train(4, module=module, monitors=[NoiseScale(0.999)], **options).history.rows[-1]["noise_scale"]
+
+    assert measure(compression=compression) == pytest.approx(measure(), rel=0.3)
+
+
 def test_the_value_of_a_monitor_stays_the_same_between_measurements():
     often, seldom = (
         train(2, monitors=[NoiseScale(0.0, every=every), SmoothedLoss(0.0, every=every)]).history for every in (1, 3)
@@ -197,9 +210,11 @@ def test_watched_figures_are_in_the_history_and_can_end_the_run():
         return {"size": float(sum(each.abs().sum() for each in module.parameters()))}
 
     trained = train(2, watch=watch, watch_every=2, until=lambda row: row["step"] >= 5)
-    assert len(trained.history) == 5
-    assert calls == [False, False]
-    assert trained.history.select_measured("size")[1].tolist() == [1, 3]
+    # The request to finish travels with the next exchange; a single rank finishes at once.
+    assert len(trained.history) == 6
+    assert calls == [False, False, False]
+    assert trained.history.select_measured("size")[1].tolist() == [1, 3, 5]
+    assert len(train(1, until=lambda row: row["step"] >= 5).history) == 5
 
 
 @pytest.mark.parametrize("averaging", [None, CPSGD(2), Crossbow(2)], ids=str)
