@@ -200,5 +200,6 @@ def _translate(error: RedisError) -> StoreError:
             hint="No answers were lost. Free some space; pages then send their answers again.",
         )
     if isinstance(error, ResponseError):
-        return StoreError(f"The store refused a command: {error}.", hint="Nothing was written.")
+        # What it says names commands and users, which whoever reads this error need not know; it is in the log.
+        return StoreError("The store refused a command.", hint="Nothing was written; the server's log says why.")
     return StoreError("The store does not respond at the moment.", hint="Nothing was lost; try again in a moment.")
