@@ -17,7 +17,12 @@ from salmon.spec.yaml_tree import MAX_BYTES
 def check(
     spec: Annotated[Path, typer.Argument(help="The experiment's YAML file.", exists=True, dir_okay=False)],
     targets: Annotated[
-        Path | None, typer.Argument(help="The ZIP of targets, if there is one.", exists=True, dir_okay=False)
+        Path | None,
+        typer.Argument(
+            help="The ZIP of targets; by default targets.zip next to the YAML file, if it exists.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
 ) -> None:
     """Check an experiment's files without starting anything.
@@ -27,6 +32,8 @@ def check(
     Example: salmon check experiment.yaml targets.zip
     """
     console = Console(soft_wrap=True, highlight=False)
+    beside = spec.parent / "targets.zip"
+    targets = targets or (beside if beside.exists() else None)
     with spec.open("rb") as file:
         text = file.read(MAX_BYTES + 1)
     manifest = None

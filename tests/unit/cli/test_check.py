@@ -21,11 +21,10 @@ def test_a_right_file_is_said_to_be_ready(examples: Path):
     assert _run(texts) == (0, ["experiment.yaml is ready: 10 targets; Adaptive 85%, Validation 15%."])
 
 
-def test_targets_from_a_zip_are_counted(examples: Path):
-    assert _run(examples / "shapes" / "experiment.yaml", examples / "shapes" / "targets.zip") == (
-        0,
-        ["experiment.yaml is ready: 12 targets; Adaptive 100%."],
-    )
+def test_targets_from_a_zip_are_counted_also_where_it_lies_beside_the_file(examples: Path):
+    ready = (0, ["experiment.yaml is ready: 12 targets; Adaptive 100%."])
+    assert _run(examples / "shapes" / "experiment.yaml", examples / "shapes" / "targets.zip") == ready
+    assert _run(examples / "shapes" / "experiment.yaml") == ready
 
 
 def test_each_mistake_is_a_line_that_editors_understand(tmp_path: Path):
