@@ -94,6 +94,11 @@ def birds(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Birds:
 
 
 def open_map(page: Page, program: Program, slug: str) -> None:
+    open_tab(page, program, slug)
+    wait_for_layout(page)
+
+
+def open_tab(page: Page, program: Program, slug: str) -> None:
     page.goto(f"{program.address}/console/experiments/{slug}/map")
     if "login" in page.url:
         page.get_by_label("Name").fill("olga")
@@ -101,7 +106,6 @@ def open_map(page: Page, program: Program, slug: str) -> None:
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url(lambda url: "login" not in url)
         page.goto(f"{program.address}/console/experiments/{slug}/map")
-    wait_for_layout(page)
 
 
 def wait_for_layout(page: Page) -> None:
@@ -285,6 +289,14 @@ def test_two_fingers_zoom_and_one_moves_the_map(
     assert spacing > 45  # so that a movement of 40 pixels is not one to the next line
     assert (moved[0] - start[0]) % spacing == pytest.approx(40, abs=1)
     assert page.evaluate("scrollX") == 0
+
+
+def test_without_answers_a_sentence_stands_in_the_place_of_the_map(program: Program, page: Page) -> None:
+    program.launch_text("nobody-yet", "targets: [oak, elm, ash, yew]\n")
+    open_tab(page, program, "nobody-yet")
+    expect(page.locator("#caption")).to_contain_text("There are no answers yet.")
+    expect(page.locator("#caption")).to_be_in_viewport()
+    expect(page.locator(".mark").first).to_be_hidden()
 
 
 def test_names_can_be_left_out_and_never_gather_in_a_corner(

@@ -270,7 +270,10 @@ async function showAll() {
   const asked = ((await attempt(() => get(`${base}/requests`))) ?? []).filter(isFitOfAll);
   const found = asked.find(({ state }) => ["done", "waiting", "running"].includes(state));
   if (found) return follow(found.request);
-  if (answers === 0) return tell("There are no answers yet. The map appears with the first fit after answers arrive; reload this page then.");
+  if (answers === 0) {
+    $(".map-stage").hidden = true;
+    return tell("There are no answers yet. The map appears with the first fit after answers arrive; reload this page then.");
+  }
   if (!mayEdit) return tell("No embedding has been fitted yet. Who may change this experiment can open this page to fit one.");
   return fitAll();
 }

@@ -74,6 +74,7 @@ export class MapDrawing {
     this.#layers.targets.setAttribute("aria-label", "Targets. Arrow keys go to the next target in a direction, Space selects.");
     this.#marks = targets.map((target) => this.#mark(target));
     this.#layers.targets.append(...this.#marks.map(({ group }) => group));
+    this.#layers.targets.setAttribute("visibility", "hidden"); // until there is an embedding that says where they are
     this.#marks[0]?.group.setAttribute("tabindex", "0");
     element.append(this.#root);
     this.#listen();
@@ -106,6 +107,7 @@ export class MapDrawing {
     const stays = this.#view !== null && String(axes) === String(this.#axes);
     this.#model = model;
     this.#axes = axes;
+    this.#layers.targets.removeAttribute("visibility");
     if (stays) this.draw();
     else this.fit();
   }

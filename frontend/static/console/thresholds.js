@@ -72,7 +72,7 @@ export class Thresholds {
       range.setAttribute("aria-valuetext", said.textContent);
       this.#update();
     });
-    return h("div", { class: "slider" }, h("label", { for: id }, label), range, said);
+    return h("div", { class: "threshold" }, h("label", { for: id }, label), range, said);
   }
 
   #update() {
