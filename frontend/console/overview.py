@@ -312,12 +312,13 @@ def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
 
 
 def _by_outlook(best: Outlook, now: float) -> OverviewVerdict:
-    accuracy = f"The map predicts {_share_in_words(now)} of people's answers to new queries"
+    # An average over the newer half of the random answers, of all people: the map of this moment may be better.
+    accuracy = f"While it grew, the map predicted {_share_in_words(now)} of people's answers before it had seen them"
     if best.gain_high <= WORTH:
         return OverviewVerdict(
             "good",
             f"Enough: closing now costs at most {_points(best.gain_high)} of accuracy (95 %).",
-            f"{accuracy}, and would predict about {_share_in_words(min(1.0, now + best.gain))} if nobody ever stopped answering.",
+            f"{accuracy}, and it would predict about {_share_in_words(min(1.0, now + best.gain))} if nobody ever stopped answering.",
         )
     why = f"{accuracy}. Further answers can still bring up to {_points(best.gain_high)} (95 %), about {_points(best.gain)}."
     more = "far more answers are needed" if best.more is None else f"about {_rounded(best.more):,} more answers"
