@@ -225,21 +225,27 @@ def test_the_wheel_zooms_at_the_pointer_and_dragging_moves_the_map(
     program: Program, birds: dict[int, str], page: Page
 ) -> None:
     open_map(page, program, birds[12])
-    (x, y), other = place_of(page, "bird_003"), place_of(page, "bird_007")
+    places = {name: np.array(place_of(page, name)) for name in (f"bird_{number:03d}" for number in range(12))}
+    middle = np.median(list(places.values()), axis=0)
+    # One in the middle and another not far from it: both are still in the window when the map has come closer.
+    name = min(places, key=lambda each: np.hypot(*(places[each] - middle)))
+    x, y = places.pop(name)
+    neighbour = min(places, key=lambda each: abs(np.hypot(*(places[each] - (x, y))) - 120))
+    other = places[neighbour]
     page.mouse.move(x, y)
     for _ in range(3):
         page.mouse.wheel(0, -100)
-    zoomed, other_zoomed = place_of(page, "bird_003"), place_of(page, "bird_007")
+    zoomed, other_zoomed = place_of(page, name), place_of(page, neighbour)
     assert np.hypot(*np.subtract(zoomed, (x, y))) < 40  # what is under the pointer stays there
     apart, apart_zoomed = (np.hypot(*np.subtract(a, b)) for a, b in ((other, (x, y)), (other_zoomed, zoomed)))
     assert apart_zoomed == pytest.approx(1.25**3 * apart, rel=0.35)  # pictures may stand a little beside their targets
     wait_for_layout(page)
-    before = np.array(place_of(page, "bird_003"))
+    before = np.array(place_of(page, name))
     box = page.locator("#map").bounding_box()
     page.mouse.move(box["x"] + 15, box["y"] + 15)
     page.mouse.down()
     page.mouse.move(box["x"] + 75, box["y"] + 45, steps=4)
-    after = np.array(place_of(page, "bird_003"))
+    after = np.array(place_of(page, name))
     page.mouse.up()
     assert after - before == pytest.approx(np.array([60, 30]), abs=1)
 
