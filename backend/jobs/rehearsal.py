@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from backend.jobs.cross_validation import RIDGE
 from backend.jobs.steps import JobPlan, JobStep
 from backend.learner import Rows
 from salmon.estimator import RECOMMENDED_NOISE
+from salmon.estimator.cross_validation import RIDGE
 from salmon.jobs import Rehearsal
 from salmon.learning import fit
 from salmon.samplers.registry import active_sampler

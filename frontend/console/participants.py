@@ -349,6 +349,17 @@ async def find_verdicts(
     return quality, fresh
 
 
+async def count_proposed(context: Context, experiment: ServedExperiment, subprocesses: Subprocesses) -> int:
+    """Return of how many participants the exclusion is proposed and nobody has decided; newer verdicts are begun."""
+    quality, _ = await find_verdicts(context, experiment, subprocesses, wait=False)
+    verdicts = quality.verdicts if quality else {}
+    proposed = [name for name, verdict in verdicts.items() if not verdict.keep]
+    count = 0
+    async for page in context.store.export_reader.read_people(experiment.id, proposed):
+        count += sum(person.stored and not person.decision(verdicts[person.id]).manual for person in page)
+    return count
+
+
 async def _quality(context: Context, experiment: ServedExperiment) -> tuple[StoredVerdicts | None, bool]:
     """Return the verdicts found last, and whether nothing has happened since."""
     quality = await context.store.participants.read_verdicts(experiment.id)

@@ -151,6 +151,15 @@ if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
 return ARGV[5] .. chosen
 """
 
+#: Counts the places from the statuses of all participants where nobody has counted them yet: after an import, or an update
+#: from a version that did not. Returns the hash of places; nothing where the experiment was deleted.
+#: KEYS arrivals, state, hash of some participant's id, places · ARGV that id
+COUNT_PLACES = with_places("""
+if redis.call('EXISTS', KEYS[2]) == 0 then return {} end
+count_places(KEYS[4], KEYS[1], string.sub(KEYS[3], 1, -#ARGV[1] - 1))
+return redis.call('HGETALL', KEYS[4])
+""")
+
 #: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before, if
 #: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again where they
 #: come back: if they have answered something, even where none is left. Somebody who begins anew is another participant under the same identity: the earlier one

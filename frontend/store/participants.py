@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from frontend.errors import FullError, GoneError
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Verbs, fields_of, gone, values_of
-from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE
+from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE, COUNT_PLACES
 from frontend.store.places import Places, Quota
 from frontend.store.statuses import FROM_PLATFORM, OUT, PlatformStatus, Status, leading_to
 from salmon.quality import Decision, Verdict
@@ -347,8 +347,13 @@ class Participants(Verbs):
         return Participant.parse(known, values_of(fields))
 
     async def read_places(self, experiment: str) -> Places:
-        """Return who holds a place; nobody before the first arrival after an update."""
-        return Places.parse(await self._connection.do(lambda client: client.hgetall(Keys(experiment).places)))
+        """Return who holds a place; they are counted first where nobody has counted them."""
+        keys = Keys(experiment)
+        found = await self._connection.do(lambda client: client.hgetall(keys.places))
+        if not found:
+            somebody = (keys.arrivals, keys.state, keys.participant("_"), keys.places)
+            found = values_of(await self._connection.run(COUNT_PLACES, somebody, ("_",)))
+        return Places.parse(found)
 
     async def abandon(self, experiment: str, participant: str) -> None:
         """Remember that a participant was away for too long: somebody else may come in their stead, and they may go on."""

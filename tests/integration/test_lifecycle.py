@@ -265,6 +265,9 @@ async def test_an_imported_study_keeps_what_happened_and_counts_its_places_anew(
     imported = await import_bundle(context, path, name=f"{one.slug}-again", owner=OWNER[0])
     copy = await context.catalogue.find(imported.slug)
     assert (copy.state.state, copy.state.ended_by) == ("paused", "")
+    # Both are counted before anybody else arrives.
+    places = await store.participants.read_places(copy.id)
+    assert (places.held, places.finished) == (2, 2)
     people = await store.export_reader.read_arrivals(copy.id)
     kept = await store.participants.read(copy.id, first)
     assert kept is not None
