@@ -417,6 +417,7 @@ export interface FinishReply {
   code?: string | null;
   redirect?: string | null;
   form?: [string, Record<string, string>] | null;
+  credited?: boolean;
   out?: string;
 }
 

@@ -277,6 +277,17 @@ change(KEYS[1], KEYS[3], ARGV[4], 'completed', may_follow, unpack(ARGV, 5))
 return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
 """)
 
+#: Claims the asking for a participant's credit: one caller gets 1, and another only where nothing came of it for a while. A
+#: credit that was granted or refused is never asked for again.
+#: KEYS participant · ARGV now (ms), after how many milliseconds a claim is void
+CLAIM_CREDIT = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local credit, at = unpack(redis.call('HMGET', KEYS[1], 'credit', 'credit_ms'))
+if credit and (credit ~= 'asked' or tonumber(ARGV[1]) < tonumber(at) + tonumber(ARGV[2])) then return 0 end
+redis.call('HSET', KEYS[1], 'credit', 'asked', 'credit_ms', ARGV[1])
+return 1
+"""
+
 #: Closes or pauses an open experiment by itself, with the reason, and writes it down among its changes. Returns 1 if it did.
 #: KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail
 END_RUN = """

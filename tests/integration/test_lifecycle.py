@@ -17,8 +17,8 @@ from frontend.errors import BundleError
 from frontend.lifecycle import look_at_all
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.participants import StepChange
 from frontend.store.statuses import AWAY, FINISHED, FROM_PLATFORM, TRANSITIONS, PlatformStatus, Status
+from frontend.store.step_changes import StepChange
 from frontend.transfer.import_bundle import import_bundle
 from salmon.wire import Keys
 from tests.bundles import bundle_of, change_bundle, rows_of

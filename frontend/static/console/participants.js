@@ -9,7 +9,7 @@ const AGAIN_MS = 1500;
 const PAGE = 5000;
 const MOST_DECISIONS = 1000;
 // Flags that say nothing about how somebody answered.
-const INFORMS = new Set(["incomplete", "same_browser"]);
+const INFORMS = new Set(["incomplete", "pasted", "same_browser", "same_network"]);
 
 showCopies();
 /** @type {import("../types").ParticipantsData} */
@@ -79,7 +79,7 @@ const table = new Table(
       show: (row) => (row.flags.length ? h("ul", { class: "reasons" }, ...row.flags.map((flag) => h("li", { class: flag.excludes ? "excludes" : null }, flag.reason))) : ""),
     },
     { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
-    { name: "status", label: "Status", value: (row) => row.status },
+    { name: "status", label: "Status", value: (row) => row.status, show: (row) => (row.status === "withdrawn" && mayEdit ? h("span", {}, "withdrawn ", h("a", { href: `/console/privacy?id=${encodeURIComponent(row.participant)}`, "aria-label": `Erase ${name(row)}` }, "Erase…")) : row.status) },
     { name: "geometric_mean_rt_ms", label: "Response time", help: "Geometric mean of the response times", number: true, value: figure("geometric_mean_rt_ms"), show: (row) => milliseconds(figure("geometric_mean_rt_ms")(row)) },
     share("fast_share", "Under 300 ms", "Share of answers given in less than 300 ms"),
     share("left_share", "Left", "Share of answers on the left side"),
@@ -266,12 +266,13 @@ async function read() {
   thresholds.show(people);
   const leftOut = people.filter(({ keep }) => !keep);
   const excluded = leftOut.filter(({ keep_manual: manual }) => manual).length;
+  const withdrawn = people.filter(({ status }) => status === "withdrawn").length;
   const undecided = leftOut.length - excluded;
   const flagged = people.filter(({ flags }) => flags.some((flag) => !INFORMS.has(flag.name))).length;
   const proposed = people.filter(({ keep_auto: kept }) => !kept).length;
   $("#propose").textContent = `Select the ${number(proposed)} proposed`;
   $("#propose").disabled = proposed === 0;
-  $("#as-of").textContent = `${count(people.length, "participant")}: ${number(flagged)} flagged, ${number(undecided)} proposed for exclusion, ${number(excluded)} excluded. ${reply.fresh ? "" : "Updating the figures for new answers…"}`;
+  $("#as-of").textContent = `${count(people.length, "participant")}: ${number(flagged)} flagged, ${number(undecided)} proposed for exclusion, ${number(excluded)} excluded. ${withdrawn ? `${count(withdrawn, "participant")} withdrew: what they gave is kept until you erase it. ` : ""}${reply.fresh ? "" : "Updating the figures for new answers…"}`;
   whom = [excluded ? `${number(excluded)} excluded` : "", undecided ? `${number(undecided)} proposed for exclusion` : ""].filter(Boolean).join(" and ");
   $("#compare").disabled = leftOut.length === 0 || samplers.length === 0;
   if (!reply.fresh) setTimeout(read, AGAIN_MS);
