@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from backend.plan import Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
+from salmon.learning.features import Features
 from salmon.learning.objective import compared_distances
 from salmon.logs import fields
 from salmon.records import NEVER_FITTED, NO_TRIPLETS, REPEATABLE, Answer, Query
@@ -208,6 +209,7 @@ class Learner:
         sampler: ActiveSampler,
         n: int,
         seed: int,
+        features: Features | None,
         fence: int,
         fitted: frozenset[str],
         answers: AnswerLog,
@@ -227,7 +229,7 @@ class Learner:
         self._hand_out = start_task
         self._now_ms = now_ms
         self._timed: dict[Kind, Timed] = {"refit": Timed(), "search": Timed(), "report": Timed()}
-        self._model = Model(sampler.start(n, seed), "0", LiveAccuracy())
+        self._model = Model(replace(sampler.start(n, seed), features=features), "0", LiveAccuracy())
         self._candidate = self._model  # replaced by the outcome of the running refit
         self._searched = -1
         self._reported: NDArray[np.float64] | None = None

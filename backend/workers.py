@@ -68,7 +68,13 @@ def report(
         spread = laplace_covariance(shown.coordinates, rows, shown.noise, ridge=_UNCONVERGED_RIDGE)
     else:
         spread = position_covariance(
-            shown.coordinates, rows, shown.noise, ridge=shown.ridge, seed=state.seed, executor=executor
+            shown.coordinates,
+            rows,
+            shown.noise,
+            ridge=shown.ridge,
+            precision=shown.precision,
+            seed=state.seed,
+            executor=executor,
         )
     return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable))
 

@@ -19,6 +19,7 @@ from scipy.stats import norm
 from salmon.errors import TripletError, listed
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets, fit
+from salmon.learning.features import Features, learn_prior
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
 from salmon.noise import NoiseModel, PowerTSTE, noise_model
@@ -169,6 +170,7 @@ def cross_validate(
     noise: NoiseModel | None,
     *,
     ridge: float = 0.03,
+    features: Features | None = None,
     folds: int = 10,
     repeats: int = 1,
     seed: int = 0,
@@ -177,9 +179,9 @@ def cross_validate(
 ) -> HeldOut | None:
     """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
 
-    With noise None every fit learns its noise. The other answers are always fitted, unless they are about three targets
-    that are held out. Returns None if fewer
-    than two groups were asked at random, because nothing can be held out then.
+    With noise None every fit learns its noise, and with `features` how much they explain. The other answers are always
+    fitted, unless they are about three targets that are held out. Returns None if fewer than two groups were asked at
+    random, because nothing can be held out then.
     """
     judged = np.flatnonzero(random)
     groups = triple_groups(triplets)
@@ -194,13 +196,16 @@ def cross_validate(
         own = grouped_folds(triplets[judged], folds, np.random.default_rng([seed, repeat]))
         of_group = np.full(int(groups.max()) + 1, -1, dtype=np.int64)
         of_group[groups[judged]] = own
-        start = None
+        start, prior = None, None
         for fold in range(int(own.max()) + 1):
             kept = of_group[groups] != fold
+            if features is not None:
+                prior = learn_prior(triplets[kept], features, d, ridge=ridge, last=prior, seed=seed, executor=executor)
+                start = prior.start if start is None else start
             # The folds share most of their answers: each fit begins where the one before it ended.
             found = with_noise(
-                triplets[kept], n, d, ridge=ridge, start=start, n_starts=2 if start is None else 0,
-                seed=seed + repeat, executor=executor,
+                triplets[kept], n, d, ridge=ridge, precision=prior and prior.precision, start=start,
+                n_starts=0 if fold and start is not None else 2, seed=seed + repeat, executor=executor,
             )  # fmt: skip
             start = found.coordinates
             rows = triplets[judged[own == fold]]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates
 from salmon.learning import Posterior, check_triplets, fit, laplace
+from salmon.learning.features import fit_with_features, search_precision, shown_precision
 from salmon.learning.noise_learning import RECOMMENDED_RIDGE, fit_with_learned_noise
 from salmon.noise import TSTE, NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
@@ -92,19 +93,21 @@ class Adaptive:
     ) -> State:
         """Return the state after these answers, which are all there are; the last embedding is the start of the fit."""
         rows = check_triplets(triplets, state.n)
-        found = fit(
-            rows,
-            state.n,
-            state.d,
-            noise=self.model,
-            ridge=self.ridge,
-            start=state.coordinates,
-            seed=state.seed,
-            executor=executor,
-            stop=stop,
-        )
+        weight = None
+        if state.features is not None and len(rows):
+            weighed = fit_with_features(
+                rows, state.features, state.d, weight=state.feature_weight, noise=self.model, ridge=self.ridge,
+                start=state.coordinates, seed=state.seed, executor=executor, stop=stop,
+            )  # fmt: skip
+            found, weight = weighed.fit, weighed.weight
+        else:
+            found = fit(
+                rows, state.n, state.d, noise=self.model, ridge=self.ridge, start=state.coordinates, seed=state.seed,
+                executor=executor, stop=stop,
+            )  # fmt: skip
         return replace(
             state,
+            feature_weight=weight,
             coordinates=found.coordinates,
             generation=state.generation + 1,
             absorbed=len(rows),
@@ -133,7 +136,12 @@ class Adaptive:
         generator = state.generator(1, len(rows), len(waiting))
         turns, is_random = self._turns(state.n, count, generator)
         full = state.n * state.d <= _LARGEST_FULL_DESIGN
-        posterior = laplace(state.coordinates, rows, self.model, ridge=self.ridge, pending=waiting, full=full)
+        prior = None
+        if state.features is not None:
+            prior = search_precision(state.features, state.feature_weight or 0.0, self.ridge)
+        posterior = laplace(
+            state.coordinates, rows, self.model, ridge=self.ridge, precision=prior, pending=waiting, full=full
+        )
         if posterior.full:
             linear = linearise(posterior.coordinates, self.model)
             target = _spread_target(linear, posterior, executor)
@@ -158,17 +166,21 @@ class Adaptive:
         shown = noise_model(self.noise, lapse=_REPORT_LAPSE)
         learned = shown in (TSTE(lapse=_REPORT_LAPSE), PowerTSTE(lapse=_REPORT_LAPSE))
         with_noise = fit_with_learned_noise if learned else partial(fit, noise=shown)
+        prior = None
+        if state.features is not None:
+            prior = shown_precision(state.features, state.feature_weight or 0.0, RECOMMENDED_RIDGE)
         found = with_noise(
             triplets,
             state.n,
             state.d,
             ridge=RECOMMENDED_RIDGE,
+            precision=prior,
             start=state.coordinates,
             n_starts=_REPORT_STARTS,
             seed=state.seed,
             executor=executor,
         )
-        return ShownEmbedding(found.coordinates, found.noise, found.ridge)
+        return ShownEmbedding(found.coordinates, found.noise, found.ridge, found.precision)
 
     def _turns(self, n: int, count: int, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (count, 3) turns, with feet −1 if they are to be chosen, and which of them are random."""
