@@ -42,7 +42,7 @@ class Entry:
     `predicted` says that its query was drawn uniformly and served by this program, so that a model published before can
     predict it: answers that an import brings are fitted in one go. `repeatable` says that it can show how much people agree
     (see `salmon.records.REPEATABLE`). Where it is not `fitted`, that is all that it is used for. `sampler` is whose query
-    it answers.
+    it answers, and `participant` who gave it.
     """
 
     stream_id: str
@@ -51,6 +51,7 @@ class Entry:
     predicted: bool
     repeatable: bool
     fitted: bool = True
+    participant: str = ""
 
 
 def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry | None:
@@ -65,6 +66,7 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
         served.trial_type == "random" and answer.signed,
         served.trial_type in REPEATABLE,
         served.trial_type not in NEVER_FITTED,
+        served.participant,
     )
 
 
@@ -72,12 +74,14 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
 class AnswerLog:
     """All triplets so far, as immutable blocks that are sent to the workers once, and a short tail.
 
-    `cursor` is the id of the last stream entry read, fitted or not.
+    Rows are [head, winner, loser, person], and people are numbered in the order in which they first answered. `cursor` is the
+    id of the last stream entry read, fitted or not.
     """
 
     cursor: str = "0"
     _blocks: list[Rows] = field(default_factory=list[Rows])
-    _tail: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    _tail: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    _people: dict[str, int] = field(default_factory=dict[str, int])
     _repeatable: array[int] = field(default_factory=lambda: array("i"))
 
     def __len__(self) -> int:
@@ -87,7 +91,7 @@ class AnswerLog:
         """Add triplets at the end; those that are not fitted count for the noise ceiling only."""
         for entry in entries:
             if entry.fitted:
-                self._tail.append(entry.triplet)
+                self._tail.append((*entry.triplet, self._people.setdefault(entry.participant, len(self._people))))
             if entry.repeatable:
                 self._repeatable.extend(entry.triplet)
         while len(self._tail) >= BLOCK:
@@ -96,20 +100,16 @@ class AnswerLog:
 
     def parts(self) -> tuple[tuple[Rows, ...], Rows]:
         """Return (full blocks, tail). The blocks are the same objects every time, so each is sent to the workers once."""
-        return tuple(self._blocks), _rows(self._tail)
+        return tuple(self._blocks), np.array(self._tail, dtype=np.int32).reshape(-1, 4)
 
     def repeatable(self) -> Rows:
         """Return the triplets (m, 3) from which a noise ceiling can be estimated."""
         return np.array(self._repeatable, dtype=np.int32).reshape(-1, 3)
 
 
-def _rows(triplets: list[tuple[int, int, int]]) -> Rows:
-    return np.array(triplets, dtype=np.int32).reshape(-1, 3)
-
-
-def join(blocks: Iterable[Rows]) -> Rows:
-    """Return the rows of several blocks as one array."""
-    return np.concatenate([*blocks, np.zeros((0, 3), np.int32)])
+def no_rows() -> Rows:
+    """Return no triplets."""
+    return np.zeros((0, 3), np.int32)
 
 
 #: Recent predictions are the later half of all, at least LEAST_RECENT and at most RECENT. The mistakes of an early model
@@ -175,14 +175,18 @@ _FRESH = 0.95
 
 @dataclass(frozen=True)
 class LearningTask:
-    """A refit, search or report to run on the workers, with the answers that the log holds when it starts."""
+    """A refit, search or report to run on the workers, with the answers that the log holds when it starts.
+
+    `left_out` are the numbers of people whose answers are not fitted.
+    """
 
     kind: Kind
     learner: Learner
     state: State
-    pending: Rows = field(default_factory=lambda: join(()))
+    left_out: tuple[int, ...] = ()
+    pending: Rows = field(default_factory=no_rows)
     count: int = 0
-    repeatable: Rows = field(default_factory=lambda: join(()))
+    repeatable: Rows = field(default_factory=no_rows)
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,7 @@ class Learner:
         self._reported_to = 0
         self._reporting_to = 0
         self._ceiling = float("nan")
+        self._left_out: tuple[int, ...] = ()
         self._live_accuracy = LiveAccuracy()
         self._answered = Rate()
         self._taken = Rate()
@@ -325,9 +330,12 @@ class Learner:
                 self._publish(queries=to_queries(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
                 self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
-                self._reported_to = self._reporting_to
+                self._reported_to, self._left_out = self._reporting_to, outcome.left_out
+                weight = outcome.feature_weight
                 self._publish(
                     model={
+                        "left_out": len(outcome.left_out),
+                        "feature_weight": float("nan") if weight is None else weight,
                         "reported": encode_array(outcome.coordinates),
                         "spread": encode_array(outcome.spread),
                         "ceiling": self._ceiling,
@@ -353,12 +361,12 @@ class Learner:
         match step:
             case Refit():
                 self._candidate = Model(state, self.answers.cursor, self._live_accuracy)
-                self._begin(LearningTask("refit", self, state), now)
+                self._begin(LearningTask("refit", self, state, self._left_out), now)
             case Search(count):
                 self._searched = state.generation
                 pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
                 pending = pending[(pending < self.n).all(axis=1)]
-                self._begin(LearningTask("search", self, state, pending, count), now)
+                self._begin(LearningTask("search", self, state, self._left_out, pending, count), now)
             case Report():
                 self._reporting_to = len(self.answers)
                 self._begin(LearningTask("report", self, state, repeatable=self.answers.repeatable()), now)

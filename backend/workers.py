@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.learner import LearningTask, Rows, join
+from backend.learner import LearningTask, Rows
+from salmon.learning.clickers import find_clickers, only_kept
 from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
 from salmon.parallel import Executor
@@ -28,16 +29,33 @@ from salmon.samplers.state import Round, State
 _UNCONVERGED_RIDGE = 1.0
 
 
-def refit(sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows) -> State:
-    """Return the sampler's state after a refit to all answers of the log."""
-    return sampler.refit(state, join((*blocks, tail)))
+def refit(
+    sampler: ActiveSampler,
+    state: State,
+    blocks: Sequence[Rows],
+    tail: Rows,
+    left_out: tuple[int, ...],
+    executor: Executor | None = None,
+) -> State:
+    """Return the sampler's state after a refit to all answers of the log but those of the people who are left out."""
+    rows = join(blocks, tail)
+    # What is left out was read too: it is no reason for another refit.
+    return replace(sampler.refit(state, _kept(rows, left_out), executor), absorbed=len(rows))
 
 
 def search(
-    sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows, pending: Rows, count: int
+    sampler: ActiveSampler,
+    state: State,
+    blocks: Sequence[Rows],
+    tail: Rows,
+    left_out: tuple[int, ...],
+    pending: Rows,
+    count: int,
+    executor: Executor | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Round:
     """Return the queries to ask next."""
-    return sampler.search(state, join((*blocks, tail)), pending, count)
+    return sampler.search(state, _kept(join(blocks, tail), left_out), pending, count, executor, stop)
 
 
 @dataclass(frozen=True)
@@ -45,12 +63,15 @@ class Reported:
     """The embedding that the console shows.
 
     `coordinates` (n, d); `spread` (n, d, d) is the covariance of each target; `ceiling` is how well any embedding could
-    predict these answers, NaN where hardly any query was answered twice.
+    predict these answers, NaN where hardly any query was answered twice. `left_out` are the numbers of people who click
+    blindly, whose answers the model is to be fitted without; `feature_weight` is how much features explain.
     """
 
     coordinates: NDArray[np.float64]
     spread: NDArray[np.float32]
     ceiling: float
+    left_out: tuple[int, ...] = ()
+    feature_weight: float | None = None
 
 
 def report(
@@ -62,21 +83,31 @@ def report(
     executor: Executor | None = None,
 ) -> Reported:
     """Return the embedding to show, with the uncertainty of its coordinates and the noise ceiling."""
-    rows = join((*blocks, tail))
+    answers = join(blocks, tail)
+    left_out: tuple[int, ...] = ()
+    if sampler.leave_out == "clickers":
+        left_out = find_clickers(
+            answers[:, :3], answers[:, 3], state.coordinates, seed=state.seed, executor=executor
+        ).people
+    rows = _kept(answers, left_out)
     shown = sampler.report(state, rows, executor)
     if shown.ridge is None:
         spread = laplace_covariance(shown.coordinates, rows, shown.noise, ridge=_UNCONVERGED_RIDGE)
     else:
         spread = position_covariance(
-            shown.coordinates,
-            rows,
-            shown.noise,
-            ridge=shown.ridge,
-            precision=shown.precision,
-            seed=state.seed,
+            shown.coordinates, rows, shown.noise, ridge=shown.ridge, precision=shown.precision, seed=state.seed,
             executor=executor,
-        )
-    return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable))
+        )  # fmt: skip
+    return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable), left_out, state.feature_weight)
+
+
+def join(blocks: Sequence[Rows], tail: Rows) -> Rows:
+    """Return the rows [head, winner, loser, person] of the log as one array."""
+    return np.concatenate([*blocks, tail])
+
+
+def _kept(answers: Rows, left_out: tuple[int, ...]) -> Rows:
+    return only_kept(answers[:, :3], answers[:, 3], left_out)
 
 
 def ceiling(rows: Rows) -> float:
@@ -184,13 +215,14 @@ class WorkerPool:
     def _outcome(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
         learner = task.learner
         if learner.n >= SPREAD_FROM:
-            return _lead(task, join((*blocks, tail)), executor)
+            return _lead(task, blocks, tail, executor)
         arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
         match task.kind:
             case "refit":
-                return executor.submit(refit, *arguments, priority=2).result()
+                return executor.submit(refit, *arguments, task.left_out, priority=2).result()
             case "search":
-                return executor.submit(search, *arguments, task.pending, task.count, priority=3).result()
+                found = executor.submit(search, *arguments, task.left_out, task.pending, task.count, priority=3)
+                return found.result()
             case "report":
                 return executor.submit(report, *arguments, task.repeatable, priority=1).result()
 
@@ -201,18 +233,19 @@ class WorkerPool:
             return self._sent[id(block)][1]
 
 
-def _lead(task: LearningTask, rows: Rows, executor: Executor) -> Any:
+def _lead(task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
     """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
     learner, generation = task.learner, task.state.generation
+    arguments = (learner.sampler, task.state, blocks, tail)
     match task.kind:
         case "refit":
-            return learner.sampler.refit(task.state, rows, executor)
+            return refit(*arguments, task.left_out, executor)
         case "search":
-            return learner.sampler.search(
-                task.state, rows, task.pending, task.count, executor, stop=lambda: learner.is_stale(generation)
+            return search(
+                *arguments, task.left_out, task.pending, task.count, executor, lambda: learner.is_stale(generation)
             )
         case "report":
-            return report(learner.sampler, task.state, (), rows, task.repeatable, executor)
+            return report(*arguments, task.repeatable, executor)
 
 
 def executor_opener(

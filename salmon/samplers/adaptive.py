@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from salmon.errors import SalmonError
+from salmon.errors import SalmonError, listed
 from salmon.geometry import Coordinates
 from salmon.learning import Posterior, check_triplets, fit, laplace
 from salmon.learning.features import fit_with_features, search_precision, shown_precision
@@ -17,6 +18,7 @@ from salmon.noise import TSTE, NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
 from salmon.records import TrialType
 from salmon.samplers.state import (
+    LeaveOut,
     Round,
     ShownEmbedding,
     State,
@@ -50,7 +52,8 @@ class Adaptive:
     `R`: random queries only until R·n answers are in. `random_share`: the probability that a turn gets a uniformly
     random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
     the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
-    embedding that is searched with; `report` fits the one that is shown.
+    embedding that is searched with; `report` fits the one that is shown. `leave_out`: whose answers the backend leaves out of
+    the model, "clickers" (see `salmon.learning.clickers`) or "nobody".
     """
 
     noise: str | NoiseModel = "TSTE"
@@ -59,9 +62,14 @@ class Adaptive:
     random_share: float = 0.15
     ridge: float = 1.0
     lapse: float = 0.05
+    leave_out: LeaveOut = "clickers"
 
     def __post_init__(self) -> None:
         noise_model(self.noise, lapse=self.lapse)
+        if self.leave_out not in get_args(LeaveOut):
+            raise SalmonError(
+                f"leave_out is {self.leave_out!r}.", hint=f"Give {listed(get_args(LeaveOut))}.", where="leave_out"
+            )
         if not 0 <= self.random_share <= 1:
             raise SalmonError(
                 f"random_share is {self.random_share}.",

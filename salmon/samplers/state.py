@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from salmon.learning.features import Features
 from salmon.learning.objective import Precision
 from salmon.noise import NoiseModel
 from salmon.records import TrialType
+
+#: Whose answers are left out of a model.
+LeaveOut = Literal["clickers", "nobody"]
 
 
 @dataclass(frozen=True)
