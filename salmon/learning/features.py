@@ -29,8 +29,9 @@ from salmon.parallel import Executor
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95)
 # From weight 0 this one is tried as well: a small weight alone may not show what a larger one would.
 _GUESS = 0.3
-# What evidence for a weight above 0 must exceed (nats), so that features that say nothing are not followed by chance.
-_DOUBT = 4.0
+# What evidence for a weight above 0 must exceed (nats, and nats a target), so that features that say nothing are not followed
+# by chance: fits of few answers end in different optima, whose evidence differs the more, the more targets there are.
+_DOUBT, _DOUBT_A_TARGET = 4.0, 0.04
 # The model under which weights are compared: the one that `Adaptive` searches with, which is never far from a prior of variance 1.
 _JUDGED_NOISE, _JUDGED_RIDGE = TSTE(lapse=0.05), 1.0
 # Directions that hold a smaller share of the features' variance than this are rounding.
@@ -125,10 +126,11 @@ def fit_with_features(
     """Return the fit with the weight of the features that has the largest marginal likelihood.
 
     Weights are compared step by step from the `weight` of the last fit (or 0), each fit starting from the one
-    before: a weight that is still right costs two short refits.
+    before: a weight that is still right costs three short refits. Weight 0 is always compared.
     """
     rows = check_triplets(triplets, features.n)
     place = int(np.abs(np.array(WEIGHTS) - (weight or 0.0)).argmin())
+    doubt = max(_DOUBT, _DOUBT_A_TARGET * features.n)
     judged: dict[int, tuple[float, Fit]] = {}
 
     def judge(place: int, start: ArrayLike | None, n_starts: int | None) -> float:
@@ -138,13 +140,13 @@ def fit_with_features(
                 rows, features.n, d, noise=noise, ridge=ridge, precision=prior, start=start, n_starts=n_starts,
                 seed=seed, executor=executor, stop=stop,
             )  # fmt: skip
-            judged[place] = log_evidence(found, rows, prior) - _DOUBT * (place > 0), found
+            judged[place] = log_evidence(found, rows, prior) - doubt * (place > 0), found
         return judged[place][0]
 
     best = judge(place, start, n_starts)
-    guess = WEIGHTS.index(_GUESS)
-    if place == 0 and judge(guess, judged[0][1].coordinates, 0) > best:
-        place, best = guess, judged[guess][0]
+    other = 0 if place else WEIGHTS.index(_GUESS)
+    if judge(other, judged[place][1].coordinates, 0) > best:
+        place, best = other, judged[other][0]
     for step in (-1, 1):
         while 0 <= place + step < len(WEIGHTS) and not (stop is not None and stop()):
             found = judge(place + step, judged[place][1].coordinates, 0)
