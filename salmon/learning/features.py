@@ -31,7 +31,7 @@ WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95)
 _GUESS = 0.3
 # What evidence for a weight above 0 must exceed (nats, and nats a target), so that features that say nothing are not followed
 # by chance: fits of few answers end in different optima, whose evidence differs the more, the more targets there are.
-_DOUBT, _DOUBT_A_TARGET = 4.0, 0.04
+_DOUBT, _DOUBT_A_TARGET = 6.0, 0.04
 # The model under which weights are compared: the one that `Adaptive` searches with, which is never far from a prior of variance 1.
 _JUDGED_NOISE, _JUDGED_RIDGE = TSTE(lapse=0.05), 1.0
 # Directions that hold a smaller share of the features' variance than this are rounding.
