@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from backend.learner import AnswerLog, Entry, Learner, LearningTask, to_entry
 from backend.store import ExperimentRecord, Store
+from salmon.learning.features import Features
 from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
@@ -89,7 +90,8 @@ def open_experiment(
         n=n,
         logs={},
     )
-    waiting = _learners(store, experiment, spec, start_task=start_task, now_ms=now_ms)
+    features = store.read_features(followed.experiment, followed.revision)
+    waiting = _learners(store, experiment, spec, features, start_task=start_task, now_ms=now_ms)
     if not experiment.logs:
         experiment.log_of(frozenset())
     piece: list[tuple[str, Answer]] = []
@@ -124,6 +126,7 @@ def _learners(
     store: Store,
     experiment: Experiment,
     spec: Spec,
+    features: Features | None,
     *,
     start_task: Callable[[LearningTask], None],
     now_ms: Callable[[], int],
@@ -140,6 +143,7 @@ def _learners(
             sampler=active_sampler(sampler.sampler_class, dict(sampler.arguments)),
             n=experiment.n,
             seed=spec.seed,
+            features=features,
             fence=experiment.fence,
             fitted=(fitted := spec.fitted_by(name)),
             answers=experiment.log_of(fitted),

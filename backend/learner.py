@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from backend.plan import Evaluate, Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
+from salmon.learning.features import Features
 from salmon.learning.objective import compared_distances
 from salmon.logs import fields
 from salmon.records import DRAWN_BLINDLY, NEVER_FITTED, NO_TRIPLETS, REPEATABLE, Answer, Query
@@ -41,7 +42,8 @@ class Entry:
     `predicted` says that its query was drawn uniformly and served by this program, so that a model published before can
     predict it: answers that an import brings are fitted in one go. `repeatable` says that it can show how much people agree
     (see `salmon.records.REPEATABLE`). Where it is not `fitted`, that is all that it is used for. `sampler` is whose query
-    it answers. `random` says that its query was chosen without looking at any answer, so that accuracy on it is unbiased.
+    it answers, and `participant` who gave it. `random` says that its query was chosen without looking at any answer, so that
+    accuracy on it is unbiased.
     """
 
     stream_id: str
@@ -50,6 +52,7 @@ class Entry:
     predicted: bool
     repeatable: bool
     fitted: bool = True
+    participant: str = ""
     random: bool = False
 
 
@@ -65,6 +68,7 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
         served.trial_type == "random" and answer.signed,
         served.trial_type in REPEATABLE,
         served.trial_type not in NEVER_FITTED,
+        served.participant,
         served.trial_type in DRAWN_BLINDLY,
     )
 
@@ -73,12 +77,14 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
 class AnswerLog:
     """All triplets so far, as immutable blocks that are sent to the workers once, and a short tail.
 
-    `cursor` is the id of the last stream entry read, fitted or not.
+    Rows are [head, winner, loser, person], and people are numbered in the order in which they first answered. `cursor` is the
+    id of the last stream entry read, fitted or not.
     """
 
     cursor: str = "0"
     _blocks: list[Rows] = field(default_factory=list[Rows])
-    _tail: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    _tail: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+    _people: dict[str, int] = field(default_factory=dict[str, int])
     _repeatable: array[int] = field(default_factory=lambda: array("i"))
     _random: bytearray = field(default_factory=bytearray)
 
@@ -89,7 +95,7 @@ class AnswerLog:
         """Add triplets at the end; those that are not fitted count for the noise ceiling only."""
         for entry in entries:
             if entry.fitted:
-                self._tail.append(entry.triplet)
+                self._tail.append((*entry.triplet, self._people.setdefault(entry.participant, len(self._people))))
                 self._random.append(entry.random)
             if entry.repeatable:
                 self._repeatable.extend(entry.triplet)
@@ -99,7 +105,7 @@ class AnswerLog:
 
     def parts(self) -> tuple[tuple[Rows, ...], Rows]:
         """Return (full blocks, tail). The blocks are the same objects every time, so each is sent to the workers once."""
-        return tuple(self._blocks), _rows(self._tail)
+        return tuple(self._blocks), np.array(self._tail, dtype=np.int32).reshape(-1, 4)
 
     def random(self) -> NDArray[np.bool_]:
         """Return (m,) which of the triplets answer queries that were chosen without looking at any answer."""
@@ -110,13 +116,9 @@ class AnswerLog:
         return np.array(self._repeatable, dtype=np.int32).reshape(-1, 3)
 
 
-def _rows(triplets: list[tuple[int, int, int]]) -> Rows:
-    return np.array(triplets, dtype=np.int32).reshape(-1, 3)
-
-
-def join(blocks: Iterable[Rows]) -> Rows:
-    """Return the rows of several blocks as one array."""
-    return np.concatenate([*blocks, np.zeros((0, 3), np.int32)])
+def no_rows() -> Rows:
+    """Return no triplets."""
+    return np.zeros((0, 3), np.int32)
 
 
 #: Recent predictions are the later half of all, at least LEAST_RECENT and at most RECENT. The mistakes of an early model
@@ -182,14 +184,18 @@ _FRESH = 0.95
 
 @dataclass(frozen=True)
 class LearningTask:
-    """A refit, search, report or evaluation to run on the workers, with the answers that the log holds when it starts."""
+    """A refit, search, report or evaluation to run on the workers, with the answers that the log holds when it starts.
+
+    `left_out` are the numbers of people whose answers are not fitted.
+    """
 
     kind: Kind
     learner: Learner
     state: State
-    pending: Rows = field(default_factory=lambda: join(()))
+    left_out: tuple[int, ...] = ()
+    pending: Rows = field(default_factory=no_rows)
     count: int = 0
-    repeatable: Rows = field(default_factory=lambda: join(()))
+    repeatable: Rows = field(default_factory=no_rows)
     random: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
 
@@ -217,6 +223,7 @@ class Learner:
         sampler: ActiveSampler,
         n: int,
         seed: int,
+        features: Features | None,
         fence: int,
         fitted: frozenset[str],
         answers: AnswerLog,
@@ -236,7 +243,7 @@ class Learner:
         self._hand_out = start_task
         self._now_ms = now_ms
         self._timed: dict[Kind, Timed] = {kind: Timed() for kind in ("refit", "search", "report", "evaluate")}
-        self._model = Model(sampler.start(n, seed), "0", LiveAccuracy())
+        self._model = Model(replace(sampler.start(n, seed), features=features), "0", LiveAccuracy())
         self._candidate = self._model  # replaced by the outcome of the running refit
         self._searched = -1
         self._reported: NDArray[np.float64] | None = None
@@ -245,6 +252,7 @@ class Learner:
         self._evaluated = 0
         self._evaluating = 0
         self._ceiling = float("nan")
+        self._left_out: tuple[int, ...] = ()
         self._live_accuracy = LiveAccuracy()
         self._answered = Rate()
         self._taken = Rate()
@@ -335,9 +343,12 @@ class Learner:
                 self._publish(queries=to_queries(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
                 self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
-                self._reported_to = self._reporting_to
+                self._reported_to, self._left_out = self._reporting_to, outcome.left_out
+                weight = outcome.feature_weight
                 self._publish(
                     model={
+                        "left_out": len(outcome.left_out),
+                        "feature_weight": float("nan") if weight is None else weight,
                         "reported": encode_array(outcome.coordinates),
                         "spread": encode_array(outcome.spread),
                         "ceiling": self._ceiling,
@@ -366,12 +377,12 @@ class Learner:
         match step:
             case Refit():
                 self._candidate = Model(state, self.answers.cursor, self._live_accuracy)
-                self._begin(LearningTask("refit", self, state), now)
+                self._begin(LearningTask("refit", self, state, self._left_out), now)
             case Search(count):
                 self._searched = state.generation
                 pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
                 pending = pending[(pending < self.n).all(axis=1)]
-                self._begin(LearningTask("search", self, state, pending, count), now)
+                self._begin(LearningTask("search", self, state, self._left_out, pending, count), now)
             case Report():
                 self._reporting_to = len(self.answers)
                 self._begin(LearningTask("report", self, state, repeatable=self.answers.repeatable()), now)

@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from salmon.errors import StoreError
+from salmon.learning.features import Features
 from salmon.logs import fields
 from salmon.records import Answer, Query
 from salmon.spec import Manifest, Spec, read_stored_spec, targets_of
@@ -204,13 +205,22 @@ class Store:
 
     def read_spec(self, experiment: str, revision: int) -> tuple[Spec, int]:
         """Return one revision of an experiment's spec, and how many targets it has."""
+        spec, manifest = self._read_revision(experiment, revision)
+        return spec, len(targets_of(spec, manifest))
+
+    def read_features(self, experiment: str, revision: int) -> Features | None:
+        """Return the features of the targets in one revision of an experiment; None where they have none."""
+        _, manifest = self._read_revision(experiment, revision)
+        rows = manifest.features() if manifest is not None else ()
+        return Features.of(rows) if rows else None
+
+    def _read_revision(self, experiment: str, revision: int) -> tuple[Spec, Manifest | None]:
         value = self._do(lambda: self._client.hget(Keys(experiment).spec, str(revision)))
         if value is None:
             raise StoreError(f"Experiment {experiment!r} has no revision {revision}.")
         stored = decode_json(value)
         manifest = Manifest.load(stored["manifest"]) if stored["manifest"] else None
-        spec = read_stored_spec(stored["spec"], manifest)
-        return spec, len(targets_of(spec, manifest))
+        return read_stored_spec(stored["spec"], manifest), manifest
 
     def take_over(self, experiment: str) -> int:
         """Become the backend of an experiment; return the fence with which this one may publish and earlier ones may not."""

@@ -11,14 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.learner import LearningTask, Rows, join
+from backend.learner import LearningTask, Rows
 from salmon.jobs import shown_noise
+from salmon.learning.clickers import find_clickers, only_kept
+from salmon.learning.features import Features
 from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
 from salmon.parallel import Executor
@@ -32,16 +34,33 @@ if TYPE_CHECKING:
 _UNCONVERGED_RIDGE = 1.0
 
 
-def refit(sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows) -> State:
-    """Return the sampler's state after a refit to all answers of the log."""
-    return sampler.refit(state, join((*blocks, tail)))
+def refit(
+    sampler: ActiveSampler,
+    state: State,
+    blocks: Sequence[Rows],
+    tail: Rows,
+    left_out: tuple[int, ...],
+    executor: Executor | None = None,
+) -> State:
+    """Return the sampler's state after a refit to all answers of the log but those of the people who are left out."""
+    rows = join(blocks, tail)
+    # What is left out was read too: it is no reason for another refit.
+    return replace(sampler.refit(state, _kept(rows, left_out), executor), absorbed=len(rows))
 
 
 def search(
-    sampler: ActiveSampler, state: State, blocks: Sequence[Rows], tail: Rows, pending: Rows, count: int
+    sampler: ActiveSampler,
+    state: State,
+    blocks: Sequence[Rows],
+    tail: Rows,
+    left_out: tuple[int, ...],
+    pending: Rows,
+    count: int,
+    executor: Executor | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Round:
     """Return the queries to ask next."""
-    return sampler.search(state, join((*blocks, tail)), pending, count)
+    return sampler.search(state, _kept(join(blocks, tail), left_out), pending, count, executor, stop)
 
 
 @dataclass(frozen=True)
@@ -49,12 +68,15 @@ class Reported:
     """The embedding that the console shows.
 
     `coordinates` (n, d); `spread` (n, d, d) is the covariance of each target; `ceiling` is how well any embedding could
-    predict these answers, NaN where hardly any query was answered twice.
+    predict these answers, NaN where hardly any query was answered twice. `left_out` are the numbers of people who click
+    blindly, whose answers the model is to be fitted without; `feature_weight` is how much features explain.
     """
 
     coordinates: NDArray[np.float64]
     spread: NDArray[np.float32]
     ceiling: float
+    left_out: tuple[int, ...] = ()
+    feature_weight: float | None = None
 
 
 def report(
@@ -66,22 +88,39 @@ def report(
     executor: Executor | None = None,
 ) -> Reported:
     """Return the embedding to show, with the uncertainty of its coordinates and the noise ceiling."""
-    rows = join((*blocks, tail))
+    answers = join(blocks, tail)
+    left_out: tuple[int, ...] = ()
+    if sampler.leave_out == "clickers":
+        left_out = find_clickers(
+            answers[:, :3], answers[:, 3], state.coordinates, seed=state.seed, executor=executor
+        ).people
+    rows = _kept(answers, left_out)
     shown = sampler.report(state, rows, executor)
     if shown.ridge is None:
         spread = laplace_covariance(shown.coordinates, rows, shown.noise, ridge=_UNCONVERGED_RIDGE)
     else:
         spread = position_covariance(
-            shown.coordinates, rows, shown.noise, ridge=shown.ridge, seed=state.seed, executor=executor
-        )
-    return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable))
+            shown.coordinates, rows, shown.noise, ridge=shown.ridge, precision=shown.precision, seed=state.seed,
+            executor=executor,
+        )  # fmt: skip
+    return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable), left_out, state.feature_weight)
+
+
+def join(blocks: Sequence[Rows], tail: Rows) -> Rows:
+    """Return the rows [head, winner, loser, person] of the log as one array."""
+    return np.concatenate([*blocks, tail])
+
+
+def _kept(answers: Rows, left_out: tuple[int, ...]) -> Rows:
+    return only_kept(answers[:, :3], answers[:, 3], left_out)
 
 
 @dataclass(frozen=True)
 class JudgedFit:
     """What an evaluation fits and judges, but for the answers: embeddings of n targets in d dimensions.
 
-    `random` (m,) are the answers that are judged, and `noise` names the noise model of the search.
+    `random` (m,) are the answers that are judged, and `noise` names the noise model of the search. All answers are fitted and
+    judged, also those of people whom the search leaves out, so that the figure is that of every page.
     """
 
     n: int
@@ -89,6 +128,7 @@ class JudgedFit:
     noise: str
     seed: int
     random: NDArray[np.bool_]
+    features: Features | None = None
 
 
 def judge_fold(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, fold: int) -> tuple[int, Any]:
@@ -116,8 +156,9 @@ def join_folds(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, found: Sequ
 def _evaluation(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows) -> "Evaluation":
     from salmon.estimator.cross_validation import Evaluation
 
-    rows = join((*blocks, tail))
-    return Evaluation(rows, asked.random, np.ones(len(rows), dtype=np.bool_), asked.n, seed=asked.seed)
+    rows = join(blocks, tail)[:, :3]
+    kept = np.ones(len(rows), dtype=np.bool_)
+    return Evaluation(rows, asked.random, kept, asked.n, seed=asked.seed, features=asked.features)
 
 
 def ceiling(rows: Rows) -> float:
@@ -225,13 +266,14 @@ class WorkerPool:
     def _outcome(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
         learner = task.learner
         if task.kind != "evaluate" and learner.n >= SPREAD_FROM:
-            return _lead(task, join((*blocks, tail)), executor)
+            return _lead(task, blocks, tail, executor)
         arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
         match task.kind:
             case "refit":
-                return executor.submit(refit, *arguments, priority=2).result()
+                return executor.submit(refit, *arguments, task.left_out, priority=2).result()
             case "search":
-                return executor.submit(search, *arguments, task.pending, task.count, priority=3).result()
+                found = executor.submit(search, *arguments, task.left_out, task.pending, task.count, priority=3)
+                return found.result()
             case "report":
                 return executor.submit(report, *arguments, task.repeatable, priority=1).result()
             case "evaluate":
@@ -247,7 +289,7 @@ class WorkerPool:
 def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: Executor) -> dict[str, float]:
     """Return the held-out accuracy; one fold at a time, so that a refit or a search never waits for more than one fit."""
     noise = type(task.learner.sampler.model).__name__
-    asked = JudgedFit(task.learner.n, task.state.d, noise, task.state.seed, task.random)
+    asked = JudgedFit(task.learner.n, task.state.d, noise, task.state.seed, task.random, task.state.features)
     found: list[Any] = []
     folds = 1
     while len(found) < folds:
@@ -256,16 +298,17 @@ def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: E
     return executor.submit(join_folds, asked, blocks, tail, found, priority=0).result() if folds else {}
 
 
-def _lead(task: LearningTask, rows: Rows, executor: Executor) -> Any:
+def _lead(task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
     """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
     learner, generation = task.learner, task.state.generation
+    arguments = (learner.sampler, task.state, blocks, tail)
     if task.kind == "refit":
-        return learner.sampler.refit(task.state, rows, executor)
+        return refit(*arguments, task.left_out, executor)
     if task.kind == "search":
-        return learner.sampler.search(
-            task.state, rows, task.pending, task.count, executor, stop=lambda: learner.is_stale(generation)
+        return search(
+            *arguments, task.left_out, task.pending, task.count, executor, lambda: learner.is_stale(generation)
         )
-    return report(learner.sampler, task.state, (), rows, task.repeatable, executor)
+    return report(*arguments, task.repeatable, executor)
 
 
 def executor_opener(

@@ -196,7 +196,10 @@ def _lay_over(coordinates: Coordinates, reference: Coordinates | None) -> Coordi
 
 
 def _numbers(written: Mapping[str, str]) -> dict[str, float]:
-    wanted = ("generation", "absorbed", "loss", "published_ms", "held_right", "held_total", "ceiling", "reported_of")
+    wanted = (
+        *("generation", "absorbed", "loss", "published_ms", "held_right", "held_total", "ceiling", "reported_of"),
+        *("left_out", "feature_weight"),
+    )
     numbers = {name: float(written[name]) for name in wanted if written.get(name, "nan") not in {"", "nan"}}
     held_out = HeldOutAccuracy.parse([written.get(name) for name in HELD_OUT])
     if held_out is not None:

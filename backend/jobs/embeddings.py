@@ -22,6 +22,7 @@ from salmon.estimator.cross_validation import RIDGE, Candidate, Evaluation, Held
 from salmon.geometry import principal_axes
 from salmon.jobs import RECOMMENDED, EmbeddingAsOf, ExcludedAnswers, FitWithout, HeldOutAccuracy
 from salmon.learning import accuracy, fit, log_loss
+from salmon.learning.features import Features
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.noise import NoiseModel
 from salmon.samplers.registry import active_sampler
@@ -83,7 +84,9 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
     return JobPlan(tuple(steps), conclude, shared=(evaluation,))
 
 
-def plan_embedding_as_of(job: EmbeddingAsOf, spec: Spec, n: int, answers: AnswerSet) -> JobPlan:
+def plan_embedding_as_of(
+    job: EmbeddingAsOf, spec: Spec, n: int, answers: AnswerSet, features: Features | None = None
+) -> JobPlan:
     """Return the plan of a fit to the first answers only.
 
     It is always fitted again from these answers alone: what the run published at that time had started from older
@@ -95,7 +98,7 @@ def plan_embedding_as_of(job: EmbeddingAsOf, spec: Spec, n: int, answers: Answer
             hint="Ask for fewer.",
         )
     sampler = spec.samplers[job.sampler] if job.sampler else None
-    step = JobStep(f"fitting the first {len(answers):,} answers", fit_first, (sampler, n, spec.seed))
+    step = JobStep(f"fitting the first {len(answers):,} answers", fit_first, (sampler, n, spec.seed, features))
 
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         return {
@@ -114,12 +117,14 @@ def fit_kept(evaluation: Evaluation, d: int, noise: NoiseModel | None) -> dict[s
     return _fitted(evaluation.triplets[evaluation.kept], evaluation.n, d, noise, evaluation.seed)
 
 
-def fit_first(triplets: Rows, sampler: SamplerSpec | None, n: int, seed: int) -> dict[str, Any]:
+def fit_first(
+    triplets: Rows, sampler: SamplerSpec | None, n: int, seed: int, features: Features | None
+) -> dict[str, Any]:
     """Fit these answers as the sampler does, or with the recommended noise model if there is no active sampler."""
     if sampler is None:
         return _fitted(triplets, n, 2, noise_with_lapse(RECOMMENDED), seed)
     active = active_sampler(sampler.sampler_class, dict(sampler.arguments))
-    state = active.refit(active.start(n, seed), triplets)
+    state = active.refit(replace(active.start(n, seed), features=features), triplets)
     shown = active.report(state, triplets)
     searched = {"searched_with": describe_noise(active.model)}
     return _described(shown.coordinates, triplets, shown.noise) | searched

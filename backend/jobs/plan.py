@@ -26,7 +26,8 @@ def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -
     answers = _answered(store, asked.experiment, job, spec, n, on_progress)
     match job:
         case EmbeddingAsOf():
-            return plan_embedding_as_of(job, spec, n, answers)
+            features = store.read_features(asked.experiment, found.revision)
+            return plan_embedding_as_of(job, spec, n, answers, features)
         case FitWithout():
             return plan_fit_without(job, spec, n, answers)
         case CrossValidation():

@@ -53,6 +53,8 @@ class MapNumbers(TypedDict, total=False):
     held_total: float
     ceiling: float
     reported_of: float
+    left_out: float
+    feature_weight: float
     accuracy: float
     accuracy_low: float
     accuracy_high: float

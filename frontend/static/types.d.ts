@@ -658,6 +658,8 @@ export interface MapNumbers {
   held_total?: number;
   ceiling?: number;
   reported_of?: number;
+  left_out?: number;
+  feature_weight?: number;
   accuracy?: number;
   accuracy_low?: number;
   accuracy_high?: number;

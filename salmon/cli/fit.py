@@ -20,6 +20,8 @@ from salmon.errors import SalmonError
 if TYPE_CHECKING:
     from salmon.answer_files.answer_table import AnswerTable
     from salmon.estimator.report import FitReport, Progress
+    from salmon.learning.features import Features
+    from salmon.spec.feature_file import FeatureTable
 
 #: Dimensions compared by `--cv` where `--dim` is not given.
 COMPARED_DIMENSIONS = (1, 2, 3, 4, 5)
@@ -66,6 +68,9 @@ def fit(
         float, typer.Option("--width", min=30, max=1000, help="Width of the map in mm: 85 fits one column, 174 two.")
     ] = 174,
     targets: Annotated[Path | None, typer.Option(help="The ZIP of the targets: the map shows their pictures.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="What is known about the targets: .csv, .npy or .parquet with one row a target.")
+    ] = None,
     uncertainty: Annotated[bool, typer.Option(help="Draw ellipses that hold each position with 68 %.")] = True,
 ) -> None:
     """Fit an embedding to a file of answers; write it with a report (JSON and text) and the map (PNG and SVG).
@@ -90,6 +95,7 @@ def fit(
         print(error, file=sys.stderr)
         raise typer.Exit(1) from None
     table = table.with_samplers(random=tuple(random or ()), test=tuple(test or ()))
+    known = _features_of(table, features) if features is not None else None
     options = FitOptions(
         dimensions=(dim,) if dim is not None else COMPARED_DIMENSIONS if cv else (_DEFAULT_DIMENSION,),
         noise=noise or ("choose" if cv else RECOMMENDED),
@@ -101,7 +107,7 @@ def fit(
         seed=seed,
     )
     with show_progress() as progress:
-        report = analyse(table, options, progress)
+        report = analyse(table, options, progress, features=known)
         progress("drawing the map", 1, 0)
         drawn = draw_map(
             report.coordinates,
@@ -163,6 +169,12 @@ def _read_pictures(archive: Path) -> dict[str, bytes]:
         raise SalmonError(f"{archive} is no ZIP that can be read.", hint="Give the ZIP of the targets.") from error
 
 
+def _names_of(label: str, html: str) -> list[str]:
+    """Return the names that a target may have in other files: its label, and the files that its HTML shows."""
+    shown = [Path(part).name for part in re.findall(r"""src=["']?([^"'\s>]+)""", html)]
+    return [label, *shown, *(Path(name).stem for name in [label, *shown])]
+
+
 def _pictures_of(table: AnswerTable, files: dict[str, bytes]) -> dict[int, bytes]:
     """Return the picture of each target whose label, or the address in its HTML, is the name of a file."""
     found: dict[int, bytes] = {}
@@ -177,6 +189,53 @@ def _pictures_of(table: AnswerTable, files: dict[str, bytes]) -> dict[int, bytes
         if name is not None:
             found[target] = files[name]
     return found
+
+
+def _features_of(table: AnswerTable, path: Path) -> Features:
+    """Return the features of the table's targets, matched by their names or else by their numbers in the file of answers."""
+    from salmon.learning.features import Features
+    from salmon.spec.feature_file import missing_rows, read_features, rows_of_targets
+
+    content = read_file(path)
+    known = read_parquet(content) if path.suffix.lower() == ".parquet" else read_features(content, path.name)
+    problems = list(known.problems)
+    rows: list[tuple[float, ...] | None] = []
+    if not problems and not known.names and len(known.rows) > max(table.ids):
+        rows = [known.rows[number] for number in table.ids]
+    elif not problems:
+        names = [_names_of(label, html) for label, html in zip(table.labels, table.html, strict=True)]
+        rows = rows_of_targets(known, names, path.name, problems, others=True)
+        missing = [label for label, row in zip(table.labels, rows, strict=True) if row is None]
+        if missing and not problems:
+            problems.append(missing_rows(missing))
+    if problems:
+        print("\n".join(problem.sentence(str(path)) for problem in problems), file=sys.stderr)
+        raise typer.Exit(1)
+    return Features.of([row or () for row in rows])
+
+
+def read_parquet(content: bytes) -> FeatureTable:
+    """Return the rows of a Parquet file; a first column of text names the targets."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise SalmonError(
+            "Reading Parquet needs pyarrow, which is not installed.", hint="Install it, or save the features as CSV."
+        ) from error
+    from salmon.spec.feature_file import FeatureTable
+
+    try:
+        table = pq.read_table(pa.BufferReader(content))  # pyright: ignore[reportUnknownMemberType]
+        columns = table.to_pydict()
+        named = [name for name in list(columns)[:1] if all(isinstance(value, str) for value in columns[name])]
+        numbers = [list(map(float, values)) for name, values in columns.items() if name not in named]
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SalmonError(
+            f"The Parquet file cannot be read as a table of numbers: {error}.",
+            hint="Write one row a target, one column a feature, and at most a first column with the targets' names.",
+        ) from error
+    return FeatureTable(tuple(zip(*numbers, strict=True)), tuple(columns[named[0]]) if named else ())
 
 
 def write_files(files: dict[Path, bytes]) -> None:

@@ -19,6 +19,7 @@ from scipy.stats import norm
 from salmon.errors import TripletError, listed
 from salmon.geometry import Coordinates
 from salmon.learning import Triplets, fit
+from salmon.learning.features import Features, learn_prior
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
 from salmon.noise import NoiseModel, PowerTSTE, noise_model
@@ -188,7 +189,7 @@ class Evaluation:
 
     Each judged answer is predicted by a fit without it and without all answers about the same three targets. The others
     are always fitted, unless they are about three targets that are held out. A candidate of the `kept` answers (m,) is fitted to
-    them alone and judged on them alone, in the same folds.
+    them alone and judged on them alone, in the same folds. With `features`, every fit learns how much they explain.
     """
 
     triplets: Triplets
@@ -198,6 +199,7 @@ class Evaluation:
     folds: int = FOLDS_JUDGED
     seed: int = 0
     ridge: float = RIDGE
+    features: Features | None = None
 
     @property
     def usable_folds(self) -> int:
@@ -220,9 +222,15 @@ class Evaluation:
         if candidate.only_kept:
             fitted, out = fitted & self.kept, out[self.kept[out]]
         with_noise = fit_with_learned_noise if candidate.noise is None else partial(fit, noise=candidate.noise)
+        kept, prior = self.triplets[fitted], None
+        if self.features is not None:
+            prior = learn_prior(
+                kept, self.features, candidate.d, ridge=self.ridge, seed=self.seed + repeat, executor=executor
+            )
         found = with_noise(
-            self.triplets[fitted], self.n, candidate.d, ridge=self.ridge, n_starts=2, seed=self.seed + repeat,
-            executor=executor,
+            kept, self.n, candidate.d, ridge=self.ridge, precision=prior and prior.precision,
+            start=prior and prior.start, n_starts=0 if prior else 2,
+            seed=self.seed + repeat, executor=executor,
         )  # fmt: skip
         rows = self.triplets[out]
         nearer, farther = compared_distances(found.coordinates, rows)
@@ -253,6 +261,7 @@ def cross_validate(
     noise: NoiseModel | None,
     *,
     ridge: float = RIDGE,
+    features: Features | None = None,
     folds: int = FOLDS_JUDGED,
     repeats: int = 1,
     seed: int = 0,
@@ -261,10 +270,10 @@ def cross_validate(
 ) -> HeldOut | None:
     """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
 
-    With noise None every fit learns its noise. Returns None if too few groups were asked at random, because nothing can be
-    held out then.
+    With noise None every fit learns its noise, and with `features` how much they explain. Returns None if too few groups were
+    asked at random, because nothing can be held out then.
     """
-    evaluation = Evaluation(triplets, random, np.ones(len(triplets), dtype=np.bool_), n, folds, seed, ridge)
+    evaluation = Evaluation(triplets, random, np.ones(len(triplets), dtype=np.bool_), n, folds, seed, ridge, features)
     candidate = Candidate(d, noise)
 
     def judge(repeat: int, fold: int) -> tuple[Floats, Floats, int]:

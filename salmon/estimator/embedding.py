@@ -19,6 +19,7 @@ from salmon.estimator.cross_validation import choose_noise, held_out_split, nois
 from salmon.export.map_drawing import MapDrawing
 from salmon.geometry import Coordinates, centre, principal_axes
 from salmon.learning import Triplets, accuracy, check_triplets, fit, log_loss
+from salmon.learning.features import Features, learn_prior
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import objective_of
 from salmon.learning.refit import best_scale, spectral_start
@@ -87,6 +88,7 @@ class OrdinalEmbedding(BaseEstimator):
     noise_ : the noise model that was fitted or learned, `ridge_` the ridge of that fit, `noise_losses_` the held-out log-loss of each one tried (empty if none)
     history_ : list of dict, one an iteration: start, iteration, objective, and the held-out log-loss and accuracy where
         answers were held out
+    feature_weight_ : the share of the positions' variance that features explain; None without features
     uncertainty_ : (n, d, d) covariance of each target's position, worked out when first asked for
     n_iter_, objective_, converged_, n_features_in_ (always 3), classes_ (how y writes "right won" and "left won")
     """
@@ -136,20 +138,26 @@ class OrdinalEmbedding(BaseEstimator):
         self.executor = executor
         self.n_restarts = n_restarts
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, *, features: ArrayLike | None = None) -> Self:
         """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier
         fit. Targets are indices from 0, or names.
+
+        `features` (n, p) say what is known about the targets, in the order of `labels_`: positions are drawn towards a linear
+        map of them, as far as the answers support it (`feature_weight_`).
         """
         self._see(X, reset=True)
         self._names: NDArray[np.str_] | None = None
         rows = triplets_from(self._indices(X, learn=True), y, self.n_targets)
         self.classes_ = codes_of(y)
         n = self.n_targets or max(int(rows.max(initial=0)) + 1, 0 if self._names is None else len(self._names))
+        self._features = None if features is None else Features.of(features, n)
         return self._fit(rows, n, start=self._start(n))
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Coordinates:
+    def fit_transform(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, features: ArrayLike | None = None
+    ) -> Coordinates:
         """Fit, and return the coordinates (n, d) of the targets."""
-        return self.fit(X, y).embedding_
+        return self.fit(X, y, features=features).embedding_
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Add answers to all that were seen and continue from the embedding so far; new targets start at its centre."""
@@ -159,6 +167,11 @@ class OrdinalEmbedding(BaseEstimator):
         rows = np.concatenate([self._triplets, triplets_from(self._indices(X, learn=True), y, self.n_targets)])
         known = self._coordinates
         n = self.n_targets or max(len(known), int(rows.max()) + 1)
+        if self._features is not None and self._features.n != n:
+            raise SalmonError(
+                f"These answers name {n} targets, but the features are those of {self._features.n}.",
+                hint="Call fit with all answers and the features of all targets.",
+            )
         added = 1e-3 * np.random.default_rng(self._seed()).standard_normal((n - len(known), known.shape[1]))
         return self._fit(rows, n, start=np.concatenate([known, added]))
 
@@ -264,8 +277,8 @@ class OrdinalEmbedding(BaseEstimator):
         check_is_fitted(self)
         if self._uncertainty is None:
             self._uncertainty = position_covariance(
-                self._coordinates, self._triplets, self.noise_, ridge=self.ridge_, seed=self._fit_seed,
-                executor=on_executor(self.executor),
+                self._coordinates, self._triplets, self.noise_, ridge=self.ridge_, precision=self._found_precision,
+                seed=self._fit_seed, executor=on_executor(self.executor),
             )  # fmt: skip
         return self._uncertainty.copy()
 
@@ -302,7 +315,26 @@ class OrdinalEmbedding(BaseEstimator):
                 rows, n, self.n_components, noise_candidates(self.noise_),
                 ridge=self.ridge, seed=seed, max_iter=self.max_iter, executor=on_executor(self.executor),
             )  # fmt: skip
-        if self.batch_size is not None or self.averaging is not None or self.compression is not None:
+        self._precision = self._found_precision = None
+        self.feature_weight_: float | None = None
+        in_batches = self.batch_size is not None or self.averaging is not None or self.compression is not None
+        if self._features is not None:
+            if in_batches:
+                raise SalmonError(
+                    "Features do not work with a fit in batches.",
+                    hint="Leave out features, or batch_size and averaging.",
+                )
+            prior = learn_prior(
+                rows,
+                self._features,
+                self.n_components,
+                ridge=self.ridge,
+                seed=seed,
+                executor=on_executor(self.executor),
+            )
+            self._precision, self.feature_weight_ = prior.precision, prior.weight
+            start = prior.start if start is None else start
+        if in_batches:
             self._coordinates = self._fit_in_batches(rows, n, start, seed)
         elif self.early_stopping:
             self._coordinates = self._stopped_fit(rows, n, start, seed)
@@ -328,10 +360,10 @@ class OrdinalEmbedding(BaseEstimator):
             else partial(fit, noise=self.noise_)
         )
         found = with_noise(
-            rows, n, self.n_components, ridge=self.ridge, start=start, n_starts=n_starts, max_iter=max_iter,
-            tolerance=self.tolerance, seed=seed, executor=on_executor(self.executor), callback=callback, stop=stop,
+            rows, n, self.n_components, ridge=self.ridge, precision=self._precision, start=start, n_starts=n_starts,
+            max_iter=max_iter, tolerance=self.tolerance, seed=seed, executor=on_executor(self.executor), callback=callback, stop=stop,
         )  # fmt: skip
-        self.noise_, self.ridge_ = found.noise, found.ridge
+        self.noise_, self.ridge_, self._found_precision = found.noise, found.ridge, found.precision
         self.objective_, self.converged_ = found.objective, found.converged
         return found.coordinates
 

@@ -29,6 +29,7 @@ from salmon.estimator.cross_validation import (
 )
 from salmon.geometry import align, principal_axes
 from salmon.learning import Fit, Triplets, accuracy, fit
+from salmon.learning.features import Features, learn_prior
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
 from salmon.learning.uncertainty import position_covariance
@@ -60,8 +61,9 @@ class FitReport:
     """An embedding with its figures.
 
     `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts,
-    rotations and the size of the map. `ridge` is that of the fit, which a learned noise model may change. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
-    of a test set; `starts` is the objective reached from each start.
+    rotations and the size of the map. `ridge` is that of the fit, which a learned noise model may change. `held_out` is None
+    where no random answers could be kept back; `test_accuracy` is on answers of a test set; `starts` is the objective reached
+    from each start; `feature_weight` the share of the positions' variance that features explain, None without features.
     """
 
     coordinates: Floats
@@ -80,6 +82,7 @@ class FitReport:
     test_accuracy: Interval | None
     ceiling: NoiseCeiling | None
     choice: Selection[Pair] | None
+    feature_weight: float | None = None
     lapse_losses: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
 
@@ -99,6 +102,7 @@ class FitReport:
             "test_set": _plain(self.test_accuracy) if self.test_accuracy else None,
             "noise_ceiling": self.ceiling and asdict(self.ceiling),
             "choice": self.choice and choice_as_json(self.choice),
+            "feature_weight": self.feature_weight,
             "lapse_choice": self.lapse_losses,
             "uncertainty": {"standard_deviation": np.sqrt(np.trace(self.covariance, axis1=1, axis2=2)).tolist()},
             "notes": list(self.notes),
@@ -130,6 +134,8 @@ class FitReport:
             ]
         else:
             lines.append("Noise ceiling: unknown, because no query was answered twice.")
+        if self.feature_weight is not None:
+            lines.append(f"Features explain about {self.feature_weight:.0%} of the variance of the positions.")
         spread = max(self.starts.values()) - min(self.starts.values())
         lines.append(
             f"Starts: {len(self.starts)}, the best objective {min(self.starts.values()):.4f}, spread {spread:.4f}."
@@ -201,15 +207,20 @@ def silent(what: str, total: int, done: int) -> None:
     del what, total, done
 
 
-def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent) -> FitReport:
-    """Choose what is to be chosen, fit all answers but the test set, and judge the embedding."""
+def analyse(
+    table: AnswerTable, options: FitOptions, progress: Progress = silent, *, features: Features | None = None
+) -> FitReport:
+    """Choose what is to be chosen, fit all answers but the test set, and judge the embedding.
+
+    `features` are those of the table's n targets, in their order.
+    """
     rows = table.triplets[~table.test]
     random = table.random[~table.test]
     if not len(rows):
         raise TripletError("All answers belong to a test set; none is left to fit.", hint="Name fewer test samplers.")
     n, notes = table.n, list(table.notes)
     noises = _noises(options)
-    judge = _Judge(rows, random, n, options, progress)
+    judge = _Judge(rows, random, n, options, progress, features)
     pairs = tuple(product(options.dimensions, noises))
     judged = judge.compare("dimensions and noise models", {(d, name): noises[name] for d, name in pairs})
     choice = choose(judged) if len(judged) > 1 else None
@@ -228,7 +239,11 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
             model, held_out = chosen, judge.compare("the chosen model", {(d, name): chosen}).get((d, name))
     progress("fitting all answers", 1, 0)
     with_noise = fit_with_learned_noise if model is None else partial(fit, noise=model)
-    found = with_noise(rows, n, d, ridge=options.ridge, n_starts=_STARTS, seed=options.seed)
+    prior = learn_prior(rows, features, d, ridge=options.ridge, seed=options.seed) if features is not None else None
+    found = with_noise(
+        rows, n, d, ridge=options.ridge, precision=prior and prior.precision, start=prior and prior.start,
+        n_starts=_STARTS, seed=options.seed,
+    )  # fmt: skip
     coordinates, covariance = _upright(found, rows, options.seed)
     progress("fitting all answers", 1, 1)
     return FitReport(
@@ -248,6 +263,7 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
         test_accuracy=_test_accuracy(coordinates, table.triplets[table.test]),
         ceiling=noise_ceiling(table.for_ceiling),
         choice=choice,
+        feature_weight=prior and prior.weight,
         lapse_losses={f"{candidate}": loss for candidate, loss in losses.items()},
         notes=tuple(notes),
     )
@@ -274,6 +290,7 @@ class _Judge:
     n: int
     options: FitOptions
     progress: Progress
+    features: Features | None
 
     def compare(self, what: str, candidates: dict[Pair, NoiseModel | None]) -> dict[Pair, HeldOut]:
         """Return the result for each dimension and noise model; empty if nothing can be held out."""
@@ -285,8 +302,8 @@ class _Judge:
 
         for pair, noise in candidates.items():
             found = cross_validate(
-                self.rows, self.random, self.n, pair[0], noise, ridge=options.ridge, folds=options.folds,
-                repeats=options.repeats, seed=options.seed, after_fit=step,
+                self.rows, self.random, self.n, pair[0], noise, ridge=options.ridge,
+                features=self.features, folds=options.folds, repeats=options.repeats, seed=options.seed, after_fit=step,
             )  # fmt: skip
             if found is not None:
                 judged[pair] = found
@@ -296,7 +313,9 @@ class _Judge:
 
 def _upright(found: Fit, rows: Triplets, seed: int) -> tuple[Floats, Floats]:
     """Return the embedding turned to its principal axes, and the covariance of each position turned with it."""
-    covariance = position_covariance(found.coordinates, rows, found.noise, ridge=found.ridge, seed=seed)
+    covariance = position_covariance(
+        found.coordinates, rows, found.noise, ridge=found.ridge, precision=found.precision, seed=seed
+    )
     upright = principal_axes(found.coordinates)
     turn = align(found.coordinates, upright).rotation
     return upright, turn.T @ covariance @ turn

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from salmon.geometry import Coordinates
-from salmon.learning.objective import Triplets, check_triplets, compared_distances
+from salmon.learning.objective import Precision, Triplets, check_triplets, compared_distances
 from salmon.learning.refit import Fit, fit
 from salmon.noise import PowerTSTE
 from salmon.parallel import Executor
@@ -61,6 +61,7 @@ def fit_with_learned_noise(
     *,
     lapse: float | None = None,
     ridge: float = RECOMMENDED_RIDGE,
+    precision: Precision | None = None,
     start: ArrayLike | None = None,
     n_starts: int | None = None,
     max_iter: int = 500,
@@ -80,17 +81,21 @@ def fit_with_learned_noise(
     model = replace(RECOMMENDED_NOISE, lapse=RECOMMENDED_NOISE.lapse if lapse is None else lapse)
     loose = max(tolerance, _SCOUTING_TOLERANCE)
     first = found = fit(
-        rows, n, d, noise=model, ridge=ridge, start=start, n_starts=n_starts, max_iter=max_iter,
-        tolerance=loose, seed=seed, executor=executor, callback=callback, stop=stop,
+        rows, n, d, noise=model, ridge=ridge, precision=precision, start=start, n_starts=n_starts,
+        max_iter=max_iter, tolerance=loose, seed=seed, executor=executor, callback=callback, stop=stop,
     )  # fmt: skip
     evaluations = first.evaluations
     for step in range(1, _ROUNDS + 1):
         if not len(rows) or (stop is not None and stop()):
             break
-        learned = learn_noise(found.coordinates, rows, model, ridge=found.ridge, lapse=lapse, seed=seed)
+        learned = learn_noise(
+            found.coordinates, rows, model, ridge=found.ridge, precision=found.precision, lapse=lapse, seed=seed
+        )
         model = learned.model
+        stronger = ridge_for(model, ridge) / ridge if ridge else 1.0
         found = fit(
-            rows, n, d, noise=model, ridge=ridge_for(model, ridge), start=learned.scale * found.coordinates,
+            rows, n, d, noise=model, ridge=ridge_for(model, ridge),
+            precision=precision.scaled(stronger) if precision is not None else None, start=learned.scale * found.coordinates,
             n_starts=0, max_iter=max_iter, tolerance=tolerance if step == _ROUNDS else loose, seed=seed,
             executor=executor, callback=callback, stop=stop,
         )  # fmt: skip
@@ -109,6 +114,7 @@ def learn_noise(
     model: PowerTSTE,
     *,
     ridge: float,
+    precision: Precision | None = None,
     lapse: float | None = None,
     seed: int = 0,
 ) -> LearnedNoise:
@@ -120,7 +126,8 @@ def learn_noise(
     if m > _ENOUGH_ANSWERS:
         triplets = triplets[np.random.default_rng([seed, m]).choice(m, _ENOUGH_ANSWERS, replace=False)]
     d2_winner, d2_loser = compared_distances(coordinates, triplets)
-    share, weight, hold = m / len(triplets), coordinates.size, ridge / 2 * float((coordinates**2).sum())
+    pull = ridge * coordinates if precision is None else precision.times(coordinates)
+    share, weight, hold = m / len(triplets), coordinates.size, float(np.vdot(coordinates, pull)) / 2
     expected = 2 * RECOMMENDED_NOISE.lapse
 
     def value_and_gradient(parameters: Coordinates) -> tuple[float, Coordinates]:

@@ -280,9 +280,43 @@ def evaluate(
     return float(loss), total.T
 
 
+@dataclass(frozen=True, eq=False)
+class Precision:
+    """The precision of a prior on each axis of n coordinates: `rest` in all directions but some, which have `values`.
+
+    `directions` (n, r) are orthonormal, `values` (r,).
+    """
+
+    rest: float
+    directions: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def times(self, coordinates: Coordinates) -> Coordinates:
+        """Return P·X for (n, d) coordinates."""
+        within = self.directions.T @ coordinates
+        return self.rest * coordinates + self.directions @ ((self.values - self.rest)[:, None] * within)
+
+    def scaled(self, factor: float) -> "Precision":
+        """Return the precision times a factor."""
+        return Precision(factor * self.rest, self.directions, factor * self.values)
+
+    @property
+    def matrix(self) -> Coordinates:
+        """Return the (n, n) matrix P."""
+        low = (self.directions * (self.values - self.rest)) @ self.directions.T
+        low[np.diag_indices(len(low))] += self.rest
+        return low
+
+    @property
+    def diagonal(self) -> NDArray[np.float64]:
+        """Return the (n,) diagonal of P."""
+        return self.rest + (self.directions**2) @ (self.values - self.rest)
+
+
 @dataclass(frozen=True)
 class Objective:
-    """The mean loss of the m triplets plus ridge/2 · |coordinates|² / m: the function that a fit minimises.
+    """The mean loss of the m triplets plus ½ tr(XᵀPX) / m, the function that a fit minimises; P is ridge·I without a
+    `precision`.
 
     Dividing by m keeps one tolerance right for a hundred and for a million answers; the minimum is that of
     Σ loss + ridge/2 · |coordinates|². `shares` are groups of blocks, each where the executor put it.
@@ -293,29 +327,43 @@ class Objective:
     m: int
     shares: tuple[Any, ...]
     executor: Executor
+    precision: Precision | None = None
 
     def __call__(self, coordinates: Coordinates) -> tuple[float, Coordinates]:
         """Return the value and its gradient (n, d) at (n, d) coordinates."""
         parts = self.executor.map(partial(loss_and_gradient, self.model, coordinates), self.shares)
         loss = sum(part[0] for part in parts)
-        gradient = self.ridge * coordinates
+        gradient = self._pull(coordinates)
+        value = loss + float(np.vdot(coordinates, gradient)) / 2
         for part in parts:
             gradient += part[1]
-        value = loss + self.ridge / 2 * float(np.vdot(coordinates, coordinates))
         gradient /= self.m
         return float(value / self.m), gradient
 
+    def penalty(self, coordinates: Coordinates) -> float:
+        """Return ½ tr(XᵀPX) at (n, d) coordinates."""
+        return float(np.vdot(coordinates, self._pull(coordinates))) / 2
+
+    def _pull(self, coordinates: Coordinates) -> Coordinates:
+        return self.ridge * coordinates if self.precision is None else self.precision.times(coordinates)
+
 
 def objective_of(
-    triplets: Triplets, n: int, model: NoiseModel, *, ridge: float = 0.0, executor: Executor | None = None
+    triplets: Triplets,
+    n: int,
+    model: NoiseModel,
+    *,
+    ridge: float = 0.0,
+    precision: Precision | None = None,
+    executor: Executor | None = None,
 ) -> Objective:
     """Return the objective of these triplets; an executor is used if there are enough of them to be worth sending."""
     if executor is None or len(triplets) < _WORTH_SENDING:
         share = tuple(blocks_of(triplets, n))
-        return Objective(model, ridge, max(1, len(triplets)), (share,), SerialExecutor())
+        return Objective(model, ridge, max(1, len(triplets)), (share,), SerialExecutor(), precision)
     parts = np.array_split(triplets, executor.workers)
     shares = tuple(executor.scatter(tuple(blocks_of(part, n))) for part in parts)
-    return Objective(model, ridge, len(triplets), shares, executor)
+    return Objective(model, ridge, len(triplets), shares, executor, precision)
 
 
 def accuracy(coordinates: Reals, triplets: ArrayLike) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, Reals, rigid_motions, similarity_motions
-from salmon.learning.objective import Triplets, check_triplets
+from salmon.learning.objective import Precision, Triplets, check_triplets
 from salmon.noise import NoiseModel, noise_model
 
 # Above this many coordinates the covariance keeps only each target's own block.
@@ -59,6 +59,7 @@ def laplace(
     *,
     lapse: float | None = None,
     ridge: float = 1.0,
+    precision: Precision | None = None,
     pending: ArrayLike | None = None,
     full: bool | None = None,
 ) -> Posterior:
@@ -81,13 +82,16 @@ def laplace(
     if full is None:
         full = n * d <= LARGEST_FULL
     if full:
-        precision = _full_information(placed, rows, model)
-        precision[np.diag_indices(n * d)] += ridge
-        covariance = np.linalg.inv(precision)
+        total = information(placed, rows, model)
+        if precision is None:
+            total[np.diag_indices(n * d)] += ridge
+        else:
+            add_precision(total, precision, d)
+        covariance = np.linalg.inv(total)
         # Symmetric by law, and by rounding only after this.
         return Posterior(placed, (covariance + covariance.T) / 2, full=True, ridge=ridge)
-    blocks = _block_information(placed, rows, model)
-    blocks += ridge * np.eye(d)
+    blocks = block_information(placed, rows, model)
+    blocks += (ridge if precision is None else precision.diagonal[:, None, None]) * np.eye(d)
     return Posterior(placed, np.asarray(np.linalg.inv(blocks), dtype=np.float64), full=False, ridge=ridge)
 
 
@@ -130,7 +134,17 @@ def log_odds_gradient(
     return gradient, model.remoteness(d2_loser) - model.remoteness(d2_winner)
 
 
-def _full_information(coordinates: Coordinates, rows: Triplets, model: NoiseModel) -> Coordinates:
+def add_precision(total: Coordinates, precision: Precision, d: int) -> None:
+    """Add a prior's precision on each of d axes to (n·d, n·d) information, in place."""
+    n = len(total) // d
+    parts = total.reshape(n, d, n, d)
+    prior = precision.matrix
+    for axis in range(d):
+        parts[:, axis, :, axis] += prior
+
+
+def information(coordinates: Coordinates, rows: Triplets, model: NoiseModel) -> Coordinates:
+    """Return Σ w g gᵀ (n·d, n·d), the Fisher information of the answers about the coordinates."""
     n, d = coordinates.shape
     size = n * d
     total = np.zeros(size * size)
@@ -148,7 +162,8 @@ def _full_information(coordinates: Coordinates, rows: Triplets, model: NoiseMode
     return total.reshape(size, size)
 
 
-def _block_information(coordinates: Coordinates, rows: Triplets, model: NoiseModel) -> Coordinates:
+def block_information(coordinates: Coordinates, rows: Triplets, model: NoiseModel) -> Coordinates:
+    """Return the (n, d, d) blocks of `information` on its diagonal."""
     n, d = coordinates.shape
     total = np.zeros((d, d, n))
     step = 1 << 18

@@ -17,7 +17,15 @@ from scipy.sparse.linalg import eigsh
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, centre, principal_axes
-from salmon.learning.objective import Objective, Triplets, block_of, check_triplets, loss_and_gradient, objective_of
+from salmon.learning.objective import (
+    Objective,
+    Precision,
+    Triplets,
+    block_of,
+    check_triplets,
+    loss_and_gradient,
+    objective_of,
+)
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 
@@ -48,6 +56,7 @@ class Fit:
     start_losses: tuple[float, ...]
     noise: NoiseModel
     ridge: float
+    precision: Precision | None = None
 
 
 def fit(
@@ -58,6 +67,7 @@ def fit(
     noise: str | NoiseModel = "TSTE",
     lapse: float | None = None,
     ridge: float = 0.03,
+    precision: Precision | None = None,
     start: ArrayLike | None = None,
     n_starts: int | None = None,
     max_iter: int = 500,
@@ -71,6 +81,7 @@ def fit(
 
         argmin over (n, d) coordinates of  Σ loss(triplet) + ridge/2 · |coordinates|²
 
+    (or ½ tr(XᵀPX) with a `precision` P in place of the ridge)
     by L-BFGS (Liu and Nocedal 1989) from a warm `start`, the spectral start and random ones. `n_starts` counts the
     starts besides `start`; None chooses: none after a warm start with at least ten answers a target, two where answers
     are fewer; above 200,000 answers only the most promising start is followed. In one dimension targets cannot pass
@@ -83,7 +94,7 @@ def fit(
     rows = check_triplets(triplets, n)
     model = noise_model(noise, lapse=lapse)
     _check_shape(n, d, ridge)
-    objective = objective_of(rows, n, model, ridge=ridge, executor=executor)
+    objective = objective_of(rows, n, model, ridge=ridge, precision=precision, executor=executor)
     if n_starts is None:
         n_starts = 2 if start is None or d == 1 or len(rows) < _ENOUGH * n else 0
     starts: dict[str, Coordinates] = {}
@@ -92,7 +103,7 @@ def fit(
     evaluations = 0
     if d == 1 and (n_starts or not starts):
         wide = fit(
-            rows, n, 3, noise=model, ridge=ridge, n_starts=n_starts, max_iter=max_iter, tolerance=tolerance,
+            rows, n, 3, noise=model, ridge=ridge, precision=precision, n_starts=n_starts, max_iter=max_iter, tolerance=tolerance,
             seed=seed, executor=executor, stop=stop,
         )  # fmt: skip
         starts["three dimensions"] = principal_axes(wide.coordinates, 1)
@@ -111,7 +122,7 @@ def fit(
     found = outcomes[best]
     return Fit(
         coordinates=centre(found.coordinates),
-        loss=found.objective - ridge / 2 * float((found.coordinates**2).sum()) / objective.m,
+        loss=found.objective - objective.penalty(found.coordinates) / objective.m,
         objective=found.objective,
         gradient_norm=found.gradient_norm,
         evaluations=evaluations + sum(outcome.evaluations for outcome in outcomes.values()),
@@ -120,6 +131,7 @@ def fit(
         start_losses=tuple(outcome.objective for outcome in outcomes.values()),
         noise=model,
         ridge=ridge,
+        precision=precision,
     )
 
 

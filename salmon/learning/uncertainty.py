@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
 from salmon.geometry import Coordinates, align
-from salmon.learning.objective import check_triplets
+from salmon.learning.objective import Precision, check_triplets
 from salmon.learning.posterior import laplace
 from salmon.learning.refit import fit
 from salmon.noise import NoiseModel
@@ -35,17 +35,18 @@ def position_covariance(
     noise: NoiseModel,
     *,
     ridge: float,
+    precision: Precision | None = None,
     seed: int = 0,
     executor: Executor | None = None,
 ) -> Coordinates:
     """Return (n, d, d) covariances of the positions of a fit, up to shifts, rotations and the size of the whole map.
 
-    `coordinates` (n, d) are those that a fit of these triplets found with this noise model and ridge. Halves of the
+    `coordinates` (n, d) are those that a fit of these triplets found with this noise model and ridge (or `precision`). Halves of the
     answers are fitted with the same model, from these coordinates and from the spectral start, and laid over them.
     """
     placed = np.array(coordinates, dtype=np.float64)
     rows = check_triplets(triplets, len(placed))
-    own = laplace_covariance(placed, rows, noise, ridge=ridge)
+    own = laplace_covariance(placed, rows, noise, ridge=ridge, precision=precision)
     if len(rows) < _FEWEST:
         return own
     generator = np.random.default_rng([seed, len(rows)])
@@ -54,8 +55,8 @@ def position_covariance(
         order = generator.permutation(len(rows))
         for half in np.array_split(order, 2):
             found = fit(
-                rows[np.sort(half)], len(placed), placed.shape[1], noise=noise, ridge=ridge, start=placed, n_starts=1,
-                seed=seed, executor=executor,
+                rows[np.sort(half)], len(placed), placed.shape[1], noise=noise, ridge=ridge, precision=precision,
+                start=placed, n_starts=1, seed=seed, executor=executor,
             )  # fmt: skip
             moved = align(found.coordinates, placed, scale=True).coordinates - placed
             distances.append(squared_ellipse_distances(moved, own))
@@ -64,7 +65,14 @@ def position_covariance(
     return own * float(np.clip(factor, _SMALLEST_FACTOR, _LARGEST_FACTOR))
 
 
-def laplace_covariance(coordinates: ArrayLike, triplets: ArrayLike, noise: NoiseModel, *, ridge: float) -> Coordinates:
+def laplace_covariance(
+    coordinates: ArrayLike,
+    triplets: ArrayLike,
+    noise: NoiseModel,
+    *,
+    ridge: float,
+    precision: Precision | None = None,
+) -> Coordinates:
     """Return the (n, d, d) covariances under the Laplace posterior alone, up to shifts, rotations and size.
 
     The prior of a position is as wide as the map is, at most: a target that nobody was asked about lies somewhere on it.
@@ -72,7 +80,8 @@ def laplace_covariance(coordinates: ArrayLike, triplets: ArrayLike, noise: Noise
     placed = np.asarray(coordinates, dtype=np.float64)
     size = float((placed**2).sum())
     hold = max(ridge, placed.size / size) if size > 0 else max(ridge, 1.0)
-    return laplace(placed, triplets, noise, ridge=hold).target_covariance(size=True)
+    prior = precision and Precision(max(hold, precision.rest), precision.directions, np.maximum(hold, precision.values))
+    return laplace(placed, triplets, noise, ridge=hold, precision=prior).target_covariance(size=True)
 
 
 def squared_ellipse_distances(moved: Coordinates, covariance: Coordinates) -> NDArray[np.float64]:

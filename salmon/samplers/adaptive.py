@@ -4,18 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from salmon.errors import SalmonError
+from salmon.errors import SalmonError, listed
 from salmon.geometry import Coordinates
 from salmon.learning import Posterior, check_triplets, fit, laplace
+from salmon.learning.features import fit_with_features, search_precision, shown_precision
 from salmon.learning.noise_learning import RECOMMENDED_RIDGE, fit_with_learned_noise
 from salmon.noise import TSTE, NoiseModel, PowerTSTE, noise_model
 from salmon.parallel import Executor
 from salmon.records import TrialType
 from salmon.samplers.state import (
+    LeaveOut,
     Round,
     ShownEmbedding,
     State,
@@ -50,7 +53,8 @@ class Adaptive:
     `R`: random queries only until R·n answers are in. `random_share`: the probability that a turn gets a uniformly
     random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
     the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
-    embedding that is searched with; `report` fits the one that is shown.
+    embedding that is searched with; `report` fits the one that is shown. `leave_out`: whose answers the backend leaves out of
+    the model, "clickers" (see `salmon.learning.clickers`) or "nobody".
     """
 
     noise: str | NoiseModel = "TSTE"
@@ -59,9 +63,14 @@ class Adaptive:
     random_share: float = 0.15
     ridge: float = 1.0
     lapse: float = 0.05
+    leave_out: LeaveOut = "clickers"
 
     def __post_init__(self) -> None:
         noise_model(self.noise, lapse=self.lapse)
+        if self.leave_out not in get_args(LeaveOut):
+            raise SalmonError(
+                f"leave_out is {self.leave_out!r}.", hint=f"Give {listed(get_args(LeaveOut))}.", where="leave_out"
+            )
         if not 0 <= self.random_share <= 1:
             raise SalmonError(
                 f"random_share is {self.random_share}.",
@@ -93,19 +102,21 @@ class Adaptive:
     ) -> State:
         """Return the state after these answers, which are all there are; the last embedding is the start of the fit."""
         rows = check_triplets(triplets, state.n)
-        found = fit(
-            rows,
-            state.n,
-            state.d,
-            noise=self.model,
-            ridge=self.ridge,
-            start=state.coordinates,
-            seed=state.seed,
-            executor=executor,
-            stop=stop,
-        )
+        weight = None
+        if state.features is not None and len(rows):
+            weighed = fit_with_features(
+                rows, state.features, state.d, weight=state.feature_weight, noise=self.model, ridge=self.ridge,
+                start=state.coordinates, seed=state.seed, executor=executor, stop=stop,
+            )  # fmt: skip
+            found, weight = weighed.fit, weighed.weight
+        else:
+            found = fit(
+                rows, state.n, state.d, noise=self.model, ridge=self.ridge, start=state.coordinates, seed=state.seed,
+                executor=executor, stop=stop,
+            )  # fmt: skip
         return replace(
             state,
+            feature_weight=weight,
             coordinates=found.coordinates,
             generation=state.generation + 1,
             absorbed=len(rows),
@@ -134,7 +145,12 @@ class Adaptive:
         generator = state.generator(1, len(rows), len(waiting))
         turns, is_random = self._turns(state.n, count, generator)
         full = state.n * state.d <= _LARGEST_FULL_DESIGN
-        posterior = laplace(state.coordinates, rows, self.model, ridge=self.ridge, pending=waiting, full=full)
+        prior = None
+        if state.features is not None:
+            prior = search_precision(state.features, state.feature_weight or 0.0, self.ridge)
+        posterior = laplace(
+            state.coordinates, rows, self.model, ridge=self.ridge, precision=prior, pending=waiting, full=full
+        )
         if posterior.full:
             linear = linearise(posterior.coordinates, self.model)
             target = _spread_target(linear, posterior, executor)
@@ -159,17 +175,21 @@ class Adaptive:
         shown = noise_model(self.noise, lapse=_REPORT_LAPSE)
         learned = shown in (TSTE(lapse=_REPORT_LAPSE), PowerTSTE(lapse=_REPORT_LAPSE))
         with_noise = fit_with_learned_noise if learned else partial(fit, noise=shown)
+        prior = None
+        if state.features is not None:
+            prior = shown_precision(state.features, state.feature_weight or 0.0, RECOMMENDED_RIDGE)
         found = with_noise(
             triplets,
             state.n,
             state.d,
             ridge=RECOMMENDED_RIDGE,
+            precision=prior,
             start=state.coordinates,
             n_starts=_REPORT_STARTS,
             seed=state.seed,
             executor=executor,
         )
-        return ShownEmbedding(found.coordinates, found.noise, found.ridge)
+        return ShownEmbedding(found.coordinates, found.noise, found.ridge, found.precision)
 
     def _turns(self, n: int, count: int, generator: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return (count, 3) turns, with feet −1 if they are to be chosen, and which of them are random."""

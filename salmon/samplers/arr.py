@@ -19,6 +19,7 @@ from salmon.learning.refit import adadelta
 from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 from salmon.samplers.state import (
+    LeaveOut,
     Round,
     ShownEmbedding,
     State,
@@ -73,6 +74,11 @@ class RankingSampler(ABC):
     def __post_init__(self) -> None:
         noise_model(self.noise, lapse=self.lapse)
         _one_of("scorer", self.scorer, ("infogain", "uncertainty"))
+
+    @property
+    def leave_out(self) -> LeaveOut:
+        """Return "nobody": as published, everybody's answers are fitted."""
+        return "nobody"
 
     @property
     def model(self) -> NoiseModel:

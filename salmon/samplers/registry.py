@@ -21,7 +21,7 @@ from salmon.noise import NoiseModel, noise_model
 from salmon.parallel import Executor
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.arr import ARR, SRR, Greedy, RankingSampler, Uncertainty
-from salmon.samplers.state import Round, ShownEmbedding, State
+from salmon.samplers.state import LeaveOut, Round, ShownEmbedding, State
 
 __all__ = [
     "ACTIVE",
@@ -39,6 +39,11 @@ __all__ = [
 
 class ActiveSampler(Protocol):
     """The interface of every active sampler."""
+
+    @property
+    def leave_out(self) -> LeaveOut:
+        """Return whose answers are left out of the model."""
+        ...
 
     @property
     def R(self) -> float:

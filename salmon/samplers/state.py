@@ -2,13 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates
+from salmon.learning.features import Features
+from salmon.learning.objective import Precision
 from salmon.noise import NoiseModel
 from salmon.records import TrialType
+
+#: Whose answers are left out of a model.
+LeaveOut = Literal["clickers", "nobody"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,7 @@ class State:
 
     `coordinates` (n, d); `generation` counts the refits; `absorbed` the answers that the last one saw; `loss` is its
     mean loss. `log_posterior` (n, n) is only there where a sampler keeps the places of heads from refit to refit.
+    `features` are what is known about the targets, and `feature_weight` is how much the last refit found them to explain.
     """
 
     coordinates: Coordinates
@@ -26,6 +33,8 @@ class State:
     loss: float = float("nan")
     converged: bool = True
     log_posterior: Coordinates | None = None
+    features: Features | None = None
+    feature_weight: float | None = None
 
     @property
     def n(self) -> int:
@@ -51,12 +60,13 @@ class State:
 class ShownEmbedding:
     """The embedding that is shown and judged: `coordinates` (n, d), and the noise model and ridge of its fit.
 
-    `ridge` is None where the coordinates are not those of a converged fit.
+    `ridge` is None where the coordinates are not those of a converged fit; `precision` replaces it where features are known.
     """
 
     coordinates: Coordinates
     noise: NoiseModel
     ridge: float | None
+    precision: Precision | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from salmon.errors import Problem, did_you_mean, listed, shown
+from salmon.spec.feature_file import feature_disagreements
 from salmon.spec.manifest import Manifest, names_shown_in
 from salmon.spec.page_texts import PAGE_TEXTS, unknown_fields
 from salmon.spec.problems import problem_at
@@ -58,6 +59,8 @@ def disagreements(
     yield from _page_texts(root, tree)
     if manifest is not None:
         yield from _files(root, tree, manifest)
+        if any(entry.features for entry in manifest.entries):
+            yield from feature_disagreements([(entry.name, entry.features) for entry in manifest.entries])
 
 
 def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:

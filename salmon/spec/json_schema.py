@@ -165,6 +165,7 @@ _ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "noise": "The noise model. Adaptive shows an embedding of this model and always searches with t-STE.",
         "module": "The noise model, by its older name.",
         "random_share": "The share of random queries, which measure the accuracy.",
+        "leave_out": "Whose answers the model is fitted without: clickers, who agree with others no more than by chance, or nobody.",
         "n_queries": "The number of fixed queries.",
         "targets": "The targets to choose from, counted from 0.",
         "queries": "Fixed queries: [head, left, right].",

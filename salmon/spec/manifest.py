@@ -14,10 +14,11 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 from urllib.parse import unquote
 
 from salmon.errors import MediaError, Problem
+from salmon.spec.feature_file import decode_row
 from salmon.spec.media_files import MEDIA_TYPES
 
 #: A file that some HTML shows; names of the ZIP have no folder and no scheme.
@@ -50,7 +51,8 @@ class TargetSpec:
 class ManifestEntry:
     """A file of a ZIP, or a row of its CSV, whose text is both `html` and `name`.
 
-    Sizes are 0 where they are unknown.
+    Sizes are 0 where they are unknown. `features` is the target's row of numbers (`feature_file.encode_row`), empty where
+    there is none.
     """
 
     index: int
@@ -62,6 +64,7 @@ class ManifestEntry:
     width_px: int = 0
     height_px: int = 0
     html: str = ""
+    features: str = ""
 
     @property
     def media(self) -> str:
@@ -89,9 +92,9 @@ class Manifest:
 
     def dump(self) -> str:
         """Return the manifest as JSON, which `Manifest.load` reads back."""
-        content = {"entries": [asdict(entry) for entry in self.entries]}
+        content = {"entries": [_plain(entry) for entry in self.entries]}
         if self.pictures:
-            content["pictures"] = [asdict(picture) for picture in self.pictures]
+            content["pictures"] = [_plain(picture) for picture in self.pictures]
         return json.dumps(content, ensure_ascii=False)
 
     def with_pictures(self, named: Collection[str], *, fixed: int = 0) -> Self:
@@ -111,6 +114,12 @@ class Manifest:
         targets += [picture for picture in self.pictures if picture.name not in named]
         pictures = [picture for picture in self.pictures if picture.name in named] + moved
         return replace(self, entries=_numbered(targets), pictures=_numbered(pictures))
+
+    def features(self) -> tuple[tuple[float, ...], ...]:
+        """Return the features of the targets, a row each; empty where they have none."""
+        if not all(entry.features for entry in self.entries):
+            return ()
+        return tuple(decode_row(entry.features) for entry in self.entries)
 
     def picture_files(self) -> tuple[TargetSpec, ...]:
         """Return the pictures of texts."""
@@ -252,6 +261,10 @@ def _target(entry: ManifestEntry) -> TargetSpec:
         height_px=entry.height_px,
         size_bytes=entry.size_bytes,
     )
+
+
+def _plain(entry: ManifestEntry) -> dict[str, Any]:
+    return {key: value for key, value in asdict(entry).items() if key != "features" or value}
 
 
 def _check_entry(entry: ManifestEntry, place: int) -> ManifestEntry:

@@ -200,6 +200,8 @@ def _read(root: MappingNode, setting: _Setting, problems: list[Problem]) -> Spec
     problems += _html_extras(root)
     common = read_common(node_of(root, "sampling", "common"), root, n_targets, problems)
     samplers = _samplers(root, common, setting.default_sampler, n_targets, problems)
+    if setting.manifest is not None and setting.manifest.features() and not setting.stored:
+        problems += _unused_features(samplers)
     written = node_of(root, "samplers")
     names = tuple(name for name, _, _ in sampler_nodes(written)) if written is not None else tuple(samplers)
     tree = plain(root)
@@ -289,6 +291,15 @@ def _presence(root: MappingNode, setting: _Setting) -> Iterator[Problem]:
         at = ("targets",) if "targets" in root.entries else ()
         yield problem_at(
             root, at, "There are no targets.", hint="Write targets: with a list, or upload a ZIP.", at_key=True
+        )
+
+
+def _unused_features(samplers: dict[str, SamplerSpec]) -> Iterator[Problem]:
+    if samplers and not any(sampler.sampler_class == "Adaptive" for sampler in samplers.values()):
+        yield Problem(
+            "The ZIP holds features of the targets, but no sampler uses them.",
+            hint="Only Adaptive uses features.",
+            warning=True,
         )
 
 

@@ -16,12 +16,19 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
 from salmon.errors import MediaError, Problem, listed, shown
+from salmon.spec.feature_file import (
+    FEATURE_FILES,
+    MAX_FEATURE_BYTES,
+    encode_row,
+    read_features,
+    rows_of_targets,
+)
 from salmon.spec.manifest import Manifest, ManifestEntry, text_kind
 from salmon.spec.media_files import (
     EXTENSIONS,
@@ -55,11 +62,11 @@ class _DamagedError(Exception):
 
 @dataclass(frozen=True)
 class Member:
-    """A file of the ZIP that becomes a target, or the CSV that holds them; `name` is without its folders."""
+    """A file of the ZIP that becomes a target, the CSV that holds them, or their features; `name` is without its folders."""
 
     info: zipfile.ZipInfo
     name: str
-    extension: str  # as it is stored; `csv` for the list of targets
+    extension: str  # as it is stored; `csv` for the list of targets, `features` for their features
 
 
 class Sink(Protocol):
@@ -106,7 +113,7 @@ def read_archive(path: Path, *, trusted: bool = False, begin: Callable[[], Sink]
     problems: list[Problem] = []
     sinks: list[tuple[Sink, str]] = []
     try:
-        entries = tuple(_entries(path, trusted, begin, sinks, problems))
+        entries = _entries(path, trusted, begin, sinks, problems)
         if any(not problem.warning for problem in problems):
             raise MediaError(tuple(problems), name=path.name)
         for sink, name in sinks:
@@ -128,29 +135,53 @@ def check_archive(path: Path, *, trusted: bool = False) -> tuple[Manifest | None
 
 def _entries(
     path: Path, trusted: bool, begin: Callable[[], Sink], sinks: list[tuple[Sink, str]], problems: list[Problem]
-) -> Iterator[ManifestEntry]:
+) -> tuple[ManifestEntry, ...]:
     if refusal := _refusal(path):
         problems.append(refusal)
-        return
+        return ()
     try:
         archive = zipfile.ZipFile(path)
     except _BROKEN:
         problems.append(
             Problem("The file is not a ZIP, or it is damaged.", hint="Create it again and upload it again.")
         )
-        return
+        return ()
+    found: list[ManifestEntry] = []
+    features: Member | None = None
     with archive:
         for index, member in enumerate(members(archive.infolist(), problems)):
-            if member.extension == "csv":
-                yield from _rows(archive, member, problems)
-                continue
-            sink = begin()
-            sinks.append((sink, ""))
-            entry = _file(archive, member, index, trusted, sink, problems)
-            sink.finish()
-            if entry is not None:
-                sinks[-1] = (sink, entry.media)
-                yield entry
+            if member.extension == _FEATURES:
+                features = member
+            elif member.extension == "csv":
+                found += _rows(archive, member, problems)
+            else:
+                sink = begin()
+                sinks.append((sink, ""))
+                entry = _file(archive, member, index, trusted, sink, problems)
+                sink.finish()
+                if entry is not None:
+                    sinks[-1] = (sink, entry.media)
+                    found.append(entry)
+        if features is not None and not any(not problem.warning for problem in problems):
+            return tuple(_with_features(archive, features, found, problems))
+    return tuple(found)
+
+
+def _with_features(
+    archive: zipfile.ZipFile, member: Member, entries: list[ManifestEntry], problems: list[Problem]
+) -> Iterator[ManifestEntry]:
+    """Yield the entries with their rows of the file of features; those without a row stay as they are."""
+    try:
+        table = read_features(b"".join(_pieces(archive, member)), member.name)
+    except _DamagedError:
+        problems.append(_damage_problem(member))
+        return
+    problems += [replace(problem, path=member.name) for problem in table.problems]
+    if table.problems:
+        return
+    names = [(entry.name, entry.name.rpartition(".")[0]) if entry.media else (entry.name,) for entry in entries]
+    for entry, row in zip(entries, rows_of_targets(table, names, member.name, problems), strict=True):
+        yield entry if row is None else replace(entry, features=encode_row(row))
 
 
 def _refusal(path: Path) -> Problem | None:
@@ -303,6 +334,8 @@ def _rows(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> 
         )
 
 
+#: What stands for an extension where a file holds features.
+_FEATURES = "features"
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 500_000_000
 MAX_TOTAL_BYTES = 4_000_000_000
@@ -318,7 +351,10 @@ _SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 
 
 def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[Member, ...]:
-    """Return the members that become targets, in the order of their index; add what is wrong to `problems`."""
+    """Return the members that become targets, in the order of their index, and then the file of features, if there is one.
+
+    What is wrong is added to `problems`.
+    """
     infos = list(infos)
     if len(infos) > MAX_MEMBERS:
         problems.append(
@@ -340,8 +376,13 @@ def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[
                 problems.append(_member_problem(path, *refusal))
             else:
                 name = path.rpartition("/")[2]
-                found.append(Member(info, name, extension_of(name) or "csv"))
+                found.append(Member(info, name, _extension(name)))
     problems += _same_names(found)
+    features = [member for member in found if member.extension == _FEATURES]
+    found = [member for member in found if member.extension != _FEATURES]
+    if len(features) > 1:
+        names = listed((member.name for member in features), "and")
+        problems.append(Problem(f"The ZIP holds {names}.", path=features[1].name, hint="Keep one file of features."))
     problems += _mixture(found)
     total_bytes = sum(member.info.file_size for member in found)
     if total_bytes > MAX_TOTAL_BYTES:
@@ -355,7 +396,11 @@ def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[
                 hint=f"Put pictures, videos or sounds into it ({listed(EXTENSIONS)}), or one CSV.",
             )
         )
-    return tuple(sorted(found, key=_order))
+    return (*sorted(found, key=_order), *features)
+
+
+def _extension(name: str) -> str:
+    return _FEATURES if name.lower() in FEATURE_FILES else extension_of(name) or "csv"
 
 
 def _order(member: Member) -> tuple[bool, int, str]:
@@ -393,8 +438,9 @@ def _is_skipped(path: str) -> bool:
 def _member_refusal(info: zipfile.ZipInfo, path: str) -> tuple[str, str] | None:
     """Return why a member cannot be taken (what is wrong, what to do), or None."""
     name = path.rpartition("/")[2]
+    has_features = name.lower() in FEATURE_FILES
     is_csv = name.lower().endswith(".csv")
-    most_bytes = MAX_CSV_BYTES if is_csv else MAX_MEMBER_BYTES
+    most_bytes = MAX_FEATURE_BYTES if has_features else MAX_CSV_BYTES if is_csv else MAX_MEMBER_BYTES
     refusals = (
         (len(name) > 200, "has a name of more than 200 characters", "Give it a shorter one."),
         (stat.S_ISLNK(info.external_attr >> 16), "is a link to another file", "Put the file itself into the ZIP."),
@@ -406,7 +452,12 @@ def _member_refusal(info: zipfile.ZipInfo, path: str) -> tuple[str, str] | None:
         ),
         (name.lower().endswith(".zip"), "is a ZIP inside the ZIP", "Put its files directly into the outer one."),
         (
-            not is_csv and extension_of(name) is None,
+            name.lower() == "features.parquet",
+            "is a Parquet file, which experiments do not read",
+            "Save the features as features.csv or features.npy.",
+        ),
+        (
+            not is_csv and not has_features and extension_of(name) is None,
             "is not a file type that pages can show",
             f"Possible are {listed(EXTENSIONS)}, or one csv.",
         ),

@@ -417,6 +417,7 @@ ARGUMENTS: dict[str, tuple[Any, Any]] = {
     "noise": ("STE", "SOE"),
     "module": ("STE", "SOE"),
     "random_share": (0.1, 0.2),
+    "leave_out": ("clickers", "nobody"),
     "scorer": ("infogain", "uncertainty"),
     "fresh_posterior": (True, False),
     "n_top": (1, 2),

@@ -269,7 +269,7 @@ class Checks:
         if kind not in {"refit", "search", "report"}:
             return
         _, state, blocks, tail, *_ = arguments
-        rows = [tuple(row) for block in (*blocks, tail) for row in block.tolist()]
+        rows = [tuple(row[:3]) for block in (*blocks, tail) for row in block.tolist()]
         stream = [self._triplet(entry) for _, entry in self._stream().entries[: len(rows)]]
         self.require(
             "a model is of the stream",

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.learner import join
-from backend.workers import Reported
+from backend.workers import Reported, join
 from salmon.parallel import SerialExecutor
 from salmon.samplers.state import Round, State, number_of_queries, random_queries
 from tests.simulation.virtual_loop import block
@@ -49,20 +48,28 @@ class Workers(SerialExecutor):
         return task
 
 
-def quick_refit(sampler: Any, state: State, blocks: list[Any], tail: Any) -> State:
+def quick_refit(sampler: Any, state: State, blocks: list[Any], tail: Any, left_out: tuple[int, ...]) -> State:
     """Return a state that has absorbed all rows: each pulls its head and winner together a little."""
-    del sampler
-    rows = join((*blocks, tail))
+    del sampler, left_out
+    rows = join(blocks, tail)
     coordinates = state.coordinates.copy()
     heads, winners = rows[:, 0], rows[:, 1]
     np.add.at(coordinates, winners, 0.01 * (coordinates[heads] - coordinates[winners]))
     return replace(state, coordinates=coordinates, generation=state.generation + 1, absorbed=len(rows), loss=0.5)
 
 
-def quick_search(sampler: Any, state: State, blocks: list[Any], tail: Any, pending: Any, count: int) -> Round:
+def quick_search(
+    sampler: Any,
+    state: State,
+    blocks: list[Any],
+    tail: Any,
+    left_out: tuple[int, ...],
+    pending: Any,
+    count: int,
+) -> Round:
     """Return different queries that are not pending, with falling scores, among them random ones that may be."""
-    del sampler
-    generator = state.generator(1, len(join((*blocks, tail))), len(pending))
+    del sampler, left_out
+    generator = state.generator(1, len(join(blocks, tail)), len(pending))
     drawn = random_queries(state.n, 2 * count, generator)
     at_random = generator.random(len(drawn)) < RANDOM_SHARE
     waiting = {tuple(row) for row in pending.tolist()}

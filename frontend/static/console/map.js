@@ -232,9 +232,16 @@ function describe(numbers, newest) {
     `${count(numbers.reported_of ?? numbers.absorbed, "answer")}${accuracyOf(numbers)}`,
     numbers.published_ms ? ", fitted " : "",
     numbers.published_ms ? time(numbers.published_ms) : "",
+    ...leftOutOf(numbers),
+    numbers.feature_weight === undefined ? "" : `, features explain ${percent(numbers.feature_weight)}`,
     ONLY_DISTANCES,
   );
 }
+
+/** Return how many people the model leaves out, with a link to them; nothing where it leaves out nobody. */
+/** @type {(numbers: import("../types").MapNumbers) => (string | HTMLElement)[]} */
+const leftOutOf = ({ left_out: people }) =>
+  people ? [", without ", h("a", { href: `/console/experiments/${slug}/participants` }, count(people, "participant")), " who answered by chance"] : [];
 
 async function start() {
   $("#refit").hidden = true;

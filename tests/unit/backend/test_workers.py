@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -13,10 +14,13 @@ import psutil
 import pytest
 
 from backend import workers
+from backend.learner import AnswerLog, Entry
 from salmon.errors import StartError
 from salmon.parallel import dask as cluster
+from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.registry import ActiveSampler, active_sampler
 from salmon.samplers.state import random_queries
+from salmon.simulate import egg_world
 
 N = 8
 
@@ -37,7 +41,8 @@ def test_the_shown_embedding_knows_how_sure_it_is_of_each_target(sampler: Active
     asked = asked[(asked != 0).all(axis=1)]  # nobody was ever asked about the first target
     d2_feet = ((truth[asked[:, :1]] - truth[asked[:, 1:]]) ** 2).sum(axis=2)
     rows = np.where((d2_feet[:, 0] <= d2_feet[:, 1])[:, None], asked, asked[:, [0, 2, 1]])
-    shown = workers.report(sampler, sampler.refit(sampler.start(N, 1), rows), (), rows, rows[:0])
+    logged = np.column_stack([rows, np.zeros(len(rows), dtype=np.int32)])  # all by one person
+    shown = workers.report(sampler, sampler.refit(sampler.start(N, 1), rows), (), logged, rows[:0])
     assert (shown.coordinates.shape, shown.spread.shape) == ((N, 2), (N, 2, 2))
     area = np.linalg.det(shown.spread)
     assert np.isfinite(shown.spread).all()
@@ -143,3 +148,27 @@ def test_missing_files_for_an_outside_cluster_are_named(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("not a certificate")
     with pytest.raises(StartError, match="cannot be used"):
         workers.executor_opener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"),) * 3)()
+
+
+def test_answers_of_people_who_click_blindly_leave_the_model_and_not_the_log() -> None:
+    world, generator = egg_world(30), np.random.default_rng(3)
+    log = AnswerLog()
+    for place in range(1200):
+        person = place % 10
+        query = world.random_queries(1, generator)
+        answered = world.answer(query, generator) if person < 8 else query  # two people do not look
+        triplet: Any = tuple(answered[0].tolist())
+        log.append([Entry(f"{place + 1}-0", "S", triplet, True, True, participant=f"p{person}")])
+    blocks, tail = log.parts()
+    sampler = Adaptive()
+    state = workers.refit(sampler, sampler.start(30, 0), blocks, tail, ())
+    reported = workers.report(sampler, state, blocks, tail, log.repeatable())
+    assert set(reported.left_out) == {8, 9}
+    again = workers.refit(sampler, state, blocks, tail, reported.left_out)
+    assert again.absorbed == state.absorbed == len(log) == 1200
+    careful = workers.join(blocks, tail)
+    careful = careful[careful[:, 3] < 8, :3]
+    np.testing.assert_allclose(again.coordinates, sampler.refit(state, careful).coordinates)
+    nobody = workers.report(Adaptive(leave_out="nobody"), state, blocks, tail, log.repeatable())
+    assert nobody.left_out == ()
+    assert (nobody.coordinates != reported.coordinates).any()

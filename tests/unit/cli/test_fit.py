@@ -7,6 +7,9 @@ import os
 import subprocess
 import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -83,6 +86,36 @@ def test_dimension_and_noise_are_taken_as_given(call, responses, tmp_path):
     assert "in 3 dimensions" in result.output
     assert "Noise model: CKL" in result.output
     assert "dim_2" in (tmp_path / "e.csv").read_text()
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy", "parquet"])
+def test_features_make_few_answers_go_further(call, responses, tmp_path, ending):
+    smoothness, path = egg_world(30).coordinates, tmp_path / f"known.{ending}"
+    names = [f"egg {egg}.png" for egg in range(30)]
+    if ending == "csv":
+        path.write_text("target,smoothness\n" + "".join(f"egg {egg},{smoothness[egg, 0]}\n" for egg in range(30)))
+    elif ending == "npy":
+        np.save(path, smoothness)
+    else:
+        pq.write_table(pa.table({"name": names, "smoothness": smoothness[:, 0]}), path)
+    few = tmp_path / "few.csv"
+    few.write_text("".join(responses.read_text().splitlines(keepends=True)[:200]))
+    for options in ((), ("--features", path)):
+        assert call(few, "-o", tmp_path / f"{len(options)}.csv", *options).exit_code == 0
+    plain, known = (json.loads((tmp_path / f"{count}-report.json").read_text()) for count in (0, 2))
+    assert plain["feature_weight"] is None
+    assert known["feature_weight"] >= 0.5
+    assert known["held_out"]["accuracy"] > plain["held_out"]["accuracy"]
+    assert "Features explain about" in (tmp_path / "2-report.txt").read_text()
+
+
+def test_features_that_do_not_fit_the_targets_are_refused(call, responses, tmp_path):
+    path = tmp_path / "known.csv"
+    path.write_text("target,smoothness\n" + "".join(f"egg {egg},{egg}\n" for egg in range(28)))
+    result = call(responses, "-o", tmp_path / "out.csv", "--features", path)
+    assert result.exit_code == 1
+    assert "'egg 28' and 'egg 29' have no row among the features" in result.stderr
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_cv_chooses_and_says_what_it_compared(call, responses, tmp_path):

@@ -304,3 +304,23 @@ def test_a_fit_begins_where_it_is_told_and_returns_the_positions(answers, fitted
 def test_the_earlier_name_of_n_init_works_with_a_warning(answers):
     with pytest.warns(FutureWarning, match="n_init"):
         OrdinalEmbedding(n_restarts=1, max_iter=3).fit(answers[:100])
+
+
+def test_features_draw_the_positions_as_far_as_the_answers_support_them(eggs, answers):
+    few, smoothness = answers[:150], eggs.coordinates
+    known = OrdinalEmbedding(random_state=0).fit(few, features=smoothness)
+    assert known.feature_weight_ >= 0.5
+    assert known.score(answers[150:]) > OrdinalEmbedding(random_state=0).fit(few).score(answers[150:])
+    useless = np.random.default_rng(3).normal(size=(30, 4))
+    assert OrdinalEmbedding(random_state=0).fit(answers, features=useless).feature_weight_ == 0
+    assert known.uncertainty_.shape == (30, 2, 2)
+    assert OrdinalEmbedding(random_state=0).fit(few).feature_weight_ is None
+
+
+def test_features_that_cannot_be_used_are_refused(eggs, answers):
+    with pytest.raises(SalmonError, match="do not describe 30 targets"):
+        OrdinalEmbedding(random_state=0).fit(answers, features=np.eye(29))
+    with pytest.raises(SalmonError, match="fit in batches"):
+        OrdinalEmbedding(random_state=0, batch_size=64).fit(answers, features=eggs.coordinates)
+    with pytest.raises(SalmonError, match="features are those of 30"):
+        OrdinalEmbedding(random_state=0).fit(answers, features=eggs.coordinates).partial_fit([[30, 1, 2]])

@@ -234,6 +234,7 @@ def test_every_argument_that_a_spec_takes_builds_a_sampler(name):
     values = {
         "scorer": "infogain", "optimizer": "GeoDamp", "priority": "approx", "module": "CKL", "noise": "CKL",
         "fresh_posterior": True, "random_share": 0.2, "lapse": 0.1, "ridge": 0.5,
+        "leave_out": "nobody",
     }  # fmt: skip
     written = {argument: values.get(argument, 1) for argument in sampler_arguments.READERS[name]}
     sampler = active_sampler(name, written)
