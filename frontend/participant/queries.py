@@ -210,10 +210,15 @@ def allows_spare(parsed: ServedExperiment | ParsedRevision, *, participant: str,
     It may not where the experimenter has fixed the query of that trial or of a later one: an answer to a spare query
     counts towards the last answer, so the experiment would end before the trials that are fixed.
     """
-    last = parsed.spec.html.max_queries
-    later = (trial for trial, _, query in parsed.plan.details if query is not None and (last <= 0 or trial <= last))
     upcoming = choose_sampler(parsed.plan, participant=participant, trial=after + 1)
-    return may_pass(parsed, upcoming) and all(trial <= after for trial in later)
+    return may_pass(parsed, upcoming) and last_fixed(parsed) <= after
+
+
+def last_fixed(parsed: ServedExperiment | ParsedRevision) -> int:
+    """Return the last trial whose query the experimenter has fixed; 0 where there is none."""
+    last = parsed.spec.html.max_queries
+    fixed = (trial for trial, _, query in parsed.plan.details if query is not None and (last <= 0 or trial <= last))
+    return max(fixed, default=0)
 
 
 def may_pass(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -> bool:

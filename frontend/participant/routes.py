@@ -40,6 +40,7 @@ from frontend.participant.page_content import (
 from frontend.participant.queries import (
     TRIALS_AHEAD,
     allows_spare,
+    last_fixed,
     next_query,
     prefetch_targets,
 )
@@ -142,7 +143,8 @@ async def skip_to_the_end(slug: str, session_key: SessionHeader, context: WithCo
 
 @router.post("/finish")
 async def finish(slug: str, session_key: SessionHeader, body: FinishBody, context: WithContext) -> FinishReply:
-    """Give the way out, the code or the redirect: only when as many answers are stored as were given.
+    """Give the way out, the code or the redirect: only when as many answers are stored as were given, and every query that the
+    experimenter has listed is answered. Before, `missing` says how many trials there are left.
 
     Where the page has tried for long and cannot bring the rest across, a participant who was asked everything and of
     whom at least half has arrived is let go all the same, if the experiment wants that; the experimenter sees who it was.
@@ -159,11 +161,14 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
     _check_may_finish(experiment, participant)
     wanted, stored = max(experiment.spec.html.max_queries, body.given, 1), participant.answers
     finished_before = participant.status in FINISHED
+    missing = (
+        0 if finished_before else max(wanted - stored, await _count_due(context, experiment, session, participant))
+    )
     asked_everything = participant.turns >= wanted and stored >= _ENOUGH * wanted
     may_leave = experiment.spec.recruitment.unsent == "release" and body.incomplete and asked_everything
-    incomplete = participant.given_unsaved is not None or (may_leave and stored < wanted)
-    if stored < wanted and not incomplete and not finished_before:
-        return {"stored": stored, "complete": False}
+    incomplete = participant.given_unsaved is not None or (may_leave and missing > 0)
+    if missing > 0 and not incomplete:
+        return {"stored": stored, "complete": False, "missing": missing}
     if not finished_before and is_tryout(session.participant):
         await people.complete_to_try(session.experiment, session.participant)
     elif not finished_before:
@@ -199,8 +204,10 @@ async def query(
 ) -> Response:
     """Give this participant the query of a turn, placed left and right, with the token that answers it.
 
-    Asking for a `number` again gives the same query until it is answered, or skipped; 0 asks for the next. A `spare` one
-    is random. The page keeps it in hand, and shows it when the next query does not come in time.
+    Asking for a `number` again gives the same query until it is answered, or skipped; 0 asks for the next. Where the trials
+    would end before a query was answered that the experimenter has listed, that query is given instead, with the number of
+    its turn as `trial`. A `spare` one is random. The page keeps it in hand, and shows it when the next query does not come in
+    time.
     """
     del slug
     session, people = context.signer.read_session(session_key), context.store.participants
@@ -217,7 +224,7 @@ async def query(
         check_open(experiment.state.state)
     limit = experiment.spec.html.max_queries
     ends_here = limit <= 0 and experiment.state.state == "closed"
-    if ends_here or 0 < limit <= participant.answers or participant.status in FINISHED:
+    if ends_here or participant.status in FINISHED:
         return JSONResponse(QueryReply(done=True, answers=participant.answers))
     if spare and not allows_spare(experiment, participant=session.participant, after=participant.position):
         return JSONResponse(QueryReply(none=True))
@@ -229,6 +236,7 @@ async def query(
         spare=spare,
         skipped=skipped,
         ends_after=limit,
+        listed_until=last_fixed(experiment),
     )
     if turn.outcome != "begun":
         return JSONResponse(_explain(turn))
@@ -289,6 +297,8 @@ def _explain(turn: Turn) -> QueryReply:
     """Return what to tell a page whose turn has no query; ConflictError where it has to ask in another way."""
     if turn.outcome == "over":
         return {"over": True, "answers": turn.answers}
+    if turn.outcome == "ended":
+        return {"done": True, "answers": turn.answers}
     if turn.outcome == "none":
         return {"none": True}
     if turn.outcome == "early":
@@ -296,6 +306,15 @@ def _explain(turn: Turn) -> QueryReply:
     raise ConflictError(
         "Too many queries are not answered yet.", hint="Answer them first; reload the page to see them."
     )
+
+
+async def _count_due(context: Context, experiment: ServedExperiment, session: Session, participant: Participant) -> int:
+    """Return how many trials are left that must not be passed over; none of somebody who tries, or who says when it is enough."""
+    limit = experiment.spec.html.max_queries
+    if limit <= 0 or is_tryout(session.participant):
+        return 0
+    due = await context.store.turns.count_due(session.experiment, session.participant, ends_after=limit)
+    return due + max(0, last_fixed(experiment) - participant.position)
 
 
 def _check_may_finish(experiment: ServedExperiment, participant: Participant) -> None:

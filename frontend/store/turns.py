@@ -41,12 +41,13 @@ class Turn:
 
     `number` counts everything the participant was given, from 1; `position` counts the same without spare queries, which
     stand outside of the experiment's order. `outcome` is `begun`, `over` where the turn was answered or skipped, `early`
-    where turns before it are missing, `full` where too many are not over, and `none` where a spare query could end the trials
-    before a listed one was answered.
+    where turns before it are missing, `full` where too many are not over, `none` where a spare query could end the trials
+    before a listed one was answered, and `ended` where the trials are over. Where an ordinary turn could end them so, it is
+    the turn of the listed query, whose number is another than the one that was asked for.
     """
 
     number: int
-    outcome: Literal["begun", "over", "early", "full", "none"]
+    outcome: Literal["begun", "over", "early", "full", "none", "ended"]
     position: int
     revision: int
     spare: bool
@@ -105,16 +106,18 @@ class Turns(Verbs):
         spare: bool = False,
         skipped: Sequence[int] = (),
         ends_after: int = 0,
+        listed_until: int = 0,
     ) -> Turn:
         """Begin the turn of this number, or find what it was given (atomic); 0 begins the next.
 
-        The turns in `skipped` are over without an answer.
+        The turns in `skipped` are over without an answer. The trials end with the answer number `ends_after` (0: with none),
+        and not before the place `listed_until` in the order.
         """
         keys = Keys(experiment)
         reply = await self._connection.run(
             BEGIN_TURN,
             (keys.participant(participant), keys.given(participant), keys.state),
-            (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), *skipped),
+            (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), listed_until, *skipped),
         )
         if reply is None:
             raise gone()
@@ -138,6 +141,14 @@ class Turns(Verbs):
         first = int(settled if settled is not None else last) + 1
         unanswered = (number for number in range(first, last + 1) if given.get(str(number), "|") != "")
         return Numbers(tuple(unanswered), last + 1)
+
+    async def count_due(self, experiment: str, participant: str, *, ends_after: int) -> int:
+        """Return how many of the queries that must not be passed over are still to be answered before the trials end."""
+        given: dict[str, str] = await self._connection.do(
+            lambda client: client.hgetall(Keys(experiment).given(participant))
+        )
+        parts = [entry.split("|", 4) for entry in given.values() if entry]
+        return sum(kind != "G" and spare == "0" and int(place) <= ends_after for kind, place, _, spare, *_ in parts)
 
     async def count_turn(self, experiment: str, participant: str, sampler: str) -> int:
         """Count one more query of a sampler for this participant (atomic); return how many came before it."""

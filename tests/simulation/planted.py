@@ -263,16 +263,14 @@ PLANTED: dict[str, Fault] = {
     ),
     "a spare query may come before a fixed one": Fault(
         "GET query",
-        in_function(
-            "frontend.participant.queries:allows_spare",
-            "return may_pass(parsed, upcoming) and all(trial <= after for trial in later)",
-            "return True",
-        ),
+        in_function("frontend.participant.queries:last_fixed", "return max(fixed, default=0)", "return 0"),
         "fixed queries are complete",
     ),
     "a turn that is asked for again begins anew": Fault(
         "BEGIN_TURN",
-        in_script(_TURN, "local entry = redis.call('HGET', KEYS[2], number)", "local entry = false"),
+        in_script(
+            _TURN, "local entry = number > settled and redis.call('HGET', KEYS[2], number)", "local entry = false"
+        ),
         "fixed queries are complete",
     ),
     "nobody is admitted": Fault(
@@ -286,7 +284,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "the code is shown to whoever asks": Fault(
         "POST finish",
-        in_function(_ROUTES + "finish", "if stored < wanted and not incomplete and not finished_before:", "if False:"),
+        in_function(_ROUTES + "finish", "if missing > 0 and not incomplete:", "if False:"),
         "nobody gets the code before the end",
     ),
     "the end counts queries for answers": Fault(

@@ -161,7 +161,7 @@ def _script(text: str, keys: tuple[str, ...], *arguments: st.SearchStrategy[str]
 
 SCRIPTS = st.one_of(
     st.tuples(st.just("HSET"), st.just("state"), st.just("state"), st.just("open")),
-    _script(BEGIN_TURN, ("p", "given", "state"), TURNS, st.sampled_from(["0", "1"]), "5000", "4", st.sampled_from(["0", "3"]), TURNS),
+    _script(BEGIN_TURN, ("p", "given", "state"), TURNS, st.sampled_from(["0", "1"]), "5000", "4", st.sampled_from(["0", "3"]), st.sampled_from(["0", "2"]), TURNS),
     _script(
         TAKE_QUERY, ("q", "asked", "pending", "p", "given"),
         TOKENS, "1000", "4096", TURNS, "G|1|1|0|t|5|S|0.5|",
