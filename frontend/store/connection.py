@@ -104,18 +104,19 @@ class Connection:
         """
         call = self._call_and_wait if copied and self._waits_for_copies() else self._scripts.call
         words: Words = ("EVALSHA", self._digest(script), len(keys), *keys, *arguments)
-        try:
+
+        async def run() -> Any:
             reply = await call(*words)
             if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
                 reply = await self._scripts.call("SCRIPT", "LOAD", script)
                 reply = reply if isinstance(reply, ReplyError) else await call(*words)
-        except (OSError, TimeoutError) as error:
-            raise _translate(LostError(str(error))) from error
-        except ReplyError as error:  # the store refuses the password
-            raise _translate(AuthenticationError(str(error))) from error
-        if isinstance(reply, ReplyError):
-            raise _translate(ResponseError(str(reply)))
-        return reply
+            return reply
+
+        return await _translated(run())
+
+    async def call(self, *words: str | int) -> Any:
+        """Run one command together with the scripts of the same moment; the reply is as the store sends it."""
+        return await _translated(self._scripts.call(*words))
 
     def _waits_for_copies(self) -> bool:
         if self._missing_since is None:
@@ -248,6 +249,19 @@ def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
             encoding_errors="replace",  # a flipped byte is found by its checksum, not by a failure to decode
         )
     )
+
+
+async def _translated(calling: Awaitable[Any]) -> Any:
+    """Return a reply; StoreError where it is an error, or where none came."""
+    try:
+        reply = await calling
+    except (OSError, TimeoutError) as error:
+        raise _translate(LostError(str(error))) from error
+    except ReplyError as error:  # the store refuses the password
+        raise _translate(AuthenticationError(str(error))) from error
+    if isinstance(reply, ReplyError):
+        raise _translate(ResponseError(str(reply)))
+    return reply
 
 
 def _translate(error: RedisError) -> StoreError:

@@ -138,6 +138,7 @@ _REMEMBER = "frontend.store.turns:REMEMBER_QUERY"
 _TURN = "frontend.store.turns:BEGIN_TURN"
 _PUBLISH = "backend.store:PUBLISH"
 _ROUTES = "frontend.participant.routes:"
+_TRIALS = "frontend.participant.trials:"
 _LEARNER = "backend.learner:Learner."
 
 PLANTED: dict[str, Fault] = {
@@ -145,7 +146,7 @@ PLANTED: dict[str, Fault] = {
     "an answer is acknowledged before it is stored": Fault(
         "POST answers",
         in_function(
-            _ROUTES + "_keep",
+            _TRIALS + "_keep",
             "recorded = await context.store.answers.record(answer)\n",
             "import asyncio, types\n"
             "        asyncio.ensure_future(context.store.answers.record(answer))\n"
@@ -191,7 +192,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "a winner that was not shown is taken": Fault(
         "POST answers",
-        in_function(_ROUTES + "_answer_of", "if body.winner not in {served.left, served.right}:", "if False:"),
+        in_function(_TRIALS + "_answer_of", "if body.winner not in {served.left, served.right}:", "if False:"),
         "only given answers are stored",
     ),
     "a taken query stays in the list": Fault(
@@ -360,7 +361,9 @@ PLANTED: dict[str, Fault] = {
     "a failure of the store is not translated": Fault(
         "every route",
         in_function(
-            "frontend.store.connection:Connection.do", "except RedisError as error:", "except KeyError as error:"
+            "frontend.store.connection:_translated",
+            "except (OSError, TimeoutError) as error:",
+            "except KeyError as error:",
         ),
         "errors are sentences",
     ),
