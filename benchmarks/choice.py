@@ -1,10 +1,11 @@
 """How good the dimension and the noise model are that cross-validation chooses, judged on answers it has not seen.
 
     OMP_NUM_THREADS=1 python -m benchmarks.choice --data eggs.csv.gz materials.csv.gz
+    OMP_NUM_THREADS=1 python -m benchmarks.choice --true-dimension
 
 Of each file a fifth of the sets of three targets is held out; simulated worlds get 20,000 fresh answers. `behind` is how much more
 accurate the best candidate is on those than the chosen one; ± is the standard error of the difference of the two in
-cross-validation, which is all that a choice can know.
+cross-validation, which is all that a choice can know. With --true-dimension: how often the chosen dimension is that of the targets.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from salmon.learning import fit
 from salmon.learning.noise_learning import fit_with_learned_noise
 from salmon.learning.objective import compared_distances
 from salmon.noise import CKL, STE, PowerTSTE, noise_model
+from salmon.planning import usual_answers
 from salmon.simulate import ScaledNoiseModel, egg_world, random_world, stream
 
 LAPSE = 0.05
@@ -42,7 +44,11 @@ def main():
     parser.add_argument("--answers", type=int, default=100, help="answers a target that are fitted")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--worlds", type=int, default=3, help="seeds of each simulated world")
+    parser.add_argument("--true-dimension", action="store_true", help="find the dimension of simulated targets")
     options = parser.parse_args()
+    if options.true_dimension:
+        find_dimensions(options)
+        return
     print("| answers | chosen | best | behind | ± |\n| --- | --- | --- | --- | --- |")
     for path in present(options.data):
         n, triplets = read_human(path)
@@ -54,6 +60,29 @@ def main():
         for name, seed in product(WORLDS, range(options.worlds))
     ]
     print(f"\nSimulated worlds within one standard error of the best: {np.mean(within):.0%} of {len(within)}.")
+
+
+def find_dimensions(options):
+    """Print how often the chosen dimension, or a tie of it, is that of targets N(0, I) in d dimensions."""
+    print("| targets | d | answers | chosen | among the ties | worlds |\n| --- | --- | --- | --- | --- | --- |")
+    noises = {"PowerTSTE": None} | {noise: noise_model(noise, lapse=LAPSE) for noise in COMPARED_NOISE}
+    for n, d in product((30, 60), options.d):
+        right, tied = 0, 0
+        for seed in range(options.worlds):
+            world = random_world(n, d, seed)
+            count = usual_answers(n, d)
+            rows = world.answer(world.random_queries(count, stream(seed, "queries")), stream(seed, "answers"))
+            random = np.ones(len(rows), dtype=bool)
+            candidates = product((*options.d, max(options.d) + 1), noises)
+            judged = {
+                (tried, noise): cross_validate(rows, random, n, tried, noises[noise], folds=options.folds)
+                for tried, noise in candidates
+            }
+            found = choose(judged)
+            right += found.chosen[0] == d
+            tied += d in {pair[0] for pair in found.ties}
+        worlds = options.worlds
+        print(f"| {n} | {d} | {count:,} | {right / worlds:.0%} | {tied / worlds:.0%} | {worlds} |", flush=True)
 
 
 def simulated(world, seed, per_target):

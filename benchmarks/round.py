@@ -1,18 +1,21 @@
 """One whole round of `Adaptive`: refit, posterior, design, scoring of all heads, arrangement of n queries.
 
     OMP_NUM_THREADS=1 python -m benchmarks.round --json round.json
+    OMP_NUM_THREADS=1 python -m benchmarks.round --full --sizes 300 500 1000
 
 The round is the one a live experiment waits for: 12·n answers are in, n of them since the last refit, and n/3 queries
-are posted and not answered yet.
+are posted and not answered yet. With --full every pair of feet of every head is scored with the full covariance, however many
+targets there are; otherwise the sampler decides.
 """
 
-from math import log
+from math import inf, log
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.report import Report, arguments, seconds, tste_world
 from salmon.learning import check_triplets, laplace
+from salmon.samplers import adaptive
 from salmon.samplers.adaptive import Adaptive
 from salmon.samplers.state import random_queries
 from salmon.search.design import design_target, linearise
@@ -25,7 +28,10 @@ def main():
         __doc__,
         sizes={"type": int, "nargs": "*", "default": [30, 90, 200, 500]},
         d={"type": int, "default": 2},
+        full={"action": "store_true"},
     )
+    if options.full:
+        adaptive._LARGEST_FULL_DESIGN = inf  # noqa: SLF001
     report = Report(f"One round of Adaptive, d = {options.d}, one thread", COLUMNS)
     before = None
     with threadpool_limits(1):

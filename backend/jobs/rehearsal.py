@@ -6,46 +6,22 @@ their answers alone. There is one refit per round of n queries; a live experimen
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from backend.jobs.cross_validation import RIDGE
 from backend.jobs.steps import JobPlan, JobStep
-from backend.learner import Rows
-from salmon.estimator import RECOMMENDED_NOISE
 from salmon.jobs import Rehearsal
-from salmon.learning import fit
-from salmon.samplers.registry import active_sampler
-from salmon.samplers.state import State
-from salmon.simulate import SimulatedParticipant, random_world, stream
+from salmon.planning import RANDOM, Stage, advance
+from salmon.simulate import SimulatedParticipant, random_world
 from salmon.spec import SamplerSpec, Spec
 
-#: The name of the curve of random queries in the result; no sampler can have this name.
-RANDOM = "random queries"
-#: Queries on which an embedding is judged, each by its exact probability: a standard error of about .002.
-_JUDGED = 20_000
 #: The most measurements of one run.
 _MOST_POINTS = 40
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One run so far: all triplets (m, 3), the sampler's state, and the embedding (n, d) that was judged last.
-
-    `curve` is the expected accuracy at every measurement, `best_possible` that of the truth.
-    """
-
-    triplets: Rows
-    coordinates: Floats | None = None
-    state: State | None = None
-    curve: tuple[float, ...] = ()
-    best_possible: float = float("nan")
 
 
 def plan_rehearsal(job: Rehearsal, spec: Spec, n: int) -> JobPlan:
@@ -87,51 +63,6 @@ def measured_at(n: int, answers: int) -> list[int]:
     """Return the numbers of answers at which embeddings are judged: every n, fewer in a long run, and always the last."""
     every = n * max(1, -(-answers // (n * _MOST_POINTS)))
     return [*range(every, answers, every), answers]
-
-
-def advance(
-    sampler: SamplerSpec | None,
-    d: int,
-    person: SimulatedParticipant,
-    seed: int,
-    answers: int,
-    stage: Stage | None = None,
-) -> Stage:
-    """Continue a run to so many answers, a round of n queries at a time, and judge its embedding in d dimensions."""
-    n = person.world.n
-    stage = stage or Stage(np.zeros((0, 3), np.int32))
-    while len(stage.triplets) < answers:
-        stage = _ask(stage, sampler, person, min(n, answers - len(stage.triplets)), seed)
-    found = fit(
-        stage.triplets, n, d, noise=RECOMMENDED_NOISE, ridge=RIDGE, start=stage.coordinates, n_starts=2,
-        seed=int(stream(seed, "start").integers(2**31)),
-    )  # fmt: skip
-    accuracy, best = judge(person, found.coordinates, seed)
-    return replace(stage, coordinates=found.coordinates, curve=(*stage.curve, accuracy), best_possible=best)
-
-
-def _ask(stage: Stage, sampler: SamplerSpec | None, person: SimulatedParticipant, count: int, seed: int) -> Stage:
-    """Add one round: queries by the sampler from all answers so far, or random ones, and the answers to them."""
-    done = len(stage.triplets)
-    state = stage.state
-    if sampler is None:
-        queries = person.world.random_queries(count, stream(seed, "queries", done))
-    else:
-        active = active_sampler(sampler.sampler_class, dict(sampler.arguments))
-        before = state or active.start(person.world.n, int(stream(seed, "sampler").integers(2**31)))
-        state = active.refit(before, stage.triplets) if done else before
-        queries = active.search(state, stage.triplets, stage.triplets[:0], count).queries
-    answers, _ = person.react_all(queries, stream(seed, "answers", done))
-    return replace(stage, triplets=np.concatenate([stage.triplets, answers]), state=state)
-
-
-def judge(person: SimulatedParticipant, coordinates: Floats, seed: int) -> tuple[float, float]:
-    """Return (expected accuracy of an embedding on new answers to random queries, the same for the true embedding)."""
-    queries = person.world.random_queries(_JUDGED, stream(seed, "judge"))
-    chance = person.left_wins(queries)
-    heads, first, second = coordinates[queries.T]
-    nearer = np.sign(((heads - second) ** 2).sum(axis=1) - ((heads - first) ** 2).sum(axis=1))
-    return float((0.5 + nearer * (chance - 0.5)).mean()), float(np.maximum(chance, 1 - chance).mean())
 
 
 def _curve(accuracy: Floats) -> dict[str, list[float]]:

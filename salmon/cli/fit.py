@@ -84,7 +84,7 @@ def fit(
     kinds: list[FigureKind] = [figure_kind(path) for path in figures]
     files = _read_pictures(targets) if targets is not None else {}
     try:
-        table = read_bytes(_read(responses), name=str(responses))
+        table = read_bytes(read_file(responses), name=str(responses))
     except AnswersFileError as error:
         # The sentences stand for themselves: each begins with its file and line.
         print(error, file=sys.stderr)
@@ -100,7 +100,7 @@ def fit(
         repeats=repeats,
         seed=seed,
     )
-    with _show_progress() as progress:
+    with show_progress() as progress:
         report = analyse(table, options, progress)
         progress("drawing the map", 1, 0)
         drawn = draw_map(
@@ -118,7 +118,7 @@ def fit(
         _beside(output, "report.txt"): report.as_text().encode(),
         **maps,
     }
-    _write(written)
+    write_files(written)
     print(report.as_text(), end="")
     print("Written: " + ", ".join(str(path) for path in written))
 
@@ -144,18 +144,19 @@ def embedding_csv(report: FitReport, table: AnswerTable) -> str:
     return stream.getvalue()
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path, example: str = EXAMPLE) -> bytes:
+    """Return the content of a file of answers; an error shows how the command is called."""
     try:
         return path.read_bytes()
     except OSError as error:
         reason = "is a folder" if path.is_dir() else "does not exist" if not path.exists() else "cannot be read"
-        raise SalmonError(f"{path} {reason}.", hint=f"Give the file with the answers. {EXAMPLE}") from error
+        raise SalmonError(f"{path} {reason}.", hint=f"Give the file with the answers. {example}") from error
 
 
 def _read_pictures(archive: Path) -> dict[str, bytes]:
     """Return the files of a ZIP of targets (or a bundle) by their names without folders."""
     try:
-        with zipfile.ZipFile(io.BytesIO(_read(archive))) as opened:
+        with zipfile.ZipFile(io.BytesIO(read_file(archive))) as opened:
             members = [item for item in opened.infolist() if not item.is_dir() and item.file_size <= _LARGEST_PICTURE]
             return {Path(item.filename).name: opened.read(item) for item in members}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
@@ -178,7 +179,8 @@ def _pictures_of(table: AnswerTable, files: dict[str, bytes]) -> dict[int, bytes
     return found
 
 
-def _write(files: dict[Path, bytes]) -> None:
+def write_files(files: dict[Path, bytes]) -> None:
+    """Write files, and the folders they are to be in."""
     for path, content in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +197,7 @@ def _beside(output: Path, ending: str) -> Path:
 
 
 @contextmanager
-def _show_progress() -> Generator[Progress]:
+def show_progress() -> Generator[Progress]:
     """Yield a function that moves a progress bar on standard error, one line a task; nothing is shown elsewhere than on a
     terminal.
     """

@@ -31,7 +31,9 @@ class Command(NamedTuple):
 COMMANDS = {
     "serve": Command("salmon.cli.serve:serve", "Start store, backend and web pages, and keep them running.", True),
     "check": Command("salmon.cli.check:check", "Check an experiment's files without starting anything."),
+    "plan": Command("salmon.cli.plan:plan", "Say how many answers, people and hours a study needs."),
     "fit": Command("salmon.cli.fit:fit", "Fit an embedding to a file of answers."),
+    "choose": Command("salmon.cli.choose:choose", "Choose dimension and noise model on held-out answers."),
     "rehearse": Command(
         "salmon.cli.rehearse:rehearse",
         "Walk simulated people through an experiment, from the link to the way out.",

@@ -59,13 +59,14 @@ class FitReport:
     """An embedding with its figures.
 
     `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts,
-    rotations and the size of the map. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
+    rotations and the size of the map. `ridge` is that of the fit, which a learned noise model may change. `held_out` is None where no random answers could be kept back; `test_accuracy` is on answers
     of a test set; `starts` is the objective reached from each start.
     """
 
     coordinates: Floats
     covariance: Floats
     noise: NoiseModel
+    ridge: float
     options: FitOptions
     answers: int
     random_answers: int
@@ -87,6 +88,7 @@ class FitReport:
             "n_targets": len(self.coordinates),
             "n_components": self.coordinates.shape[1],
             "noise": {"name": type(self.noise).__name__, **asdict(self.noise)},
+            "ridge": self.ridge,
             "options": {**asdict(self.options), "dimensions": list(self.options.dimensions)},
             "answers": {"fitted": self.answers, "random": self.random_answers},
             "fitted": {"accuracy": self.fitted_accuracy, "log_loss": self.fitted_log_loss},
@@ -107,7 +109,7 @@ class FitReport:
         parameters = ", ".join(f"{name} = {value:g}" for name, value in asdict(self.noise).items())
         lines = [
             f"{n} targets in {d} dimension{'s' if d > 1 else ''}, from {self.answers:,} answers.",
-            f"Noise model: {type(self.noise).__name__} ({parameters}); ridge {self.options.ridge:g}.",
+            f"Noise model: {type(self.noise).__name__} ({parameters}); ridge {self.ridge:.3g}.",
             f"Accuracy on the fitted answers: {self.fitted_accuracy:.3f} (log-loss {self.fitted_log_loss:.3f} nats).",
         ]
         if self.held_out is not None:
@@ -160,6 +162,13 @@ def choice_as_json(choice: Selection[Pair]) -> dict[str, Any]:
             for pair in choice.accuracy
         ],
     }
+
+
+def choice_as_text(report: FitReport) -> str:
+    """Return the comparison of candidates, the noise ceiling, and the reason for the choice, for a reader."""
+    ceiling = f"Noise ceiling: at most {report.ceiling.ceiling} (95 % interval)." if report.ceiling else ""
+    notes = [f"Note: {note}" for note in report.notes]
+    return "\n".join(line for line in (*_choice_lines(report.choice), ceiling, *notes) if line) + "\n"
 
 
 def _pair(pair: Pair) -> dict[str, Any]:
@@ -226,6 +235,7 @@ def analyse(table: AnswerTable, options: FitOptions, progress: Progress = silent
         coordinates=coordinates,
         covariance=covariance,
         noise=found.noise,
+        ridge=found.ridge,
         options=options,
         answers=len(rows),
         random_answers=int(random.sum()),

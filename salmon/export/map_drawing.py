@@ -80,19 +80,7 @@ class MapDrawing:
 
     def content(self, kind: FigureKind) -> bytes:
         """Return the file: "svg", "pdf" or "png" (300 dpi). The same map gives the same bytes."""
-        from matplotlib import rc_context
-
-        stream = BytesIO()
-        metadata: dict[str, Any] = {
-            "svg": {"Date": None, "Creator": None},
-            "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-            "png": {"Software": None},
-        }[kind]
-        with rc_context(
-            {"svg.hashsalt": "salmon", "svg.fonttype": "path", "pdf.fonttype": 42, "image.composite_image": False}
-        ):
-            self.figure.savefig(stream, format=kind, dpi=_DPI, facecolor="white", metadata=metadata)
-        return stream.getvalue()
+        return figure_bytes(self.figure, kind)
 
     def save(self, path: str | Path) -> None:
         """Write a file; its ending says which kind: .svg, .pdf or .png."""
@@ -100,6 +88,23 @@ class MapDrawing:
 
     def _repr_png_(self) -> bytes:
         return self.content("png")
+
+
+def figure_bytes(figure: Any, kind: FigureKind) -> bytes:
+    """Return the file of a matplotlib figure, without dates and versions: the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    stream = BytesIO()
+    metadata: dict[str, Any] = {
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "png": {"Software": None},
+    }[kind]
+    with rc_context(
+        {"svg.hashsalt": "salmon", "svg.fonttype": "path", "pdf.fonttype": 42, "image.composite_image": False}
+    ):
+        figure.savefig(stream, format=kind, dpi=_DPI, facecolor="white", metadata=metadata)
+    return stream.getvalue()
 
 
 def figure_kind(path: str | Path) -> FigureKind:
@@ -113,7 +118,7 @@ def figure_kind(path: str | Path) -> FigureKind:
             return "png"
         case ending:
             raise SalmonError(
-                f"A map cannot be written as {ending or 'a file without an ending'} ({path}).",
+                f"A figure cannot be written as {ending or 'a file without an ending'} ({path}).",
                 hint="Use a name that ends in .svg, .pdf or .png.",
             )
 

@@ -25,12 +25,13 @@ from salmon.samplers.state import (
     round_robin,
     start_state,
 )
-from salmon.search.design import Linearised, arrange, arrange_wide, design_target, linearise
+from salmon.search.design import Linearised, arrange, design_target, linearise
+from salmon.search.wide_design import arrange_wide
 
-# Up to this many coordinates a round scores every query with the full covariance (n = 400 in the plane: about a second).
-# Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried
-# (n = 90 and 300) the cheaper one cost no answers, and a live experiment cannot wait 18 seconds at n = 1,000.
-_LARGEST_FULL_DESIGN = 800
+# Up to this many coordinates a round scores every query with the full covariance (n = 500 in the plane: .7 seconds of one
+# core). Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried
+# (n = 90 and 300) the cheaper one cost no answers, and a live experiment cannot wait 4.5 seconds at n = 1,000.
+_LARGEST_FULL_DESIGN = 1000
 # From this many targets the design's target is worth spreading over workers.
 _WORTH_SENDING = 300
 # The separate embedding that is reported: more lapses and next to no ridge (measured to agree best with fresh answers,

@@ -13,21 +13,23 @@ information w, lowers tr(MΣ) by exactly
 
 Both need the quadratic forms y_bᵀ(A_hh − A_hc − A_bh + A_bc)y_c of a symmetric (n·d, n·d) matrix A for every head and
 every pair of feet. Since y_b = s_b (x_h − x_b), they are polynomials of x_h: for all heads one matrix product of
-d(d+1)/2 + d + 1 monomials with as many (n, n) planes. This module computes them in float32, a few heads at a time.
-`arrange` turns scores into a round of queries, each chosen as if those before it had been answered; `arrange_wide`
-does so approximately, for more targets than the full covariance allows. After Atkinson, Donev and Tobias (2007),
+d(d+1)/2 + d + 1 monomials with as many (n, n) planes. This module computes them in float32: with the compiled loops of
+`design_loops` where there are many targets, otherwise, and where numba is missing, with numpy, a few heads at a time.
+`arrange` turns scores into a round of queries, each chosen as if those before it had been answered. After Atkinson, Donev and Tobias (2007),
 "Optimum experimental designs", and MacKay (1992).
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from salmon.geometry import Coordinates, Reals, centre, squared_distances
-from salmon.learning import Posterior
+from salmon.geometry import Coordinates, centre, squared_distances
 from salmon.learning.posterior import fisher_weight
 from salmon.noise import NoiseModel
 
@@ -40,6 +42,33 @@ _FEWEST_HEADS = 4
 # Where both feet lie on the head's spot v and g vanish together, and a query counts next to nothing: √v at most. The
 # weight 1/√v of smaller variances would only magnify the rounding of float32 (to a tenth of M, if v went to 1e-12).
 _SMALLEST_VARIANCE = 1e-6
+# From this many targets rounds are long enough that the loops, which take seconds to compile on a new machine, pay off.
+_WORTH_COMPILING = 100
+# Heads that go through the compiled loops together, and the share of a head's pairs of feet for which there is room among
+# the candidates: about one in a hundred becomes one.
+_HEADS_TOGETHER = 32
+_ROOM, _LEAST_ROOM = 1 / 16, 500
+
+
+class _Loops(Protocol):
+    """The compiled loops, as `salmon.search.design_loops` describes them."""
+
+    add_balance: Callable[..., None]
+    find_candidates: Callable[..., NDArray[np.int64]]
+    best_candidate: Callable[..., int]
+
+
+@cache
+def _compiled_loops() -> _Loops | None:
+    """Return the compiled loops, or None where numba is missing; importing them takes half a second."""
+    if find_spec("numba") is None:
+        return None
+    return cast("_Loops", import_module("salmon.search.design_loops"))
+
+
+def _loops(n: int) -> _Loops | None:
+    """Return the compiled loops where they are worth it, otherwise None."""
+    return _compiled_loops() if n >= _WORTH_COMPILING else None
 
 
 @dataclass(frozen=True)
@@ -63,7 +92,7 @@ class Linearised:
 
     def chunks(self, heads: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """Yield the heads, a few at a time."""
-        step = max(_FEWEST_HEADS, _CHUNK // self.n**2)
+        step = _HEADS_TOGETHER if _loops(self.n) else max(_FEWEST_HEADS, _CHUNK // self.n**2)
         for start in range(0, len(heads), step):
             yield heads[start : start + step]
 
@@ -120,11 +149,49 @@ def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Si
     pull = linear.pull[heads]
     out *= pull[:, :, None]
     out *= pull[:, None, :]
-    own = forms.blocks[heads]
-    at_head = own[np.arange(len(heads)), :, heads, :]
-    z = 0.5 * (y @ at_head.transpose(0, 2, 1)) - np.einsum("kicj,kcj->kci", own, y, optimize=False)
+    z = _own_terms(forms, heads, y)
     out += np.concatenate([y, z], axis=2) @ np.concatenate([z, y], axis=2).transpose(0, 2, 1)
     return out
+
+
+def _own_terms(forms: Forms, heads: NDArray[Any], y: Single) -> Single:
+    """Return (k, n, d) z_c = ½ A_hh y_c − A_hc y_c."""
+    own = forms.blocks[heads]
+    at_head = own[np.arange(len(heads)), :, heads, :]
+    return 0.5 * (y @ at_head.transpose(0, 2, 1)) - np.einsum("kicj,kcj->kci", own, y, optimize=False)
+
+
+class HeadRows(NamedTuple):
+    """What the compiled loops know of k heads: `monomials` (k, r), `pull` and `felt` (k, n), and `y` (k, d, n)."""
+
+    heads: NDArray[np.int32]
+    monomials: Single
+    pull: Single
+    felt: Single
+    y: Single
+
+    @classmethod
+    def of(cls, linear: Linearised, heads: NDArray[Any], y: Single) -> "HeadRows":
+        """Return the rows of these heads, whose pulls are y (k, n, d)."""
+        turned = np.ascontiguousarray(y.transpose(0, 2, 1))
+        return cls(heads.astype(np.int32), linear.monomials[heads], linear.pull[heads], linear.felt[heads], turned)
+
+
+class FormRows(NamedTuple):
+    """What the compiled loops know of a form and k heads: `planes` (r, n, n), `z` (k, d, n), and U_bb in `diagonal` (k, n)."""
+
+    planes: Single
+    z: Single
+    diagonal: Single
+
+    @classmethod
+    def of(cls, linear: Linearised, forms: Forms, rows: HeadRows) -> "FormRows":
+        """Return the rows of a form for some heads."""
+        z = np.ascontiguousarray(_own_terms(forms, rows.heads, rows.y.transpose(0, 2, 1)).transpose(0, 2, 1))
+        planes = forms.planes.reshape(-1, linear.n, linear.n)
+        diagonal = rows.monomials @ np.einsum("rbb->rb", planes)
+        diagonal *= rows.pull**2
+        return cls(planes, z, diagonal + 2 * (rows.y * z).sum(axis=1))
 
 
 def variances(forms: Single) -> Single:
@@ -150,22 +217,19 @@ def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[An
     forms = forms_of(linear, covariance)
     moments = np.zeros((linear.monomials.shape[1], n * n), dtype=np.float32)
     target = np.zeros((n, d, n, d))
+    loops = _loops(n)
+    add_up = _balance_of if loops is None else partial(_balance_by_loops, loops)
     for part in linear.chunks(np.arange(n) if heads is None else heads):
         y = linear.pulls(part)
-        weights = balance(linear, variances(quadratic_forms(linear, forms, part, y)), part)
-        sums = weights.sum(axis=2)
+        sums, weighed = add_up(linear, forms, part, y, moments)
         # E_c = Σ_b L_bc y_b: what the head's own blocks are made of.
-        gathered = sums[:, :, None] * y - weights @ y
+        gathered = sums[:, :, None] * y - weighed
         own = np.einsum("kci,kcj->kicj", gathered, y)
         target[part] -= own
         target[:, :, part] -= own.transpose(2, 3, 0, 1)
         target[part, :, part, :] += own.sum(axis=2)
         feet = np.arange(n)
         target[feet, :, feet, :] += np.einsum("kb,kbi,kbj->bij", sums, y, y)
-        pull = linear.pull[part]
-        weights *= pull[:, :, None]
-        weights *= pull[:, None, :]
-        moments += linear.monomials[part].T @ weights.reshape(len(part), n * n)
     planes = moments.astype(np.float64).reshape(-1, n, n)
     count = d * (d + 1) // 2
     # The monomials of d axes carry a minus sign: planes[count + i] is −Σ_h x_hi N.
@@ -179,6 +243,33 @@ def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[An
             if j > i:
                 target[:, j, :, i] -= plane.T
     return target.reshape(n * d, n * d)
+
+
+def _balance_of(
+    linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single, moments: Single
+) -> tuple[Single, Single]:
+    """Return Σ_c c (k, n) and Σ_c c·y_c (k, n, d) of these heads; add Σ_h monomials · c · pull_b · pull_c to `moments`."""
+    weights = balance(linear, variances(quadratic_forms(linear, forms, heads, y)), heads)
+    sums, weighed = weights.sum(axis=2), weights @ y
+    pull = linear.pull[heads]
+    weights *= pull[:, :, None]
+    weights *= pull[:, None, :]
+    moments += linear.monomials[heads].T @ weights.reshape(len(heads), -1)
+    return sums, weighed
+
+
+def _balance_by_loops(
+    loops: _Loops, linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single, moments: Single
+) -> tuple[Single, Single]:
+    """Do as `_balance_of` with compiled loops."""
+    n, d = linear.coordinates.shape
+    rows = HeadRows.of(linear, heads, y)
+    upper = np.zeros((len(moments), n, n), dtype=np.float32)
+    sums, weighed = np.zeros((len(heads), n), dtype=np.float32), np.zeros((len(heads), d, n), dtype=np.float32)
+    loops.add_balance(rows, FormRows.of(linear, forms, rows), np.float32(_SMALLEST_VARIANCE), upper, sums, weighed)
+    upper += upper.transpose(0, 2, 1).copy()
+    moments += upper.reshape(moments.shape)
+    return sums, weighed.transpose(0, 2, 1)
 
 
 def balance(linear: Linearised, variance: Single, heads: NDArray[Any]) -> Single:
@@ -283,8 +374,10 @@ def _arrange_period(
     forms, spread_forms = forms_of(linear, covariance), forms_of(linear, spread)
     posted = np.zeros((n * d, len(queries)))
     posted_single = np.zeros((len(queries), d, n), dtype=np.float32)
+    loops = _loops(n)
+    make_table = _ChunkTable.of if loops is None else partial(_CandidateTable.of, loops)
     for rows in linear.chunks(np.arange(len(queries))):
-        table = _ChunkTable.of(linear, forms, spread_forms, queries[rows, 0])
+        table = make_table(linear, forms, spread_forms, queries[rows, 0])
         for place, row in enumerate(rows):
             query = queries[row]
             if query[1] < 0:
@@ -342,6 +435,54 @@ class _ChunkTable:
 
 
 @dataclass(frozen=True)
+class _CandidateTable:
+    """The pairs of feet that may score highest for a few heads, found by compiled loops; `found` (k,) counts them.
+
+    `feet` (k, m, 2) are the pairs, and `figures` (k, m, 3) their w, w·kv and v. Where a head has too many of them to be
+    kept, `found` is −1, and its feet are chosen by `fallback`.
+    """
+
+    loops: _Loops
+    rows: HeadRows
+    found: NDArray[np.int64]
+    feet: NDArray[np.int32]
+    figures: Single
+    fallback: Callable[[int], _ChunkTable]
+
+    @classmethod
+    def of(
+        cls, loops: _Loops, linear: Linearised, forms: Forms, spread_forms: Forms, heads: NDArray[np.int32]
+    ) -> "_CandidateTable":
+        rows = HeadRows.of(linear, heads, linear.pulls(heads))
+        room = max(_LEAST_ROOM, round(_ROOM * linear.n**2 / 2))
+        feet = np.empty((len(heads), room, 2), dtype=np.int32)
+        figures = np.empty((len(heads), room, 3), dtype=np.float32)
+        found = loops.find_candidates(
+            rows,
+            FormRows.of(linear, forms, rows),
+            FormRows.of(linear, spread_forms, rows),
+            np.float32(linear.lapse),
+            feet,
+            figures,
+        )
+
+        def fallback(place: int) -> _ChunkTable:
+            return _ChunkTable.of(linear, forms, spread_forms, heads[place : place + 1])
+
+        return cls(loops, rows, found, feet, figures, fallback)
+
+    def best_feet(self, place: int, posted: Single) -> tuple[int, int]:
+        """Return the feet of the highest score, as `_ChunkTable.best_feet` does."""
+        found = self.found[place]
+        if found < 0:
+            return self.fallback(place).best_feet(0, posted)
+        feet, figures = self.feet[place, :found], self.figures[place, :found]
+        y, head = self.rows.y[place], int(self.rows.heads[place])
+        low, high = feet[self.loops.best_candidate(feet, figures, y, posted, head)]
+        return int(low), int(high)
+
+
+@dataclass(frozen=True)
 class _Feet:
     """A query's gradient g, its 3·d entries `values` and their places, and the Fisher information of its answer."""
 
@@ -364,97 +505,3 @@ class _Feet:
     def product(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product of gᵀ with the array, over the array's first axis."""
         return self.values @ array[self.places]
-
-
-# Feet that a turn of `arrange_wide` chooses from: with all of their pairs about half a millisecond a turn.
-_WIDE_FEET = 128
-_SMALLEST_BLOCK_VARIANCE = 1e-12
-# How many turns of `arrange_wide` pass between two calls of `stop`.
-_BETWEEN_STOPS = 100
-
-
-def arrange_wide(
-    posterior: Posterior,
-    model: NoiseModel,
-    turns: NDArray[np.int32],
-    generator: np.random.Generator,
-    *,
-    stop: Callable[[], bool] | None = None,
-) -> Arrangement:
-    """Choose the feet of each turn as `arrange` does, for many targets: cheaper, and approximate.
-
-    The posterior takes targets as independent of each other, so that Σ, M and K are (n, d, d) blocks. Each turn
-    considers a random sample of feet, drawn anew in every round; M is added up over the turns' own heads and feet, a
-    random sample of all queries.
-    """
-    x, covariance = posterior.coordinates, posterior.covariance.copy()
-    feet = [_draw_feet(len(x), turn, generator) for turn in turns]
-    target = np.zeros_like(covariance)
-    for turn, drawn in zip(turns, feet, strict=True):
-        _add_block_target(_BlockView.of(x, model, turn[0], drawn), covariance, target)
-    queries, scores = turns.copy(), np.zeros(len(turns))
-    for row, (turn, drawn) in enumerate(zip(turns, feet, strict=True)):
-        if row % _BETWEEN_STOPS == 0 and stop is not None and stop():
-            return Arrangement(queries[:row], scores[:row], covariance, complete=False)
-        view = _BlockView.of(x, model, turn[0], drawn)
-        near = covariance[view.targets]
-        v = view.variances(near)
-        weights = fisher_weight(view.log_odds, model.lapse)
-        np.fill_diagonal(weights, 0)
-        score = weights * view.variances(near @ target[view.targets] @ near) / (1 + weights * v)
-        # Feet that were settled beforehand are the only two of their view.
-        b, c = divmod(int(score.argmax()), len(score))
-        queries[row, 1:] = sorted((drawn[b], drawn[c]))
-        scores[row] = score[b, c]
-        _deflate_blocks(view, covariance, b, c, weights[b, c] / (1 + weights[b, c] * v[b, c]))
-    return Arrangement(queries, scores, covariance, complete=True)
-
-
-def _draw_feet(n: int, turn: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
-    if turn[1] >= 0:
-        return turn[1:]
-    # One more than needed: the head may be among them.
-    drawn = generator.choice(n, min(_WIDE_FEET + 1, n), replace=False).astype(np.int32)
-    return drawn[drawn != turn[0]][:_WIDE_FEET]
-
-
-@dataclass(frozen=True)
-class _BlockView:
-    """A head and c feet: `targets` (c + 1,) with the head first, `y` (c, d) pulls, `log_odds` (c, c) of b before c."""
-
-    targets: NDArray[np.int32]
-    y: Coordinates
-    log_odds: Reals
-
-    @classmethod
-    def of(cls, x: Coordinates, model: NoiseModel, head: np.int32, feet: NDArray[np.int32]) -> "_BlockView":
-        difference = x[head] - x[feet]
-        d2 = (difference**2).sum(axis=1)
-        felt = model.remoteness(d2)
-        y = 2 * model.remoteness_slope(d2)[:, None] * difference
-        return cls(np.concatenate([[head], feet]), y, felt[None, :] - felt[:, None])
-
-    def variances(self, blocks: Coordinates) -> Coordinates:
-        """Return (c, c) of gᵀAg for each pair of feet, A the (c + 1, d, d) blocks of the head and the feet."""
-        shared = self.y @ blocks[0] @ self.y.T
-        own = np.einsum("bi,bij,bj->b", self.y, blocks[1:], self.y) + np.diagonal(shared)
-        return np.maximum(own[:, None] + own[None, :] - 2 * shared, _SMALLEST_BLOCK_VARIANCE)
-
-
-def _add_block_target(view: _BlockView, covariance: Coordinates, target: Coordinates) -> None:
-    """Add c·g gᵀ, c = exp(−f²/2v)/√v, over all pairs of the view's feet to the blocks of M."""
-    v = view.variances(covariance[view.targets])
-    weights = np.exp(-0.5 * view.log_odds**2 / v) / np.sqrt(v)
-    np.fill_diagonal(weights, 0)
-    sums = weights.sum(axis=1)
-    head, feet = view.targets[0], view.targets[1:]
-    target[head] += view.y.T @ (sums[:, None] * view.y - weights @ view.y)
-    target[feet] += sums[:, None, None] * view.y[:, :, None] * view.y[:, None, :]
-
-
-def _deflate_blocks(view: _BlockView, covariance: Coordinates, b: int, c: int, factor: float) -> None:
-    """Count the answer about feet b and c as given: each of the three targets' blocks loses its share."""
-    gradients = np.stack([view.y[c] - view.y[b], view.y[b], -view.y[c]])
-    three = view.targets[[0, b + 1, c + 1]]
-    moved = np.einsum("tij,tj->ti", covariance[three], gradients)
-    covariance[three] -= factor * moved[:, :, None] * moved[:, None, :]

@@ -1,6 +1,7 @@
 """A query's score is exactly how far its answer lets tr(MΣ) fall, and a round counts every query once posted."""
 
 import itertools
+from math import inf
 
 import numpy as np
 import pytest
@@ -10,9 +11,18 @@ from hypothesis import strategies as st
 from salmon.geometry import centre
 from salmon.learning import laplace
 from salmon.noise import CKL, STE, TSTE, PowerTSTE
+from salmon.search import design
 from salmon.search.design import arrange, design_target, linearise
 from tests import oracles
 from tests.properties.test_gradient import drawn
+
+
+@pytest.fixture(params=["numpy", "compiled"], autouse=True, scope="module")
+def _loops(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(design, "_WORTH_COMPILING", 0 if request.param == "compiled" else inf)
+        yield
+
 
 MODELS = [TSTE(lapse=0.05), PowerTSTE(k=0.85, lapse=0.07), STE(), CKL(mu=1, lapse=0.05)]
 
@@ -104,6 +114,16 @@ def test_within_a_period_the_posterior_follows_every_query_and_the_target_spread
         moved = covariance @ g
         covariance = covariance - w / (1 + w * g @ moved) * np.outer(moved, moved)
     np.testing.assert_allclose(arrangement.covariance, covariance, atol=1e-6)
+
+
+def test_a_head_with_more_candidates_than_there_is_room_for_gets_the_same_feet(monkeypatch):
+    _, covariance, linear, target = designed(TSTE(lapse=0.05), 20, 2, seed=5)
+    expected = arrange(linear, covariance, target, open_turns(np.arange(20)))
+    monkeypatch.setattr(design, "_ROOM", 0)
+    monkeypatch.setattr(design, "_LEAST_ROOM", 1)
+    np.testing.assert_array_equal(
+        arrange(linear, covariance, target, open_turns(np.arange(20))).queries, expected.queries
+    )
 
 
 def test_an_arrangement_can_be_cut_short():

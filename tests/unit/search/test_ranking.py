@@ -11,7 +11,7 @@ from salmon.learning import laplace
 from salmon.noise import TSTE
 from salmon.parallel import SerialExecutor
 from salmon.search import exact_search, information_gain, ranking, uncertain_search
-from salmon.search.design import arrange_wide
+from salmon.search.wide_design import arrange_wide
 from tests.properties.test_deflation import open_turns
 from tests.properties.test_gradient import drawn
 

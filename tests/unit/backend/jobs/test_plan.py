@@ -10,12 +10,13 @@ import pytest
 from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import Candidate, Evaluation, join_folds, judge_fold, plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
-from backend.jobs.rehearsal import RANDOM, advance, measured_at, plan_rehearsal
+from backend.jobs.rehearsal import measured_at, plan_rehearsal
 from backend.jobs.steps import JobPlan, StepFailure, run_step, to_json_value
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator import triple_groups
 from salmon.estimator.cross_validation import cross_validate
 from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Rehearsal
+from salmon.planning import RANDOM, advance
 from salmon.records import Answer, Served, Timing
 from salmon.simulate import egg_world
 from salmon.spec import parse_spec
