@@ -35,7 +35,7 @@ COLUMNS = (
     *("code", "sampler", "web", "mode", "clients", "queries_s", "query_p50", "query_p99", "answers_s", "answer_p50"),
     *("answer_p99", "errors", "per_cpu_s", "web_cpu", "store_cpu", "client_cpu"),
 )
-MODES = ("get", "query", "answers", "page", "old", "arrive")
+MODES = ("get", "page", "query", "answers", "old", "arrive")
 SESSIONS, ARRIVALS = 500, 300
 ANSWERS = 60_000
 
