@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from frontend.admission import PARTICIPANT_BYTES, PARTICIPANT_HEADERS, with_headers
 from frontend.errors import answer_salmon_error
@@ -61,69 +62,60 @@ class TrialShortcut:
         if not _PATH.fullmatch(path):
             return None
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        if not _is_plain(headers):
+        if not is_plain(headers):
             return None
         if method == "GET" and path.endswith("/query") and b"x-salmon-session" in headers:
             asked = _PARAMETERS.fullmatch(scope["query_string"])
             return _Trial(scope, receive, send).query(headers[b"x-salmon-session"], asked) if asked else None
-        if method == "POST" and path.endswith("/answers") and _is_short(headers):
+        if method == "POST" and path.endswith("/answers") and is_short(headers):
             return _Trial(scope, receive, send).answers()
         return None
 
 
-def _is_plain(headers: Mapping[bytes, bytes]) -> bool:
+def is_plain(headers: Mapping[bytes, bytes]) -> bool:
     """Return whether a program or a page of this server sends a request, and no browser wants to show its reply."""
     origin = headers.get(b"origin")
     ours = origin is None or origin.partition(b"://")[2] == headers.get(b"host", b"")
     return ours and b"text/html" not in headers.get(b"accept", b"")
 
 
-def _is_short(headers: Mapping[bytes, bytes]) -> bool:
+def is_short(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a body is announced with a length that a participant's may have."""
     length = headers.get(b"content-length", b"")
     return length.isdigit() and len(length) <= len(str(PARTICIPANT_BYTES)) and int(length) <= PARTICIPANT_BYTES
 
 
-class _Trial:
-    """One request of a trial."""
+class PlainRequest:
+    """One request that is answered before routing: how its body is read, how it is replied to, and that it is counted."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._scope, self._receive, self._send = scope, receive, send
-        self._context: Context = scope["app"].state.context
+    def __init__(self, scope: Scope, receive: Receive, send: Send, route: str) -> None:
+        self.context: Context = scope["app"].state.context
+        self._scope, self._receive, self._send, self._route = scope, receive, send, route
         self._status = 500
         self._started = time.perf_counter()
 
-    async def query(self, session: bytes, asked: re.Match[bytes]) -> None:
-        """Give the query of a turn."""
-        number, skipped, spare = asked.groups()
+    async def answer(
+        self,
+        work: Callable[[], Awaitable[tuple[int, Mapping[str, Any]] | None]],
+        answer_error: Callable[[Request, SalmonError], Awaitable[Response]] = answer_salmon_error,
+    ) -> None:
+        """Reply with the status and the content that `work` returns, or with the error that it raises; None means that
+        the sender has left.
+        """
         try:
-            reply = await give_query(
-                self._context,
-                session.decode("latin-1"),
-                number=int(number),
-                spare=spare is not None,
-                skipped=tuple(map(int, skipped.split(b"&skipped=")[1:])),
-            )
-            await self._reply(200, reply)
-        except SalmonError as error:
-            await self._refuse(error)
-        finally:
-            self._count()
-
-    async def answers(self) -> None:
-        """Record answers."""
-        try:
-            content = await self._body()
-            if content is not None:
-                status, reply = await record_answers_of(self._context, content)
-                await self._reply(status, reply)
-            else:
+            done = await work()
+            if done is None:
                 self._status = 499
+            else:
+                await self._reply(*done)
         except SalmonError as error:
-            await self._refuse(error)
+            response = await answer_error(Request(self._scope), error)
+            self._status = response.status_code
+            await response(self._scope, self._receive, with_headers(self._send, PARTICIPANT_HEADERS))
         finally:
-            self._count()
+            self.context.metrics.count(self._route, self._status, time.perf_counter() - self._started)
 
-    async def _body(self) -> bytes | None:
+    async def read_body(self) -> bytes | None:
         """Return the body; None where its sender has left."""
         pieces: list[bytes] = []
         while True:
@@ -137,19 +129,38 @@ class _Trial:
     async def _reply(self, status: int, content: Mapping[str, Any]) -> None:
         body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         self._status = status
-        length: Iterable[tuple[bytes, bytes]] = ((b"content-length", b"%d" % len(body)),)
-        await self._send({"type": "http.response.start", "status": status, "headers": [*_REPLY_HEADERS, *length]})
+        length = (b"content-length", b"%d" % len(body))
+        await self._send({"type": "http.response.start", "status": status, "headers": [*_REPLY_HEADERS, length]})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def _refuse(self, error: SalmonError) -> None:
-        async def note_status(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._status = int(message["status"])
-            await self._send(message)
 
-        response = await answer_salmon_error(Request(self._scope), error)
-        await response(self._scope, self._receive, with_headers(note_status, PARTICIPANT_HEADERS))
+class _Trial(PlainRequest):
+    """One request of a trial."""
 
-    def _count(self) -> None:
-        route = _ROUTES[self._scope["method"]]
-        self._context.metrics.count(route, self._status, time.perf_counter() - self._started)
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send, _ROUTES[scope["method"]])
+
+    async def query(self, session: bytes, asked: re.Match[bytes]) -> None:
+        """Give the query of a turn."""
+        number, skipped, spare = asked.groups()
+
+        async def give() -> tuple[int, Mapping[str, Any]]:
+            reply = await give_query(
+                self.context,
+                session.decode("latin-1"),
+                number=int(number),
+                spare=spare is not None,
+                skipped=tuple(map(int, skipped.split(b"&skipped=")[1:])),
+            )
+            return 200, reply
+
+        await self.answer(give)
+
+    async def answers(self) -> None:
+        """Record answers."""
+
+        async def record() -> tuple[int, Mapping[str, Any]] | None:
+            content = await self.read_body()
+            return None if content is None else await record_answers_of(self.context, content)
+
+        await self.answer(record)

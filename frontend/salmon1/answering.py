@@ -8,17 +8,20 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, EndedError, ForbiddenError, GoneError
 from frontend.experiments import OpenPage, ServedExperiment
 from frontend.lifecycle import check_takes_in, close_at_last_answer
 from frontend.participant import queries
-from frontend.salmon1.errors import OldError, OldRoute
+from frontend.participant.shortcut import PlainRequest, is_plain, is_short
+from frontend.salmon1.errors import OldError, OldRoute, answer_old_error
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
@@ -79,6 +82,10 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
     carry.
     """
+    return await _give(context, experiment, sampler, puid)
+
+
+async def _give(context: Context, experiment: ServedExperiment, sampler: str, puid: str) -> Json:
     _check_served(context, experiment)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
@@ -102,7 +109,42 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
 @router.post("/answer")
 async def record_answer(request: Request, context: WithContext) -> Json:
     """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
-    body = _read(await request.body())
+    return await _record(context, await request.body())
+
+
+class ScriptShortcut:
+    """Middleware that answers the plain requests of scripts before routing, as `TrialShortcut` does those of pages."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        kind = (scope["method"], scope["path"]) if scope["type"] == "http" else None
+        if kind in {("GET", "/query"), ("POST", "/answer")}:
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            plain = PlainRequest(scope, receive, send, scope["path"])
+            if kind == ("POST", "/answer") and is_plain(headers) and is_short(headers):
+                await plain.answer(partial(_answer_script, plain), answer_old_error)
+                return
+            asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            if kind == ("GET", "/query") and is_plain(headers) and asked.keys() <= {"puid", "sampler"}:
+                await plain.answer(partial(_ask_for_script, plain.context, **asked), answer_old_error)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _ask_for_script(context: Context, sampler: str = "", puid: str = "") -> tuple[int, Json]:
+    return 200, await _give(context, await for_participants(context), sampler, puid)
+
+
+async def _answer_script(request: PlainRequest) -> tuple[int, Json] | None:
+    content = await request.read_body()
+    return None if content is None else (200, await _record(request.context, content))
+
+
+async def _record(context: Context, content: bytes) -> Json:
+    body = _read(content)
     if body.token:
         served = await _read_token(context, body)
     else:

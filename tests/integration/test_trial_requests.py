@@ -137,3 +137,18 @@ async def test_where_too_much_is_under_way_newcomers_wait_and_those_who_have_beg
     monkeypatch.undo()
     assert context.metrics.under_way == 0
     assert (await client.post("/e/full-house/arrive", json={"parameters": {"puid": "late"}})).status_code == 200
+
+
+async def test_both_ways_of_scripts_reply_alike(client: httpx.AsyncClient, context: Context) -> None:
+    await study(client, context, COLORS + "security: {compat: on}\n", "scripts")
+    page = {"Origin": "http://elsewhere.test"}  # whoever sends it takes the way through the routes
+    for query in ("", "?sampler=Random", "?puid=ada%C3%A9", "?sampler=Unknown"):
+        short, long = [await client.get(f"/query{query}", headers=headers) for headers in ({}, page)]
+        assert (short.status_code, short.json().keys()) == (long.status_code, long.json().keys())
+        assert {**short.headers, "content-length": ""} == {**long.headers, "content-length": ""}
+    for body in ("", "{}", '{"token": "x", "head": 0, "left": 1, "right": 2, "winner": 1, "sampler": "Random"}'):
+        short, long = [await client.post("/answer", content=body, headers=headers) for headers in ({}, page)]
+        assert (short.status_code, short.content) == (long.status_code, long.content)
+    asked = (await client.get("/query?puid=ada")).json()
+    answered = await client.post("/answer", json={**asked, "winner": asked["left"], "puid": "ada"})
+    assert (answered.status_code, answered.json()) == (200, {"success": True})
