@@ -139,7 +139,7 @@ class OpenPages:
     What is remembered is compared with the store where a turn begins, in the same call.
     """
 
-    _MOST = 20_000
+    _MOST = 5_000
 
     def __init__(self) -> None:
         self._pages: dict[str, OpenPage] = {}
