@@ -12,17 +12,21 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.learner import LearningTask, Rows, join
+from salmon.jobs import shown_noise
 from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
 from salmon.parallel import Executor
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
+
+if TYPE_CHECKING:
+    from salmon.estimator.cross_validation import Evaluation
 
 #: The ridge of the posterior of an embedding that has not converged, and so is not the minimum of any.
 _UNCONVERGED_RIDGE = 1.0
@@ -71,6 +75,49 @@ def report(
             shown.coordinates, rows, shown.noise, ridge=shown.ridge, seed=state.seed, executor=executor
         )
     return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable))
+
+
+@dataclass(frozen=True)
+class JudgedFit:
+    """What an evaluation fits and judges, but for the answers: embeddings of n targets in d dimensions.
+
+    `random` (m,) are the answers that are judged, and `noise` names the noise model of the search.
+    """
+
+    n: int
+    d: int
+    noise: str
+    seed: int
+    random: NDArray[np.bool_]
+
+
+def judge_fold(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, fold: int) -> tuple[int, Any]:
+    """Return how many folds there are, and what a fit without the answers of one fold predicts of them (None: no such fold)."""
+    from salmon.estimator.cross_validation import Candidate, noise_with_lapse
+
+    evaluation = _evaluation(asked, blocks, tail)
+    if fold >= evaluation.usable_folds:
+        return evaluation.usable_folds, None
+    candidate = Candidate(asked.d, noise_with_lapse(shown_noise(asked.noise)))
+    return evaluation.usable_folds, evaluation.judge_fold(candidate, 0, fold)
+
+
+def join_folds(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, found: Sequence[Any]) -> dict[str, float]:
+    """Return the held-out accuracy with its 95 % interval, and how many answers were judged."""
+    accuracy = _evaluation(asked, blocks, tail).join_folds([found]).accuracy
+    return {
+        "held_out": accuracy.value,
+        "held_out_low": accuracy.low,
+        "held_out_high": accuracy.high,
+        "held_out_judged": int(asked.random.sum()),
+    }
+
+
+def _evaluation(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows) -> "Evaluation":
+    from salmon.estimator.cross_validation import Evaluation
+
+    rows = join((*blocks, tail))
+    return Evaluation(rows, asked.random, np.ones(len(rows), dtype=np.bool_), asked.n, seed=asked.seed)
 
 
 def ceiling(rows: Rows) -> float:
@@ -177,7 +224,7 @@ class WorkerPool:
 
     def _outcome(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
         learner = task.learner
-        if learner.n >= SPREAD_FROM:
+        if task.kind != "evaluate" and learner.n >= SPREAD_FROM:
             return _lead(task, join((*blocks, tail)), executor)
         arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
         match task.kind:
@@ -187,6 +234,8 @@ class WorkerPool:
                 return executor.submit(search, *arguments, task.pending, task.count, priority=3).result()
             case "report":
                 return executor.submit(report, *arguments, task.repeatable, priority=1).result()
+            case "evaluate":
+                return _evaluate(task, arguments[2], tail, executor)
 
     def _handle(self, block: Rows, executor: Executor) -> Any:
         with self._lock:
@@ -195,18 +244,28 @@ class WorkerPool:
             return self._sent[id(block)][1]
 
 
+def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: Executor) -> dict[str, float]:
+    """Return the held-out accuracy; one fold at a time, so that a refit or a search never waits for more than one fit."""
+    noise = type(task.learner.sampler.model).__name__
+    asked = JudgedFit(task.learner.n, task.state.d, noise, task.state.seed, task.random)
+    found: list[Any] = []
+    folds = 1
+    while len(found) < folds:
+        folds, outcome = executor.submit(judge_fold, asked, blocks, tail, len(found), priority=0).result()
+        found.append(outcome)
+    return executor.submit(join_folds, asked, blocks, tail, found, priority=0).result() if folds else {}
+
+
 def _lead(task: LearningTask, rows: Rows, executor: Executor) -> Any:
     """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
     learner, generation = task.learner, task.state.generation
-    match task.kind:
-        case "refit":
-            return learner.sampler.refit(task.state, rows, executor)
-        case "search":
-            return learner.sampler.search(
-                task.state, rows, task.pending, task.count, executor, stop=lambda: learner.is_stale(generation)
-            )
-        case "report":
-            return report(learner.sampler, task.state, (), rows, task.repeatable, executor)
+    if task.kind == "refit":
+        return learner.sampler.refit(task.state, rows, executor)
+    if task.kind == "search":
+        return learner.sampler.search(
+            task.state, rows, task.pending, task.count, executor, stop=lambda: learner.is_stale(generation)
+        )
+    return report(learner.sampler, task.state, (), rows, task.repeatable, executor)
 
 
 def executor_opener(

@@ -143,7 +143,9 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
         experiment = await context.catalogue.read(experiment.id)
     participant = await _find_or_take_in(context, experiment, arrival, known)
     participant, way = await _go_on(context, experiment, arrival, participant, known=known is not None, body=body)
-    session, language = await _begin_session(context, experiment, participant, body, arrival.companions)
+    session, language = await _begin_session(
+        context, experiment, participant, body, arrival.companions, address=address_of(request)
+    )
     resumed = participant.has_begun
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
@@ -319,17 +321,23 @@ async def _begin_session(
     participant: Participant,
     body: ArriveBody,
     companions: Mapping[str, str],
+    *,
+    address: str = "",
 ) -> tuple[Session, str]:
     """Return (the session of this opening of the page, its language); the newest opening is the one that goes on."""
     language = language_of(body.parameters.get("lang", ""), experiment.spec.page.language)
     session = Session(experiment.id, participant.id, secrets.token_hex(4))
-    await context.store.participants.begin_session(
+    people, network = context.store.participants, participant.network
+    if experiment.spec.privacy.network_hint and address and not network:
+        network = await people.mark_network(experiment.id, address)
+    await people.begin_session(
         experiment.id,
         participant.id,
         session.session,
         seen_ms=context.now_ms(),
         language=language,
         browser=participant.browser or mark_of(body.browser),
+        network=network,
         group=participant.group,
         companions=companions,
     )

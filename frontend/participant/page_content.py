@@ -175,6 +175,7 @@ class FinishReply(TypedDict):
     code: NotRequired[str | None]
     redirect: NotRequired[str | None]
     form: NotRequired[tuple[str, dict[str, str]] | None]
+    credited: NotRequired[bool]
     out: NotRequired[str]
 
 

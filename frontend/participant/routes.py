@@ -43,6 +43,7 @@ from frontend.participant.steps import (
 from frontend.participant.trials import give_query, read_one_or_many, record_answers_of
 from frontend.schemas import AnswerBody, EventBody, FinishBody, StepBody, one_or_many_of
 from frontend.security import Session
+from frontend.sona import grant_credit
 from frontend.store.participants import Keep, Participant
 from frontend.store.statuses import FINISHED, OUT, Status
 from salmon.wire.keys import is_tryout
@@ -160,6 +161,9 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
             given_unsaved=body.given if incomplete else None,
         )
         await close_if_due(context, experiment, finished=finished)
+    if not is_tryout(session.participant) and not incomplete:
+        await grant_credit(context, session.experiment, experiment.spec.recruitment, participant)
+        participant = await people.read(session.experiment, session.participant) or participant
     completion = completion_of(experiment.spec.recruitment, participant)
     return {
         "stored": stored,
@@ -170,6 +174,7 @@ async def finish(slug: str, session_key: SessionHeader, body: FinishBody, contex
         "code": completion.code,
         "redirect": completion.redirect,
         "form": completion.form,
+        "credited": participant.credit == "granted",
     }
 
 

@@ -418,6 +418,7 @@ export interface FinishReply {
   code?: string | null;
   redirect?: string | null;
   form?: [string, Record<string, string>] | null;
+  credited?: boolean;
   out?: string;
 }
 
@@ -484,8 +485,10 @@ export interface HTTPValidationError {
 export interface HeldOutAccuracy {
   answers: number;
   folds: number;
-  without: Estimate;
+  everybody: Estimate;
+  kept_answers?: number;
   with?: Estimate;
+  without?: Estimate;
   change?: Estimate;
 }
 
@@ -1101,6 +1104,8 @@ export interface SamplerRow {
   accuracy: number | null;
   accuracy_low: number | null;
   accuracy_high: number | null;
+  judged: number;
+  evaluated: number;
   ceiling: number | null;
   loss: number | null;
   refit_ms: number | null;
@@ -1134,11 +1139,13 @@ export interface SecondFactorReply {
   setup: string;
 }
 
-/** Something that needs attention, and what to do about it. */
+/** Something that needs attention, and what to do about it: `link` is the words of a link to the experiment's `page`. */
 export interface Sentence {
   level: string;
   what: string;
   hint: string;
+  page: string;
+  link: string;
 }
 
 /** Answers over time: rows of the start of the bin (ms), answers, first answers and completions. */

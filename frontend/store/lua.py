@@ -174,6 +174,15 @@ if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
 return ARGV[5] .. chosen
 """
 
+#: Counts the places from the statuses of all participants where nobody has counted them yet: after an import, or an update
+#: from a version that did not. Returns the hash of places; nothing where the experiment was deleted.
+#: KEYS arrivals, state, hash of some participant's id, places · ARGV that id
+COUNT_PLACES = with_places("""
+if redis.call('EXISTS', KEYS[2]) == 0 then return {} end
+count_places(KEYS[4], KEYS[1], string.sub(KEYS[3], 1, -#ARGV[1] - 1))
+return redis.call('HGETALL', KEYS[4])
+""")
+
 #: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before, if
 #: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again where they
 #: come back: if they have answered something, even where none is left. Somebody who begins anew is another participant under the same identity: the earlier one
@@ -290,6 +299,17 @@ local may_follow = is_one_of(ARGV[3], status) and '' or ' ' .. status .. ' '
 change(KEYS[1], KEYS[3], ARGV[4], 'completed', may_follow, unpack(ARGV, 5))
 return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
 """)
+
+#: Claims the asking for a participant's credit: one caller gets 1, and another only where nothing came of it for a while. A
+#: credit that was granted or refused is never asked for again.
+#: KEYS participant · ARGV now (ms), after how many milliseconds a claim is void
+CLAIM_CREDIT = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local credit, at = unpack(redis.call('HMGET', KEYS[1], 'credit', 'credit_ms'))
+if credit and (credit ~= 'asked' or tonumber(ARGV[1]) < tonumber(at) + tonumber(ARGV[2])) then return 0 end
+redis.call('HSET', KEYS[1], 'credit', 'asked', 'credit_ms', ARGV[1])
+return 1
+"""
 
 #: Closes or pauses an open experiment by itself, with the reason, and writes it down among its changes. Returns 1 if it did.
 #: KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail

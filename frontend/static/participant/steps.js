@@ -221,12 +221,13 @@ export class Steps {
    * @param {any[]} parts
    * @param {import("../types").FinishReply} way
    */
-  #showWayOut(heading, parts, { code, form, redirect }) {
+  #showWayOut(heading, parts, { code, credited, form, redirect }) {
     const { screens, strings } = this.#parts;
     if (code) {
       parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));
       parts.push(make("div", { className: "aside" }, screens.copyButton(strings.say("copy"), () => code)));
     }
+    if (credited) parts.push(paragraph(strings.say("credited")));
     const actions = {};
     if (form) actions.submit = { label: strings.say("submit") };
     else if (redirect) actions.return = { label: strings.say("return") };
