@@ -18,7 +18,7 @@ from frontend.errors import (
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
-from frontend.lifecycle import check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
+from frontend.lifecycle import check_load, check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
 from frontend.pages import ErrorPage, ParticipantPage
 from frontend.participant.arrival import (
     INVITED,
@@ -126,6 +126,8 @@ async def own_script(slug: str, context: WithContext) -> Response:
 @router.post("/arrive")
 async def arrive(slug: str, body: ArriveBody, request: Request, context: WithContext) -> ArrivalReply:
     """Make or find the participant; the reply holds all the page needs to begin or to go on."""
+    if body.session is None:
+        check_load(context)
     experiment = await context.catalogue.find(slug)
     spec, now_ms = experiment.spec, context.now_ms()
     if context.signer.allows_tryout(body.parameters.get(_TRYOUT, ""), experiment.id):

@@ -407,10 +407,11 @@ export interface FinishBody {
   incomplete?: boolean;
 }
 
-/** How many answers are stored; with the way out once all are. */
+/** How many answers are stored, and how many trials are missing; with the way out once none is. */
 export interface FinishReply {
   stored: number;
   complete: boolean;
+  missing?: number;
   save_incomplete?: boolean;
   debrief?: string;
   participant?: string;

@@ -345,7 +345,7 @@ class Participants(Verbs):
     async def read(self, experiment: str, participant: str) -> Participant | None:
         """Return a participant; None where nobody of this id has arrived."""
         key = Keys(experiment).participant(participant)
-        fields: dict[str, str] = await self._connection.do(lambda client: client.hgetall(key))
+        fields = values_of(await self._connection.call("HGETALL", key))
         return Participant.parse(participant, fields) if "first_ms" in fields else None
 
     async def count(self, experiment: str) -> int:
