@@ -32,6 +32,7 @@ from frontend.console import (
 from frontend.console import map as maps
 from frontend.context import Context, WithContext
 from frontend.metrics import MetricsMiddleware
+from frontend.pages import accepts_gzip
 from frontend.participant import arrival_routes
 from frontend.participant import routes as participant
 from frontend.participant.shortcut import TrialShortcut
@@ -147,7 +148,7 @@ async def _script(name: str, request: Request, context: WithContext) -> Response
     """
     script = context.pages.participant_script
     headers = {**(_IMMUTABLE if name == script.name else {"Cache-Control": "no-store"}), "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if accepts_gzip(request):
         return Response(
             script.compressed, media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"}
         )

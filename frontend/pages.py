@@ -23,6 +23,8 @@ from starlette.responses import HTMLResponse, Response
 _IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
 _UNSUPPORTED = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+#: Comments that have lines of their own. What stands behind code stays: it could be part of a string.
+_COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def join_modules(modules: Mapping[str, str], entry: str) -> str:
     """Return one script that does what `entry` does; raise ValueError with the first line that cannot be joined.
 
     Two forms are supported: `import { names } from "./module.js"` on one line, and `export` in front of the declaration
-    of a class, function or constant.
+    of a class, function or constant. Comments on lines of their own are left out: they were a sixth of what is sent. So
+    that no string is taken for one, a template literal must end on its line.
     """
     return "const joined = {};\n" + "".join(
         _wrap_in_function(name, modules[name]) for name in _sort_by_imports(modules, entry)
@@ -77,7 +80,9 @@ def _sort_by_imports(modules: Mapping[str, str], entry: str) -> list[str]:
 def _wrap_in_function(name: str, text: str) -> str:
     """Return a module as a function call that stores its exports in `joined`."""
     exported = _EXPORT.findall(text)
-    body = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = joined.\2;", text))
+    body = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = joined.\2;", _COMMENT.sub("", text)))
+    if literal := next((line for line in body.splitlines() if line.count("`") % 2), None):
+        raise ValueError(f"{name}.js: this line cannot be joined: {literal}")
     if line := _UNSUPPORTED.search(body):
         raise ValueError(f"{name}.js: this line cannot be joined: {line[0]}")
     return f"joined.{name} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
@@ -311,16 +316,33 @@ class Pages:
 
     def show(self, page: PageContext, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """Return a page as a response."""
-        text = self.environment.get_template(page.template).render(
-            {field.name: getattr(page, field.name) for field in fields(page)}
-        )
-        return HTMLResponse(text, status_code=status, headers={**HEADERS, **(headers or {})})
+        return HTMLResponse(self._render(page), status_code=status, headers={**HEADERS, **(headers or {})})
+
+    def show_compressed(self, page: ParticipantPage, request: Request, *, headers: dict[str, str]) -> Response:
+        """Return the participant page, compressed if the browser accepts it: its length delays the first trial.
+
+        Pages of the console are not compressed: they hold secrets of a session, which the length could betray.
+        """
+        headers = {**HEADERS, **headers, "Vary": "Accept-Encoding, Origin"}
+        if not accepts_gzip(request):
+            return HTMLResponse(self._render(page), headers=headers)
+        content = gzip.compress(self._render(page).encode(), 6, mtime=0)
+        return HTMLResponse(content, headers={**headers, "Content-Encoding": "gzip"})
+
+    def _render(self, page: PageContext) -> str:
+        context = {field.name: getattr(page, field.name) for field in fields(page)}
+        return self.environment.get_template(page.template).render(context)
 
     def error(self, request: Request, *, status: int, error: Mapping[str, Any], headers: dict[str, str]) -> Response:
         """Return an error as a page; somebody who is not logged in is sent to the login from the console's pages."""
         if status == 401 and request.url.path.startswith("/console"):
             return Response(status_code=303, headers={"Location": "/console/login"})
         return self.show(ErrorPage(status, error["message"], error["hint"]), status=status, headers=headers)
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Return whether a reply to this request may be compressed."""
+    return "gzip" in request.headers.get("accept-encoding", "")
 
 
 def _json(value: object, **_: object) -> str:

@@ -108,7 +108,7 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
         hooks=hooks_of(spec),
         script=context.pages.participant_script.name,
     )
-    return context.pages.show(shown, headers={"Content-Security-Policy": policy_of(experiment)})
+    return context.pages.show_compressed(shown, request, headers={"Content-Security-Policy": policy_of(experiment)})
 
 
 @router.get("/own.css", include_in_schema=False)

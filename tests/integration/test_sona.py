@@ -1,5 +1,6 @@
 """Credit that this server asks SONA for, against a stand-in of SONA's documented service on loopback."""
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from frontend import sona
 from frontend.context import Context
 from frontend.participant.completion import completion_of
 from frontend.settings import Settings
+from frontend.store import Store
 from salmon.spec import parse_spec
+from tests.bundles import bundle_of, members_of
 from tests.studies import OWNER, Study, study
 
 TOKEN = "abcdefgh1234secret"
@@ -132,8 +135,32 @@ async def test_whoever_gets_no_credit_is_sent_to_sona_and_named_on_the_page_paym
     assert action == "pay by hand"
     assert reason.startswith("SONA does not grant it. It says: Invalid survey code. They were shown SONA's own link")
     assert TOKEN not in caplog.text
-    shown = await client.get("/api/experiments/refused/exports/config.yaml", auth=OWNER)
-    assert TOKEN not in shown.raise_for_status().text
+
+
+async def test_the_token_is_in_the_machine_part_of_a_bundle_and_nowhere_else(
+    client: httpx.AsyncClient, context: Context, settings: Settings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    one = await study(client, context, SPEC, "kept")
+    own = "/api/experiments/kept"
+    told = [
+        (await client.get(path, auth=auth, headers=headers)).raise_for_status().text
+        for path, auth, headers in (
+            ("/e/kept/?survey_code=4711", None, {"accept": "text/html"}),
+            ("/config", OWNER, {}),
+            (f"{own}/exports/config.yaml", OWNER, {}),
+            (f"{own}/exports/provenance.json", OWNER, {}),
+            (f"{own}/payment", OWNER, {}),
+        )
+    ]
+    told += [json.dumps(await one.arrive(survey_code="4711")), json.dumps(await finish(one, "4711"))]
+    assert [text for text in told if TOKEN in text] == []
+    loud = {record.name.partition(".")[0] for record in caplog.records if TOKEN in record.getMessage()}
+    assert loud <= {"httpx", "httpcore"}  # every process of the program silences these two
+    members = members_of(await bundle_of(settings, store, "kept"))
+    assert [name for name, content in members.items() if TOKEN.encode() in content] == ["machine/revisions.jsonl"]
+    published = members_of(await bundle_of(settings, store, "kept", personal=False))
+    assert not [name for name, content in published.items() if TOKEN.encode() in content]
 
 
 async def test_a_school_that_fails_again_and_again_blocks_nobody(

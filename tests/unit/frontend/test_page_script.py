@@ -33,9 +33,22 @@ def test_the_name_of_the_script_changes_with_any_module_and_compression_keeps_th
     assert gzip.decompress(after.compressed) == after.plain
 
 
+def test_comments_on_lines_of_their_own_are_not_sent_and_no_string_is_taken_for_one(tmp_path: Path):
+    code = """const a = "// no comment"; // stays
+const b = `/** no comment */`;
+const c = a /* stays */ + b;
+"""
+    (tmp_path / "main.js").write_text(f"// Says what it does.\n/** One line. */\n{code}  /**\n   * More * lines. **/\n")
+    plain = read_script(tmp_path, "main").plain.decode()
+    assert code in plain
+    assert "Says" not in plain
+    assert "line" not in plain
+
+
 @pytest.mark.parametrize(
     ("main", "sentence"),
     [
+        ("const a = `\n// text\n`;", "cannot be joined"),
         ('import * as all from "./a.js";', "cannot be joined"),
         ('import {\n  a,\n} from "./a.js";', "cannot be joined"),
         ("export default 1;", "cannot be joined"),
