@@ -9,7 +9,16 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from frontend.languages import catalogue
-from tests.browser.participant import EVERYTHING, PHONE, Laboratory, Participant, assert_accessible, box_of, chosen
+from tests.browser.participant import (
+    EVERYTHING,
+    PHONE,
+    Laboratory,
+    Participant,
+    assert_accessible,
+    box_of,
+    chosen,
+    plain,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -228,6 +237,30 @@ def test_a_minimal_file_gets_a_complete_page_in_its_language(
     participant.button("Los").click()
     expect(page.locator("#instructions")).to_contain_text("Bitte wählen Sie")
     assert_accessible(page)
+
+
+def test_pasting_and_copying_is_noted_in_questions_that_ask_for_a_text_and_never_what(
+    laboratory: Laboratory, participant: Participant, page: Page
+) -> None:
+    questions = "questions: [{name: age, text: How old are you?, type: number}, {name: remarks, text: Remarks?}]\n"
+    address = laboratory.launch("pasted", plain(1, questions))
+    sent: list[dict[str, str]] = []
+    page.on("request", lambda request: request.url.endswith("/events") and sent.extend(request.post_data_json))
+    participant.open(f"{address}?puid=copycat")
+    participant.answer()
+    participant.heading("A few last questions")
+    page.get_by_label("Remarks?").fill("written elsewhere")
+    for label in ("How old are you?", "Remarks?"):  # a number is not noted
+        field = page.get_by_label(label)
+        field.press("Control+a")
+        field.press("Control+c")
+        field.press("Control+v")
+    expect(page.get_by_label("Remarks?")).to_have_value("written elsewhere")
+    with page.expect_request(lambda request: request.url.endswith("/events")):
+        page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    noted = [(event["event"], event["detail"]) for event in sent if event["event"] in {"copy", "paste"}]
+    assert noted == [("copy", ""), ("paste", "")]
+    assert "elsewhere" not in str(sent)
 
 
 def test_scripts_and_styles_are_small_and_all_come_from_this_server(laboratory: Laboratory, page: Page) -> None:

@@ -81,10 +81,9 @@ def assert_no_impossible_number(page: Page) -> None:
     assert all(0 <= share <= 100 for share in shares), shares
 
 
-def take_looks(page: Page, pictures: Path, name: str, screens: tuple[str, ...] = ("desktop",)) -> None:
+def take_looks(page: Page, pictures: Path, name: str) -> None:
     """Check a verdict for accessibility in light and dark, and take its pictures."""
-    for screen in screens:
-        width, height = SCREENS[screen]
+    for screen, (width, height) in SCREENS.items():
         page.set_viewport_size({"width": width, "height": height})
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
@@ -190,7 +189,7 @@ def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
         told = page.locator("#verdict-what").inner_text()
     assert re.fullmatch(r"Not yet: (about [\d,]+ more answers|far more answers are needed)\.", told), told
     assert page.locator("#verdict-action").inner_text() == "Copy link"
-    take_looks(page, pictures, "not-yet", tuple(SCREENS))
+    take_looks(page, pictures, "not-yet")
     while "Enough" not in told and answers < 9000:
         answer_together(line, [f"late{answers}-{k}" for k in range(8)], 60)
         answers += 480

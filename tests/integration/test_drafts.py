@@ -18,7 +18,7 @@ from tests.people import PASSWORD
 
 pytestmark = pytest.mark.usefixtures("quick_hashes")
 
-HERE, THERE = "window-here", "window-there"
+HERE, THERE, ELSEWHERE = "window-here", "window-there", "window-elsewhere"
 SPEC = "samplers: {Random: {}}\n"
 SHOWING = SPEC + "instructions: [{text: Look., image: how.png}]\n"
 Owned = Callable[..., Any]
@@ -104,11 +104,14 @@ async def test_people_in_one_draft_are_told_of_each_other(context: Context, owne
     assert await drafts.note_open("draft-test-2", THERE, "ines", now_ms=10) == ("ada",)
     assert await drafts.note_open("draft-test-2", HERE, "ada", now_ms=20) == ("ines",)
     assert await drafts.note_open("draft-test-2", HERE, "ada", now_ms=11 + GONE_MS) == ()
-    body = {"window": THERE}
-    assert (await owned("POST", "/api/draft/windows", json=body)).json() == {"others": [], "version": 0}
-    assert (await owned("POST", "/api/draft/windows", json={"window": HERE})).json()["others"] == ["owner"]
-    await owned("POST", "/api/draft/windows", json={**body, "closed": True})
-    assert (await owned("POST", "/api/draft/windows", json={"window": HERE})).json()["others"] == []
+    reply = {"others": [], "version": 0}
+    for window in (THERE, HERE):  # two windows of one person are not announced
+        assert (await owned("POST", "/api/draft/windows", json={"window": window})).json() == reply
+    (account,) = [account for account in await context.store.accounts.list() if account.name == "owner"]
+    await drafts.note_open(account.id, ELSEWHERE, "ines", now_ms=context.now_ms())
+    assert (await owned("POST", "/api/draft/windows", json={"window": HERE})).json()["others"] == ["ines"]
+    await drafts.note_closed(account.id, ELSEWHERE)
+    assert (await owned("POST", "/api/draft/windows", json={"window": HERE})).json() == reply
 
 
 async def test_file_and_zip_are_checked_together(owned: Owned) -> None:

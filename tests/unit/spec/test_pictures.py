@@ -123,5 +123,11 @@ def test_a_practice_trial_with_a_target_that_is_not_there_is_marked_at_its_line(
     assert "9" in examined.problems[1].message
 
 
+def test_the_hint_of_a_practice_trial_uses_the_names_as_they_are_written(manifest: Manifest):
+    (problem,) = examine_spec("practice: {queries: [[a.png, b.png, 2, a.png]]}", manifest=manifest).problems
+    assert "neither of its two comparisons is nearer" in problem.message
+    assert problem.hint == "Write b.png or 2 last."
+
+
 def test_names_are_no_mistake_before_the_zip_was_read():
     assert examine_spec("practice: {queries: [[a.png, b.png, c.png, b.png]]}", zip_follows=True).problems == ()
