@@ -72,6 +72,7 @@ bench: ## measure search, refits and pages (minutes to hours); results in benchm
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.efficiency --quick
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.participants
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.console --bundle
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.load --samplers Random
 	.venv/bin/python -m benchmarks.page
 
 bench-training: ## measure training over many workers (hours); results in docs/training

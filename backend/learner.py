@@ -19,12 +19,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.plan import Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
+from backend.plan import Evaluate, Progress, Rate, Refit, Report, Rest, Search, Step, Timed, next_steps, queries_wanted
 from backend.store import Store, StoredModel
 from salmon.learning.features import Features
 from salmon.learning.objective import compared_distances
 from salmon.logs import fields
-from salmon.records import NEVER_FITTED, NO_TRIPLETS, REPEATABLE, Answer, Query
+from salmon.records import DRAWN_BLINDLY, NEVER_FITTED, NO_TRIPLETS, REPEATABLE, Answer, Query
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State, random_round
 from salmon.wire import encode_array
@@ -42,7 +42,8 @@ class Entry:
     `predicted` says that its query was drawn uniformly and served by this program, so that a model published before can
     predict it: answers that an import brings are fitted in one go. `repeatable` says that it can show how much people agree
     (see `salmon.records.REPEATABLE`). Where it is not `fitted`, that is all that it is used for. `sampler` is whose query
-    it answers, and `participant` who gave it.
+    it answers, and `participant` who gave it. `random` says that its query was chosen without looking at any answer, so that
+    accuracy on it is unbiased.
     """
 
     stream_id: str
@@ -52,6 +53,7 @@ class Entry:
     repeatable: bool
     fitted: bool = True
     participant: str = ""
+    random: bool = False
 
 
 def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry | None:
@@ -67,6 +69,7 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
         served.trial_type in REPEATABLE,
         served.trial_type not in NEVER_FITTED,
         served.participant,
+        served.trial_type in DRAWN_BLINDLY,
     )
 
 
@@ -83,6 +86,7 @@ class AnswerLog:
     _tail: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
     _people: dict[str, int] = field(default_factory=dict[str, int])
     _repeatable: array[int] = field(default_factory=lambda: array("i"))
+    _random: bytearray = field(default_factory=bytearray)
 
     def __len__(self) -> int:
         return BLOCK * len(self._blocks) + len(self._tail)
@@ -92,6 +96,7 @@ class AnswerLog:
         for entry in entries:
             if entry.fitted:
                 self._tail.append((*entry.triplet, self._people.setdefault(entry.participant, len(self._people))))
+                self._random.append(entry.random)
             if entry.repeatable:
                 self._repeatable.extend(entry.triplet)
         while len(self._tail) >= BLOCK:
@@ -101,6 +106,10 @@ class AnswerLog:
     def parts(self) -> tuple[tuple[Rows, ...], Rows]:
         """Return (full blocks, tail). The blocks are the same objects every time, so each is sent to the workers once."""
         return tuple(self._blocks), np.array(self._tail, dtype=np.int32).reshape(-1, 4)
+
+    def random(self) -> NDArray[np.bool_]:
+        """Return (m,) which of the triplets answer queries that were chosen without looking at any answer."""
+        return np.array(self._random, dtype=np.bool_)
 
     def repeatable(self) -> Rows:
         """Return the triplets (m, 3) from which a noise ceiling can be estimated."""
@@ -165,7 +174,7 @@ class LiveAccuracy:
 
 log = logging.getLogger("salmon.learner")
 
-Kind = Literal["refit", "search", "report"]
+Kind = Literal["refit", "search", "report", "evaluate"]
 #: A history line carries coordinates if the answers have grown by this factor since the last one that did: about 200
 #: such lines from the first answer to a million.
 _THINNING = 1.06
@@ -175,7 +184,7 @@ _FRESH = 0.95
 
 @dataclass(frozen=True)
 class LearningTask:
-    """A refit, search or report to run on the workers, with the answers that the log holds when it starts.
+    """A refit, search, report or evaluation to run on the workers, with the answers that the log holds when it starts.
 
     `left_out` are the numbers of people whose answers are not fitted.
     """
@@ -187,6 +196,7 @@ class LearningTask:
     pending: Rows = field(default_factory=no_rows)
     count: int = 0
     repeatable: Rows = field(default_factory=no_rows)
+    random: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
 
 @dataclass(frozen=True)
@@ -232,13 +242,15 @@ class Learner:
         self._fence = fence
         self._hand_out = start_task
         self._now_ms = now_ms
-        self._timed: dict[Kind, Timed] = {"refit": Timed(), "search": Timed(), "report": Timed()}
+        self._timed: dict[Kind, Timed] = {kind: Timed() for kind in ("refit", "search", "report", "evaluate")}
         self._model = Model(replace(sampler.start(n, seed), features=features), "0", LiveAccuracy())
         self._candidate = self._model  # replaced by the outcome of the running refit
         self._searched = -1
         self._reported: NDArray[np.float64] | None = None
         self._reported_to = 0
         self._reporting_to = 0
+        self._evaluated = 0
+        self._evaluating = 0
         self._ceiling = float("nan")
         self._left_out: tuple[int, ...] = ()
         self._live_accuracy = LiveAccuracy()
@@ -268,6 +280,7 @@ class Learner:
         self._live_accuracy = LiveAccuracy.of(numbers)
         self._model = Model(state, numbers["cursor"], self._live_accuracy)
         self._thinned_at = int(numbers.get("thinned_at", 0))
+        self._evaluated = int(numbers.get("evaluated", 0))
         self._reported = stored.reported if stored.reported is not None and len(stored.reported) == self.n else None
         return numbers["cursor"]
 
@@ -342,6 +355,9 @@ class Learner:
                         "reported_of": self._reporting_to,
                     }
                 )
+            case "evaluate":
+                self._evaluated = self._evaluating
+                self._publish(model={"evaluated": self._evaluated, **outcome})
 
     def fail(self, kind: Kind, error: Exception, seconds: float) -> None:
         """Record and log the failure of a task; the plan tries again after a pause."""
@@ -370,6 +386,9 @@ class Learner:
             case Report():
                 self._reporting_to = len(self.answers)
                 self._begin(LearningTask("report", self, state, repeatable=self.answers.repeatable()), now)
+            case Evaluate():
+                self._evaluating = len(self.answers)
+                self._begin(LearningTask("evaluate", self, state, random=self.answers.random()), now)
             case Rest():
                 pass
 
@@ -390,12 +409,14 @@ class Learner:
             generation=state.generation,
             searched=self._searched,
             reported=self._reported_to,
+            evaluated=self._evaluated,
             listed=listed,
             rate=max(self._taken.at(now), self._answered.at(now)),
             opening=len(self.answers) < self.sampler.R * self.n,
             refit=self._timed["refit"],
             search=self._timed["search"],
             report=self._timed["report"],
+            evaluation=self._timed["evaluate"],
         )
 
     def _publish_model(self) -> None:

@@ -1,7 +1,7 @@
 """What a learner should do next: a pure function of its progress and the time.
 
-Refits, searches and reports overlap. Each kind of task runs at most once at a time and starts from the newest results of
-the others. Nothing here waits, computes or does I/O.
+Refits, searches, reports and evaluations overlap. Each kind of task runs at most once at a time and starts from the newest
+results of the others. Nothing here waits, computes or does I/O.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,9 @@ DUTY = 0.5
 #: The shortest time between the starts of two refits, and of two reports.
 REFIT_SECONDS = 0.1
 REPORT_SECONDS = 2.0
+#: The same of two evaluations, which fit ten times, and the share of one core that they may take.
+EVALUATION_SECONDS = 5.0
+EVALUATION_DUTY = 0.1
 #: A list of queries should last for this many rounds at the present rate of answers; a round takes at least so long.
 ROUNDS_KEPT = 4.0
 SHORTEST_ROUND_SECONDS = 0.25
@@ -38,8 +41,8 @@ class Timed:
 class Progress:
     """The progress of a learner. Answers are counted in the order of the log.
 
-    `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`.
-    `searched` is the generation that the newest search used (-1: none yet). `listed` queries are published and not
+    `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`, the newest
+    evaluation `evaluated`. `searched` is the generation that the newest search used (-1: none yet). `listed` queries are published and not
     taken; `rate` is how many are used per second. `opening` means that there are so few answers that all queries are random.
     """
 
@@ -55,6 +58,8 @@ class Progress:
     refit: Timed = Timed()
     search: Timed = Timed()
     report: Timed = Timed()
+    evaluation: Timed = Timed()
+    evaluated: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,23 +80,30 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Evaluate:
+    """Judge the embedding by cross-validation on the answers to random queries."""
+
+
+@dataclass(frozen=True)
 class Rest:
     """Nothing to do before `until` (monotonic seconds; infinity: before something happens)."""
 
     until: float
 
 
-Step = Refit | Search | Report | Rest
+Step = Refit | Search | Report | Evaluate | Rest
 
 
 def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     """Return every task that should start now, and last how long to rest."""
     steps: list[Step] = []
     wake = inf
+    evaluation_due = may_begin(progress.evaluation, EVALUATION_SECONDS, EVALUATION_DUTY)
     for wanted, timed, due, step in (
         (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), Search(queries_wanted(progress))),
         (progress.received > progress.absorbed, progress.refit, _refit_may_begin(progress), Refit()),
         (progress.absorbed > progress.reported, progress.report, may_begin(progress.report, REPORT_SECONDS), Report()),
+        (progress.received > progress.evaluated, progress.evaluation, evaluation_due, Evaluate()),
     ):
         if not wanted or timed.running:
             continue
@@ -102,11 +114,11 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     return (*steps, Rest(wake))
 
 
-def may_begin(timed: Timed, gap: float) -> float:
+def may_begin(timed: Timed, gap: float, duty: float = DUTY) -> float:
     """Return when a kind of task may start again: not before its gap, its share of a core and its failures allow."""
     if timed.failures:
         return timed.began + timed.seconds + min(LONGEST_PAUSE_SECONDS, 0.5 * 2.0**timed.failures)
-    return timed.began + max(gap, timed.seconds / DUTY)
+    return timed.began + max(gap, timed.seconds / duty)
 
 
 def queries_wanted(progress: Progress) -> int:

@@ -12,18 +12,23 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.learner import LearningTask, Rows
+from salmon.jobs import shown_noise
 from salmon.learning.clickers import find_clickers
+from salmon.learning.features import Features
 from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
 from salmon.parallel import Executor
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
+
+if TYPE_CHECKING:
+    from salmon.estimator.cross_validation import Evaluation
 
 #: The ridge of the posterior of an embedding that has not converged, and so is not the minimum of any.
 _UNCONVERGED_RIDGE = 1.0
@@ -109,6 +114,52 @@ def join(blocks: Sequence[Rows], tail: Rows) -> Rows:
 def _kept(answers: Rows, left_out: tuple[int, ...]) -> Rows:
     """Return the triplets of everybody who is not left out."""
     return answers[~np.isin(answers[:, 3], left_out), :3] if left_out else answers[:, :3]
+
+
+@dataclass(frozen=True)
+class JudgedFit:
+    """What an evaluation fits and judges, but for the answers: embeddings of n targets in d dimensions.
+
+    `random` (m,) are the answers that are judged, and `noise` names the noise model of the search. All answers are fitted and
+    judged, also those of people whom the search leaves out, so that the figure is that of every page.
+    """
+
+    n: int
+    d: int
+    noise: str
+    seed: int
+    random: NDArray[np.bool_]
+    features: Features | None = None
+
+
+def judge_fold(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, fold: int) -> tuple[int, Any]:
+    """Return how many folds there are, and what a fit without the answers of one fold predicts of them (None: no such fold)."""
+    from salmon.estimator.cross_validation import Candidate, noise_with_lapse
+
+    evaluation = _evaluation(asked, blocks, tail)
+    if fold >= evaluation.usable_folds:
+        return evaluation.usable_folds, None
+    candidate = Candidate(asked.d, noise_with_lapse(shown_noise(asked.noise)))
+    return evaluation.usable_folds, evaluation.judge_fold(candidate, 0, fold)
+
+
+def join_folds(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, found: Sequence[Any]) -> dict[str, float]:
+    """Return the held-out accuracy with its 95 % interval, and how many answers were judged."""
+    accuracy = _evaluation(asked, blocks, tail).join_folds([found]).accuracy
+    return {
+        "held_out": accuracy.value,
+        "held_out_low": accuracy.low,
+        "held_out_high": accuracy.high,
+        "held_out_judged": int(asked.random.sum()),
+    }
+
+
+def _evaluation(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows) -> "Evaluation":
+    from salmon.estimator.cross_validation import Evaluation
+
+    rows = join(blocks, tail)[:, :3]
+    kept = np.ones(len(rows), dtype=np.bool_)
+    return Evaluation(rows, asked.random, kept, asked.n, seed=asked.seed, features=asked.features)
 
 
 def ceiling(rows: Rows) -> float:
@@ -215,7 +266,7 @@ class WorkerPool:
 
     def _outcome(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
         learner = task.learner
-        if learner.n >= SPREAD_FROM:
+        if task.kind != "evaluate" and learner.n >= SPREAD_FROM:
             return _lead(task, blocks, tail, executor)
         arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
         match task.kind:
@@ -226,6 +277,8 @@ class WorkerPool:
                 return found.result()
             case "report":
                 return executor.submit(report, *arguments, task.repeatable, priority=1).result()
+            case "evaluate":
+                return _evaluate(task, arguments[2], tail, executor)
 
     def _handle(self, block: Rows, executor: Executor) -> Any:
         with self._lock:
@@ -234,19 +287,29 @@ class WorkerPool:
             return self._sent[id(block)][1]
 
 
+def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: Executor) -> dict[str, float]:
+    """Return the held-out accuracy; one fold at a time, so that a refit or a search never waits for more than one fit."""
+    noise = type(task.learner.sampler.model).__name__
+    asked = JudgedFit(task.learner.n, task.state.d, noise, task.state.seed, task.random, task.state.features)
+    found: list[Any] = []
+    folds = 1
+    while len(found) < folds:
+        folds, outcome = executor.submit(judge_fold, asked, blocks, tail, len(found), priority=0).result()
+        found.append(outcome)
+    return executor.submit(join_folds, asked, blocks, tail, found, priority=0).result() if folds else {}
+
+
 def _lead(task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
     """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
     learner, generation = task.learner, task.state.generation
     arguments = (learner.sampler, task.state, blocks, tail)
-    match task.kind:
-        case "refit":
-            return refit(*arguments, task.left_out, executor)
-        case "search":
-            return search(
-                *arguments, task.left_out, task.pending, task.count, executor, lambda: learner.is_stale(generation)
-            )
-        case "report":
-            return report(*arguments, task.repeatable, executor)
+    if task.kind == "refit":
+        return refit(*arguments, task.left_out, executor)
+    if task.kind == "search":
+        return search(
+            *arguments, task.left_out, task.pending, task.count, executor, lambda: learner.is_stale(generation)
+        )
+    return report(*arguments, task.repeatable, executor)
 
 
 def executor_opener(

@@ -41,6 +41,8 @@ _PUBLIC = re.compile(r"/(?:media|static|scripts|e)/.*|/|/healthz|/readyz")
 _SHARED_FILES = ("/media/", "/static/", "/scripts/")
 
 _PUBLIC_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+#: Pages of other origins may ask, and get another reply than others.
+PARTICIPANT_HEADERS = {**_PUBLIC_HEADERS, "Vary": "Origin"}
 #: No page of another site keeps a hold on a window of the console, or reads what it shows.
 _OWN_HEADERS = {**_PUBLIC_HEADERS, "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "same-origin"}
 _FILE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache", "Access-Control-Allow-Origin": "*"}
@@ -133,14 +135,14 @@ class Admission:
             return
         shared = path.startswith(_SHARED_FILES)
         added = _FILE_HEADERS if shared else _PUBLIC_HEADERS if _PUBLIC.fullmatch(path) else _OWN_HEADERS
-        await self._app(scope, receive, _with_headers(send, added))
+        await self._app(scope, receive, with_headers(send, added))
 
     async def _let_participants_in(self, slug: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         origin = Headers(scope=scope).get("origin")
-        added = {**_PUBLIC_HEADERS, "Vary": "Origin"}
+        added = dict(PARTICIPANT_HEADERS)
         if origin is not None and (origin == NULL_ORIGIN or origin in await self._allowed(slug)):
             added["Access-Control-Allow-Origin"] = origin
-        send = _with_headers(send, added)
+        send = with_headers(send, added)
         if scope["method"] == "OPTIONS":
             allowed = {
                 "Access-Control-Allow-Methods": "GET, POST",
@@ -189,7 +191,7 @@ def _limited(receive: Receive, most: int) -> Receive:
     return limited
 
 
-def _with_headers(send: Send, added: Mapping[str, str]) -> Send:
+def with_headers(send: Send, added: Mapping[str, str]) -> Send:
     """Return a `send` that adds headers to a response, where it does not have them."""
 
     async def with_headers(message: Message) -> None:

@@ -34,6 +34,8 @@ from frontend.context import Context, WithContext
 from frontend.metrics import MetricsMiddleware
 from frontend.participant import arrival_routes
 from frontend.participant import routes as participant
+from frontend.participant.shortcut import TrialShortcut
+from frontend.salmon1.answering import ScriptShortcut
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import routes as transfer
@@ -108,6 +110,8 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         most_upload_bytes=int(settings.upload_gb * 1e9),
     )
     app.add_middleware(MetricsMiddleware, metrics=context.metrics)
+    app.add_middleware(ScriptShortcut)  # these two are the outermost: they count their requests themselves
+    app.add_middleware(TrialShortcut)
     for module in _ROUTERS:
         app.include_router(module.router)
     app.include_router(_health)

@@ -25,7 +25,7 @@ from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder
-from salmon.cli.data_directory import DataDirectory, write_private
+from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
 
@@ -332,7 +332,7 @@ def export_person(
     Example: salmon person export 5f3c9a77e1b24d0012ab34cd --out person.json
     """
     found = _with_eraser(data, lambda context: erasure.export_person(context, _order("export", name)))
-    write_private(out, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
+    write_private_or_stop(out, json.dumps(found, ensure_ascii=False, indent=1) + "\n")
     print(out)
 
 

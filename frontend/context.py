@@ -11,7 +11,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from frontend.experiments import Catalogue
+from frontend.experiments import Catalogue, OpenPages
 from frontend.history import Histories
 from frontend.media import MediaStore
 from frontend.metrics import DataDisk, Metrics
@@ -52,6 +52,11 @@ class Context:
     def catalogue(self) -> Catalogue:
         """Experiments, parsed."""
         return Catalogue(self.store)
+
+    @cached_property
+    def open_pages(self) -> OpenPages:
+        """The pages whose participants are in the trials."""
+        return OpenPages()
 
     @cached_property
     def prolific_files(self) -> CredentialFiles:

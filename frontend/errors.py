@@ -146,6 +146,10 @@ class BusyError(SalmonError):
         self.wait_seconds = wait_seconds
 
 
+class OverloadError(BusyError):
+    """So many requests are under way that nobody new is let in: those who have begun go first."""
+
+
 class TooManyError(SalmonError):
     """Too many attempts; `hint` says how long to wait."""
 
@@ -223,6 +227,7 @@ _STATUS: dict[type[SalmonError], int] = {
     ForbiddenError: 403,
     BadRequestError: 400,
     TooManyError: 429,
+    OverloadError: 503,
     BusyError: 429,
     ClientLeftError: 499,
     PlatformError: 502,

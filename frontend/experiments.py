@@ -1,10 +1,12 @@
 """Experiments as they are served: each revision is read from the store and parsed once, then kept."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Self, cast
 
 from frontend.errors import NotFoundError
+from frontend.security import Session
 from frontend.store import Store
 from frontend.store.experiments import ExperimentState, Revision
 from frontend.store.participants import Participant
@@ -116,12 +118,54 @@ class ServedExperiment(ParsedRevision):
         return self.state.experiment
 
 
+@dataclass(frozen=True)
+class OpenPage:
+    """A page whose participant is in the trials: its session, the participant as they were when it
+    first asked, and the experiment as they meet it.
+
+    `last_fixed` is the last trial whose query is fixed, and `loads_ahead` whether files are loaded trial by trial.
+    """
+
+    session: Session
+    participant: Participant
+    experiment: ServedExperiment
+    last_fixed: int
+    loads_ahead: bool
+
+
+class OpenPages:
+    """The pages that ask this process, by their key; of too many, the oldest are forgotten.
+
+    What is remembered is compared with the store where a turn begins, in the same call.
+    """
+
+    _MOST = 5_000
+
+    def __init__(self) -> None:
+        self._pages: dict[str, OpenPage] = {}
+
+    def find(self, key: str) -> OpenPage | None:
+        """Return what is known of the page with this key, whose signature was checked then."""
+        return self._pages.get(key)
+
+    def remember(self, key: str, page: OpenPage) -> None:
+        """Remember a page whose participant may ask."""
+        if len(self._pages) >= self._MOST:
+            del self._pages[next(iter(self._pages))]
+        self._pages[key] = page
+
+    def forget(self, key: str) -> None:
+        """Forget a page of which something has changed."""
+        self._pages.pop(key, None)
+
+
 class Catalogue:
     """Lookup of experiments; a revision never changes, so it is parsed once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._parsed: dict[tuple[str, int], ParsedRevision] = {}
+        self._newest: tuple[str, ServedExperiment | None] | None = None
 
     async def find(self, slug: str) -> ServedExperiment:
         """Return the experiment of this name, with its newest revision."""
@@ -143,6 +187,21 @@ class Catalogue:
         state = await self._store.experiments.read(experiment)
         return ServedExperiment(**vars(await self.revision(experiment, state.revision)), state=state)
 
+    async def read_newest(self) -> ServedExperiment | None:
+        """Return the experiment that addresses without a name mean, read anew after every change that was announced.
+
+        Whoever serves it compares its state where they write: a change may not have been announced yet.
+        """
+        version = await self._store.experiments.read_version()
+        if self._newest is None or self._newest[0] != version:
+            state = newest(await self._store.experiments.list())
+            self._newest = (version, await self.read(state.experiment) if state is not None else None)
+        return self._newest[1]
+
+    def forget_newest(self) -> None:
+        """Read it anew next time: its state is another one."""
+        self._newest = None
+
     async def revision(self, experiment: str, revision: int) -> ParsedRevision:
         """Return one revision, parsed; read from the store the first time only."""
         known = self._parsed.get((experiment, revision))
@@ -150,6 +209,15 @@ class Catalogue:
             known = parse_revision(await self._store.experiments.read_revision(experiment, revision))
             self._parsed[experiment, revision] = known
         return known
+
+
+def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
+    """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
+    return max(
+        [state for state in states if not state.counters.get("archived")],
+        key=lambda state: (state.state == "open", state.opened_ms, state.created_ms),
+        default=None,
+    )
 
 
 def _is_a_fixed_set(sampler: PassiveSampler | None) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from frontend.store import Store
-from frontend.store.models import HistoryLine
+from frontend.store.models import HELD_OUT, HeldOutAccuracy, HistoryLine
 from salmon.wire import decode_array
 
 if TYPE_CHECKING:
@@ -103,9 +103,6 @@ class Histories:
         if "reported" in arrays:
             coordinates, spread = arrays["reported"], arrays.get("spread")
         numbers = _numbers(published.numbers)
-        if history.last and history.last.numbers.get("generation") == numbers.get("generation"):
-            # The accuracy that the overview shows stands in the history alone.
-            numbers |= {name: value for name, value in history.last.numbers.items() if name.startswith("accuracy")}
         return _turn(coordinates, spread, reference, numbers)
 
     async def at(self, experiment: str, sampler: str, stream_id: str) -> MapEmbedding | None:
@@ -117,7 +114,11 @@ class Histories:
         place = places[stream_id]
         await self._reference(experiment, sampler, history, place)
         coordinates = history.aligned.get(stream_id)  # none where the line was trimmed from the history meanwhile
-        return None if coordinates is None else MapEmbedding(coordinates, None, history.maps[place].numbers)
+        if coordinates is None:
+            return None
+        # A line's accuracy is that of the curve, an average over the time before it: no accuracy of this map.
+        numbers = {name: value for name, value in history.maps[place].numbers.items() if "accuracy" not in name}
+        return MapEmbedding(coordinates, None, numbers)
 
     async def _reference(
         self, experiment: str, sampler: str, history: SamplerHistory, place: int
@@ -199,4 +200,8 @@ def _numbers(written: Mapping[str, str]) -> dict[str, float]:
         *("generation", "absorbed", "loss", "published_ms", "held_right", "held_total", "ceiling", "reported_of"),
         *("left_out", "feature_weight"),
     )
-    return {name: float(written[name]) for name in wanted if written.get(name, "nan") not in {"", "nan"}}
+    numbers = {name: float(written[name]) for name in wanted if written.get(name, "nan") not in {"", "nan"}}
+    held_out = HeldOutAccuracy.parse([written.get(name) for name in HELD_OUT])
+    if held_out is not None:
+        numbers |= {"accuracy": held_out.accuracy, "accuracy_low": held_out.low, "accuracy_high": held_out.high}
+    return numbers

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from frontend.context import Context
-from frontend.errors import EarlyError, FullError, NotFoundError, NotOpenError
+from frontend.errors import EarlyError, FullError, NotFoundError, NotOpenError, OverloadError
 from frontend.experiments import ServedExperiment
 from frontend.store.experiments import EndedBy
 from frontend.store.participants import Participant, Source
@@ -23,6 +23,8 @@ from salmon.wire.keys import is_tryout
 
 log = logging.getLogger("salmon.lifecycle")
 
+#: With more requests of participants under way in one process, nobody new is let in for a moment.
+MOST_UNDER_WAY = 300
 #: How often every experiment is looked at.
 _LOOK_SECONDS = 30.0
 #: Failures count for so long, and from so many participants: a single broken browser pauses nothing.
@@ -111,6 +113,17 @@ def check_open(state: str) -> None:
             sentences.get(state, "This experiment is not open."),
             state=state,
             hint="Answers already given are kept. Please contact the people who sent you the link.",
+        )
+
+
+def check_load(context: Context) -> None:
+    """Let somebody new wait while this process has so much to do that those who have begun would wait, too."""
+    waiting = context.metrics.under_way
+    if waiting > MOST_UNDER_WAY:
+        raise OverloadError(
+            "Many people are taking part at this moment.",
+            hint="This page begins by itself; a program asks again after the time in Retry-After.",
+            wait_seconds=1 + waiting // MOST_UNDER_WAY,
         )
 
 

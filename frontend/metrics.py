@@ -33,7 +33,7 @@ class Latency:
 class Metrics:
     """The counters of the web processes: of this one, or of all that count into one folder because they share a port.
 
-    `registry` is what is shown.
+    `registry` is what is shown. `under_way` are the participants' requests that this process has begun and not answered.
     """
 
     def __init__(self) -> None:
@@ -42,6 +42,8 @@ class Metrics:
         self.seconds = Histogram(
             "salmon_request_seconds", "Time to the last byte", ["route"], buckets=_BOUNDS, registry=own
         )
+        self.under_way = 0
+        self._counters: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.registry = own
         if folder := os.environ.get(_COUNTED_TOGETHER):
             self.registry = CollectorRegistry()
@@ -49,6 +51,15 @@ class Metrics:
         else:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        counters = self._counters.get((route, status))
+        if counters is None:
+            counters = self.requests.labels(route, str(status)), self.seconds.labels(route)
+            self._counters[route, status] = counters
+        counters[0].inc()
+        counters[1].observe(seconds)
 
     def latency(self, route: str, *others: str) -> Latency:
         """Return how quickly a route, and others that do the same, were answered since the server began.
@@ -129,5 +140,4 @@ class MetricsMiddleware:
             await self._app(scope, receive, note_status)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+            self._metrics.count(route, status, time.perf_counter() - started)

@@ -68,6 +68,9 @@ class Settings(BaseSettings):
         repr=False,
         description="The Prolific token of the server's owner, instead of one on the page Account.",
     )
+    sona_url: str = Field(
+        default="", description="Where SONA is, for tests; empty: at the school's address in the experiment's file."
+    )
     log_directory: str = Field(default="", description="Where each process writes a log file; empty: standard error.")
 
     @field_validator("secret")

@@ -53,14 +53,17 @@ class Estimate(TypedDict):
     log_loss: float
 
 
-#: Accuracy on random answers of the kept participants: fitted `without` and `with` the excluded ones, and the `change`.
+#: The held-out accuracy of the embedding of `everybody`, which the overview shows; where participants are excluded, the
+#: accuracy on the random answers of the others alone, fitted `with` and `without` the excluded ones, and the `change`.
 HeldOutAccuracy = TypedDict(
     "HeldOutAccuracy",
     {
         "answers": int,
         "folds": int,
-        "without": Estimate,
+        "everybody": Estimate,
+        "kept_answers": NotRequired[int],
         "with": NotRequired[Estimate],
+        "without": NotRequired[Estimate],
         "change": NotRequired[Estimate],
     },
 )
@@ -258,13 +261,18 @@ def _defaults(kind: str, spec: Spec, n: int, sampler: str) -> dict[str, Any]:
     own = spec.samplers[sampler] if sampler else None
     d = min(MOST_DIMENSIONS, int(own.arguments.get("d", 2))) if own else 2  # pyright: ignore[reportArgumentType]
     chosen = noise_of(own.sampler_class, own.arguments) if own else "TSTE"
-    noise = RECOMMENDED if chosen == "TSTE" else chosen
+    noise = shown_noise(chosen)
     return {
         "fit": {"exclude": (), "sampler": sampler, "d": d, "noise": noise, "folds": 10},
         "embedding": {"sampler": sampler, "generation": None, "answers": None},
         "cross_validation": {"dimensions": (1, 2, 3), "noise": COMPARED, "folds": 10, "repeats": 1},
         "rehearsal": {"sampler": sampler, "answers": 20 * n, "runs": 3, "d": d, "lapse": 0.0},
     }[kind]
+
+
+def shown_noise(searched: str) -> str:
+    """Return the noise model under which an embedding is shown and judged whose queries are searched under another."""
+    return RECOMMENDED if searched == "TSTE" else searched
 
 
 def _problems(kind: str, refused: Any, given: Mapping[str, Any], known: Mapping[str, Any]) -> list[Problem]:

@@ -23,10 +23,15 @@ INVITATION = re.compile(r"invitation=(\S+)")
 
 @dataclass
 class Program:
-    """`salmon serve` on one data directory while a `with` block runs; `start` may be called again after `kill`."""
+    """`salmon serve` on one data directory while a `with` block runs; `start` may be called again after `kill`.
+
+    `options` are more of its options, and `repository` is the checkout that runs.
+    """
 
     data: Path
     environment: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    repository: Path = REPOSITORY
     port: int = 0
     address: str = ""
     invitation: str = ""
@@ -38,8 +43,8 @@ class Program:
         """Start it and wait until it says where it is."""
         command = (sys.executable, "-m", "salmon", "serve", "--port", str(self.port), "--data", str(self.data))
         self._process = subprocess.Popen(
-            command,
-            cwd=REPOSITORY,
+            (*command, *self.options),
+            cwd=self.repository,
             env={**os.environ, **self.environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -115,7 +120,7 @@ class Program:
         """A command of the command line on this data directory."""
         return subprocess.run(
             (sys.executable, "-m", "salmon", *arguments, "--data", str(self.data)),
-            cwd=REPOSITORY,
+            cwd=self.repository,
             env={**os.environ, **self.environment},
             input=text,
             capture_output=True,

@@ -10,20 +10,15 @@ from numpy.typing import NDArray
 
 from backend.jobs.answers import AnswerSet
 from backend.jobs.cross_validation import (
-    RIDGE,
-    Candidate,
-    Evaluation,
     describe_ceiling,
     describe_noise,
     figures,
-    join_folds,
     judge_fold,
-    noise_with_lapse,
 )
 from backend.jobs.steps import JobPlan, JobStep
 from backend.learner import Rows
 from salmon.errors import TripletError
-from salmon.estimator.cross_validation import HeldOut, grouped_interval
+from salmon.estimator.cross_validation import RIDGE, Candidate, Evaluation, HeldOut, noise_with_lapse, paired_difference
 from salmon.geometry import principal_axes
 from salmon.jobs import RECOMMENDED, EmbeddingAsOf, ExcludedAnswers, FitWithout, HeldOutAccuracy
 from salmon.learning import accuracy, fit, log_loss
@@ -35,6 +30,7 @@ from salmon.spec import SamplerSpec, Spec
 
 #: Starts of an embedding that is shown: the spectral one and random ones.
 _STARTS = 4
+_Z = 1.959964  # 95 %
 
 
 def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) -> JobPlan:
@@ -46,14 +42,15 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
             "gave all.",
             hint="Exclude fewer participants.",
         )
-    evaluation = Evaluation(answers.triplets, answers.random & kept, kept, n, job.folds, spec.seed)
-    folds = evaluation.usable_folds if evaluation.usable_folds > 1 else 0
-    candidates = [Candidate(job.d, job.noise)]
-    if not kept.all():
-        candidates.append(Candidate(job.d, job.noise, with_excluded=True))
+    evaluation = Evaluation(answers.triplets, answers.random, kept, n, job.folds, spec.seed)
+    folds = evaluation.usable_folds
+    # The first is the accuracy that the overview shows; the second, on the same folds, says what leaving people out changes.
+    candidates = [Candidate(job.d, noise_with_lapse(job.noise))]
+    if folds and not kept.all() and (answers.random & kept).any():
+        candidates.append(replace(candidates[0], only_kept=True))
     steps = [JobStep("fitting the answers that are kept", fit_kept, (job.d, noise_with_lapse(job.noise)))]
     for candidate in candidates:
-        people = "everybody" if candidate.with_excluded or len(candidates) == 1 else "those who are kept"
+        people = "those who are kept" if candidate.only_kept else "everybody"
         steps += [
             JobStep(f"judging a fit of {people}, fold {fold + 1} of {folds}", judge_fold, (candidate, 0, fold))
             for fold in range(folds)
@@ -61,7 +58,8 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
 
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         embedding, *judged = outcomes
-        found = [join_folds(evaluation, [judged[place : place + folds]]) for place in range(0, len(judged), folds or 1)]
+        everybody = evaluation.join_folds([judged[:folds]]) if folds else None
+        alone = evaluation.join_folds([judged[folds:]], only_kept=True) if len(candidates) > 1 else None
         notes = [
             f"Participant {name} gave no answer that can be fitted."
             for name in sorted(set(job.exclude) - set(answers.names))
@@ -78,7 +76,7 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
             **embedding,
             "sampler": job.sampler,
             "excluded": excluded,
-            "held_out": _held_out(found, evaluation, folds),
+            "held_out": _held_out(everybody, alone, evaluation),
             "ceiling": describe_ceiling(answers.for_ceiling(without=job.exclude)),
             "notes": notes,
         }
@@ -149,20 +147,27 @@ def _described(coordinates: NDArray[np.float64], triplets: Rows, noise: NoiseMod
     }
 
 
-def _held_out(found: list[HeldOut], evaluation: Evaluation, folds: int) -> HeldOutAccuracy | None:
-    """Describe the accuracy on random answers of the kept participants, and how leaving out the others changes it."""
-    if not found:
+def _held_out(everybody: HeldOut | None, alone: HeldOut | None, evaluation: Evaluation) -> HeldOutAccuracy | None:
+    """Describe the accuracy of everybody's embedding, and how leaving some out changes it on the answers of the others."""
+    if everybody is None:
         return None
-    content: HeldOutAccuracy = {"answers": int(evaluation.judged.sum()), "folds": folds, "without": figures(found[0])}
-    if len(found) > 1:
-        alone, together = found
-        content["with"] = figures(together)
-        # A difference in [−1, 1], brought to [0, 1] so that its interval knows of groups and stays within bounds.
-        change = grouped_interval((1 + alone.hits.mean(axis=0) - together.hits.mean(axis=0)) / 2, alone.groups)
+    content: HeldOutAccuracy = {
+        "answers": int(evaluation.judged.sum()),
+        "folds": evaluation.usable_folds,
+        "everybody": figures(everybody),
+    }
+    if alone is not None:
+        own = evaluation.kept[evaluation.judged]
+        together = HeldOut(
+            everybody.hits[:, own], everybody.losses[:, own], everybody.folds[:, own], alone.groups, everybody.fitted
+        )
+        gain, error = paired_difference(alone, together)
+        content["kept_answers"] = int(own.sum())
+        content["with"], content["without"] = figures(together), figures(alone)
         content["change"] = {
-            "accuracy": 2 * change.value - 1,
-            "low": 2 * change.low - 1,
-            "high": 2 * change.high - 1,
+            "accuracy": gain,
+            "low": max(-1.0, gain - _Z * error),
+            "high": min(1.0, gain + _Z * error),
             "log_loss": alone.log_loss - together.log_loss,
         }
     return content

@@ -5,8 +5,9 @@ API tokens reach none of them. Functions without a decorator are what the comman
 """
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Annotated, NotRequired
+from typing import Annotated, NotRequired, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse, Response
@@ -47,6 +48,8 @@ from frontend.security import (
 )
 from frontend.store.accounts import LOCAL, Account, Role, with_password
 from frontend.store.sessions import Access, ApiToken, Scope
+
+T = TypeVar("T")
 
 
 class IdReply(TypedDict):
@@ -315,10 +318,7 @@ async def switch_second_factor_off(
     account = await _confirm(request, context, experimenter, body.password)
     if not account.second_factor:
         raise ConflictError("There is no second factor.")
-    try:
-        await check_code(request, context, account, body.code)
-    except LoginError as error:
-        raise ForbiddenError(error.message, hint=error.hint, where="code") from None
+    await _confirmed(check_code(request, context, account, body.code), "code")
     await context.store.accounts.set_second_factor(account, "", ())
     await note(request, context, account.name, "second factor switched off")
     return {"second_factor": False}
@@ -471,11 +471,17 @@ def link_of(address: str, secret: str) -> str:
 
 
 async def _confirm(request: Request, context: Context, experimenter: Experimenter, password: str) -> Account:
-    """Return one's own account after the password was entered once more; being wrong about it ends no session."""
+    """Return one's own account after the password was entered once more."""
+    check = check_password(request, context, experimenter.name, password)
+    return await _confirmed(check, "password", "Your current password is wrong.", "Nothing was changed.")
+
+
+async def _confirmed(check: Awaitable[T], where: str, message: str = "", hint: str = "") -> T:
+    """Return the outcome of a check of one's own password or code; being wrong about it ends no session."""
     try:
-        return await check_password(request, context, experimenter.name, password)
-    except LoginError:
-        raise ForbiddenError("Your current password is wrong.", hint="Nothing was changed.", where="password") from None
+        return await check
+    except LoginError as error:
+        raise ForbiddenError(message or error.message, hint=hint or error.hint, where=where) from None
 
 
 async def _check_an_owner_stays(context: Context, account: Account, role: Role | None) -> None:

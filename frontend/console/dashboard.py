@@ -24,10 +24,12 @@ from frontend.console.overview import (
     dimensions_of,
     overview,
 )
+from frontend.console.participants import count_proposed
 from frontend.context import Context, WithContext
 from frontend.experiments import ServedExperiment
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
+from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
 from salmon.samplers.passive import PASSIVE
 from salmon.spec import Manifest, Spec, TargetKind, TargetSpec
 
@@ -125,22 +127,29 @@ LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
 #: A live connection ends after this time; the page opens another, which asks again who is there.
 LIVE_SECONDS = 600.0
+#: How often a live page looks who is proposed for exclusion.
+QUALITY_SECONDS = 10.0
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 router = APIRouter(prefix="/api/experiments/{slug}")
 
 
 @router.get("/overview")
-async def read_overview(experiment: WithExperiment, context: WithContext) -> OverviewReply:
+async def read_overview(
+    experiment: WithExperiment, context: WithContext, subprocesses: WithSubprocesses
+) -> OverviewReply:
     """Return what an experimenter wants to know at a glance."""
-    return overview(await _with_counts(context, experiment, await _read_inputs(context, experiment)))
+    seen = await _with_counts(context, experiment, await _read_inputs(context, experiment))
+    return overview(replace(seen, proposed=await count_proposed(context, experiment, subprocesses)))
 
 
 @router.get("/stream", response_class=Response)
-async def stream(request: Request, experiment: WithExperiment, context: WithContext) -> Response:
+async def stream(
+    request: Request, experiment: WithExperiment, context: WithContext, subprocesses: WithSubprocesses
+) -> Response:
     """Send the overview as server-sent events, whenever something has changed."""
     return StreamingResponse(
-        _events(request, context, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
+        _events(request, context, subprocesses, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
     )
 
 
@@ -156,14 +165,18 @@ def samplers_with_embedding(spec: Spec) -> list[str]:
     return [name for name, sampler in spec.samplers.items() if sampler.sampler_class not in PASSIVE]
 
 
-async def _events(request: Request, context: Context, experiment: str) -> AsyncIterator[str]:
+async def _events(
+    request: Request, context: Context, subprocesses: Subprocesses, experiment: str
+) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     began = said = loop.time()
-    before = None
+    before, proposed, counted = None, 0, -QUALITY_SECONDS
     yield "retry: 2000\n\n"
     while loop.time() - began < LIVE_SECONDS and not request.app.state.closing():
         found = await context.catalogue.read(experiment)
-        seen = await _read_inputs(context, found)
+        if loop.time() - counted >= QUALITY_SECONDS:
+            proposed, counted = await count_proposed(context, found, subprocesses), loop.time()
+        seen = replace(await _read_inputs(context, found), proposed=proposed)
         current = (
             seen.state,
             seen.arrived,
@@ -171,6 +184,7 @@ async def _events(request: Request, context: Context, experiment: str) -> AsyncI
             seen.heartbeat is None,
             seen.heartbeat and seen.heartbeat.errors,
             seen.media_problems,
+            seen.proposed,
         )
         if current != before:
             before, said = current, loop.time()
@@ -224,4 +238,6 @@ async def _view(
         return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
     history = await context.histories.read(experiment.id, name)
     expected = history.outlook(len(experiment.targets), dimensions_of(experiment.spec, name), worth=WORTH)
-    return SamplerView(name, sampler_class, True, progress.listed, progress.pending, history.last, expected)
+    return SamplerView(
+        name, sampler_class, True, progress.listed, progress.pending, history.last, expected, progress.held_out
+    )

@@ -236,7 +236,9 @@ async def note_window(
         await context.store.drafts.note_closed(draft.owner, body.window)
         return {"others": [], "version": 0}
     others = await context.store.drafts.note_open(draft.owner, body.window, experimenter.name, now_ms=context.now_ms())
-    return {"others": list(others), "version": await context.store.drafts.newest(draft.owner)}
+    # Another window of one's own, or one that was left without a word, is nobody else.
+    others = [name for name in others if name != experimenter.name]
+    return {"others": others, "version": await context.store.drafts.newest(draft.owner)}
 
 
 @router.post("/draft/targets")

@@ -279,7 +279,8 @@ async def _of_job(context: Context, experiment: ServedExperiment, identifier: st
         raise NotFoundError(
             f"The request {identifier!r} has no embedding.", hint="Wait until it is done, or ask for a fit."
         )
-    held = (result.get("held_out") or {}).get("without") or {}
+    judged = result.get("held_out") or {}
+    held = judged.get("without") or judged.get("everybody") or {}
     numbers = {"absorbed": result.get("answers", 0), "published_ms": standing.asked_ms}
     for name, kept in (("accuracy", "accuracy"), ("accuracy_low", "low"), ("accuracy_high", "high")):
         if held.get(kept) is not None:

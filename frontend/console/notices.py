@@ -16,16 +16,18 @@ from salmon.spec.values import duration_text
 
 
 class Sentence(TypedDict):
-    """Something that needs attention, and what to do about it."""
+    """Something that needs attention, and what to do about it: `link` is the words of a link to the experiment's `page`."""
 
     level: str
     what: str
     hint: str
+    page: str
+    link: str
 
 
-def make_sentence(level: str, what: str, hint: str) -> Sentence:
+def make_sentence(level: str, what: str, hint: str, *, page: str = "", link: str = "") -> Sentence:
     """Return a sentence with what to do about it."""
-    return {"level": level, "what": what, "hint": hint}
+    return {"level": level, "what": what, "hint": hint, "page": page, "link": link}
 
 
 def ended_by_itself(state: ExperimentState) -> list[Sentence]:
@@ -77,6 +79,16 @@ def opens_later(spec: Spec, state: ExperimentState, *, now_ms: int) -> list[Sent
             "Your file says so in recruitment.opens_at; whoever opens the link earlier is told the time.",
         )
     ]
+
+
+def careless(proposed: int) -> list[Sentence]:
+    """Return how many participants are proposed for exclusion and wait for a decision."""
+    if not proposed:
+        return []
+    what = "1 participant looks careless." if proposed == 1 else f"{proposed:,} participants look careless."
+    hint = "Excluding them is only proposed: you decide. Until then the files mark their answers."
+    link = "Review them" if proposed > 1 else "Review the answers"
+    return [make_sentence("warning", what, hint, page="participants", link=link)]
 
 
 def retention(known: Mapping[str, int]) -> list[Sentence]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict
 
-from frontend.console.notices import Sentence, ended_by_itself, full, make_sentence, opens_later, retention
+from frontend.console.notices import Sentence, careless, ended_by_itself, full, make_sentence, opens_later, retention
 from frontend.lifecycle import wanted_participants
 from frontend.metrics import Latency
 from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import ExperimentState, State
-from frontend.store.models import HistoryLine
+from frontend.store.models import HeldOutAccuracy, HistoryLine
 from frontend.store.places import Places
 from salmon.spec import Spec
 from salmon.spec.consistency import unbuilt_values
@@ -79,7 +79,8 @@ class BackendState(TypedDict):
     errors: list[str]
 
 
-#: A sampler with the numbers of its newest generation.
+#: A sampler with the numbers of its newest generation. Its held-out accuracy, `accuracy`, is on `judged` answers to random
+#: queries, when there were `evaluated` answers in all.
 SamplerRow = TypedDict(
     "SamplerRow",
     {
@@ -96,6 +97,8 @@ SamplerRow = TypedDict(
         "accuracy": float | None,
         "accuracy_low": float | None,
         "accuracy_high": float | None,
+        "judged": int,
+        "evaluated": int,
         "ceiling": float | None,
         "loss": float | None,
         "refit_ms": float | None,
@@ -192,11 +195,15 @@ class SamplerView:
     pending: int
     last: HistoryLine | None
     outlook: Outlook | None = None
+    held_out: HeldOutAccuracy | None = None
 
 
 @dataclass(frozen=True)
 class OverviewInputs:
-    """Everything that the overview is made of, as it was read at `now_ms`."""
+    """Everything that the overview is made of, as it was read at `now_ms`.
+
+    Of `proposed` participants the exclusion is proposed and nobody has decided.
+    """
 
     state: ExperimentState
     spec: Spec
@@ -209,6 +216,7 @@ class OverviewInputs:
     latencies: tuple[Latency, ...] = ()
     media_problems: tuple[str, ...] = ()
     places: Places = field(default_factory=Places)
+    proposed: int = 0
 
 
 def overview(seen: OverviewInputs) -> OverviewReply:
@@ -306,23 +314,26 @@ def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
     best = max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
     if best is None or best.outlook is None:
         return _by_rule_of_thumb(seen, goal, total)
-    # The accuracy is the one that every page shows; the outlook says what may be added to it.
-    accuracy = best.last.numbers.get("accuracy") if best.last else None
-    return _by_outlook(best.outlook, best.outlook.accuracy if accuracy is None else accuracy)
+    return _by_outlook(best.outlook, best.held_out)
 
 
-def _by_outlook(best: Outlook, now: float) -> OverviewVerdict:
-    # An average over the newer half of the random answers, of all people: the map of this moment may be better.
-    accuracy = f"While it grew, the map predicted {_share_in_words(now)} of people's answers before it had seen them"
+def _by_outlook(best: Outlook, now: HeldOutAccuracy | None) -> OverviewVerdict:
+    # The outlook is what may be added to the accuracy that every page shows.
+    accuracy = (
+        f"The map predicts {_share_in_words(now.accuracy)} of people's answers that it has not seen" if now else ""
+    )
     if best.gain_high <= WORTH:
+        ever = (
+            f"{accuracy}; it would predict about {_share_in_words(min(1.0, now.accuracy + best.gain))}" if now else ""
+        )
         return OverviewVerdict(
             "good",
             f"Enough: closing now costs at most {_points(best.gain_high)} of accuracy (95 %).",
-            f"{accuracy}, and it would predict about {_share_in_words(min(1.0, now + best.gain))} if nobody ever stopped answering.",
+            f"{ever} if nobody ever stopped answering." if ever else "",
         )
-    why = f"{accuracy}. Further answers can still bring up to {_points(best.gain_high)} (95 %), about {_points(best.gain)}."
+    why = f"Further answers can still bring up to {_points(best.gain_high)} (95 %), about {_points(best.gain)}."
     more = "far more answers are needed" if best.more is None else f"about {_rounded(best.more):,} more answers"
-    return OverviewVerdict("info", f"Not yet: {more}.", why)
+    return OverviewVerdict("info", f"Not yet: {more}.", f"{accuracy}. {why}" if accuracy else why)
 
 
 def _by_rule_of_thumb(seen: OverviewInputs, goal: Goal, total: int) -> OverviewVerdict:
@@ -413,6 +424,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         *ended_by_itself(seen.state),
         *full(seen.spec, seen.state, seen.places),
         *opens_later(seen.spec, seen.state, now_ms=seen.now_ms),
+        *careless(seen.proposed),
         *retention(seen.state.counters),
     ]
     if seen.heartbeat is None and has_active and seen.state.state == "open":
@@ -465,7 +477,7 @@ def _backend(seen: OverviewInputs) -> BackendState:
 
 def _sampler(view: SamplerView, seen: OverviewInputs) -> SamplerRow:
     numbers: Mapping[str, float] = view.last.numbers if view.last else {}
-    counters = seen.state.counters
+    counters, held_out = seen.state.counters, view.held_out
     return {
         "name": view.name,
         "class": view.sampler_class,
@@ -477,9 +489,11 @@ def _sampler(view: SamplerView, seen: OverviewInputs) -> SamplerRow:
         "fallbacks": counters.get(f"fallbacks:{view.name}", 0),
         "generation": numbers.get("generation"),
         "absorbed": numbers.get("absorbed"),
-        "accuracy": numbers.get("accuracy"),
-        "accuracy_low": numbers.get("accuracy_low"),
-        "accuracy_high": numbers.get("accuracy_high"),
+        "accuracy": held_out.accuracy if held_out else None,
+        "accuracy_low": held_out.low if held_out else None,
+        "accuracy_high": held_out.high if held_out else None,
+        "judged": held_out.judged if held_out else 0,
+        "evaluated": held_out.answers if held_out else 0,
         "ceiling": numbers.get("ceiling"),
         "loss": numbers.get("loss"),
         "refit_ms": numbers.get("refit_ms"),

@@ -99,8 +99,8 @@ class PersonReply(TypedDict):
 
 router = APIRouter(prefix="/api")
 
-#: The flag of participants who used one browser, and how many of the others it names.
-SAME_BROWSER = "same_browser"
+#: The flags of participants who used one browser or one network, and how many of the others they name.
+SAME_BROWSER, SAME_NETWORK = "same_browser", "same_network"
 _MOST_NAMED = 3
 #: The columns of one participant's answers, and how many of them are shown.
 ANSWER_COLUMNS = ("received_ms", "rt_ms", "side", "trial_type", "predicted")
@@ -223,10 +223,13 @@ async def list_participants(
     personal = may_edit(experimenter, experiment.state)
     rows: list[ParticipantRow] = []
     browsers: dict[str, str] = {}
+    networks: dict[str, str] = {}
     async for page in context.store.export_reader.read_people(experiment.id, names[offset : offset + limit]):
         rows += [_row(person, verdicts.get(person.id), personal=personal) for person in page if person.stored]
-        browsers |= {person.id: person.browser for person in page if person.stored and person.browser}
-    _add_shared_browsers(rows, browsers)
+        browsers |= {person.id: person.browser for person in page if person.stored}
+        networks |= {person.id: person.network for person in page if person.stored}
+    _add_shared(rows, browsers, SAME_BROWSER, "Took part with the same browser as")
+    _add_shared(rows, networks, SAME_NETWORK, "Came from the same network, within three days, as")
     return {
         "as_of": quality.as_of if quality else None,
         "fresh": fresh,
@@ -349,6 +352,17 @@ async def find_verdicts(
     return quality, fresh
 
 
+async def count_proposed(context: Context, experiment: ServedExperiment, subprocesses: Subprocesses) -> int:
+    """Return of how many participants the exclusion is proposed and nobody has decided; newer verdicts are begun."""
+    quality, _ = await find_verdicts(context, experiment, subprocesses, wait=False)
+    verdicts = quality.verdicts if quality else {}
+    proposed = [name for name, verdict in verdicts.items() if not verdict.keep]
+    count = 0
+    async for page in context.store.export_reader.read_people(experiment.id, proposed):
+        count += sum(person.stored and not person.decision(verdicts[person.id]).manual for person in page)
+    return count
+
+
 async def _quality(context: Context, experiment: ServedExperiment) -> tuple[StoredVerdicts | None, bool]:
     """Return the verdicts found last, and whether nothing has happened since."""
     quality = await context.store.participants.read_verdicts(experiment.id)
@@ -361,23 +375,33 @@ async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Stor
     return quality, now == (quality.as_of, quality.decisions, quality.model)
 
 
-def _add_shared_browsers(rows: Sequence[ParticipantRow], browsers: Mapping[str, str]) -> None:
-    """Add a flag, which excludes nobody, to those who took part with one browser: one person twice, or a shared computer.
+def _add_shared(rows: Sequence[ParticipantRow], marks: Mapping[str, str], name: str, shared: str) -> None:
+    """Add a flag, which excludes nobody, to those who share a browser or a network: one person twice, or two of one place.
 
-    `browsers` holds what is stored of a secret that the page keeps in its browser; no address is stored.
+    `marks` holds what is stored of it for each participant: a digest of a secret of the browser's, or of an address under a
+    key that was thrown away. `shared` begins the sentence.
     """
     together: dict[str, list[ParticipantRow]] = {}
     for row in rows:
-        if row["participant"] in browsers:
-            together.setdefault(browsers[row["participant"]], []).append(row)
+        if marks.get(row["participant"]):
+            together.setdefault(marks[row["participant"]], []).append(row)
     for group in (each for each in together.values() if len(each) > 1):
         for row in group:
             others = [other["puid"] or other["participant"] for other in group if other is not row]
             shown = others[:_MOST_NAMED] + ([f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else [])
-            row["flags"] = [
-                *row["flags"],
-                Flag(SAME_BROWSER, f"Took part with the same browser as {listed(shown, 'and')}.", False),
-            ]
+            row["flags"] = [*row["flags"], Flag(name, f"{shared} {listed(shown, 'and')}.", False)]
+
+
+def _pasted(person: Participant) -> list[Flag]:
+    """Return a flag, which excludes nobody, for somebody who pasted texts into text questions."""
+    if not person.pasted:
+        return []
+    copied = f", and copied from them {_times(person.copied)}" if person.copied else ""
+    return [Flag("pasted", f"Pasted into text questions {_times(person.pasted)}{copied}.", False)]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _row(person: Participant, verdict: Verdict | None, *, personal: bool) -> ParticipantRow:
@@ -399,5 +423,5 @@ def _row(person: Participant, verdict: Verdict | None, *, personal: bool) -> Par
         "decided_by": decision.by,
         "decided_ms": decision.decided_ms,
         "figures": verdict.figures if verdict else None,
-        "flags": list(verdict.flags) if verdict else [],
+        "flags": [*(verdict.flags if verdict else ()), *_pasted(person)],
     }

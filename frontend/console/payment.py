@@ -101,6 +101,8 @@ def _decide(person: Participant, spec: Spec) -> tuple[Action, str, Decimal | Non
         return Action.NOTHING, _SETTLED[person.platform], None
     if person.status == Status.FAILED_CHECKS:
         return _of_screened_out(spec)
+    if person.credit == "granted":
+        return Action.NOTHING, "SONA has granted the credit.", None
     finished = person.status in FINISHED or (person.status == Status.RETURNED and person.completed_ms > 0)
     action, reason = _of_finished(person) if finished else _of_unfinished(person, spec)
     return action, reason, spec.payment.reward if action in {Action.PAY, Action.BY_HAND} else None
@@ -142,6 +144,9 @@ def _of_finished(person: Participant) -> tuple[Action, str]:
     if person.given_unsaved is not None:
         reason = f"The page says that {person.given_unsaved} answers were given, and {person.answers} are stored."
         return Action.LOOK_AT, reason
+    if person.credit:
+        why = person.credit_reason or "It is not known whether SONA granted the credit."
+        return Action.BY_HAND, f"{why} They were shown SONA's own link instead: see in SONA whether they used it."
     if person.platform == PlatformStatus.TIMED_OUT:
         return Action.BY_HAND, "They finished after their time on the platform had run out."
     return Action.PAY, "They finished."

@@ -252,6 +252,8 @@ def _connect_steps(spec: Spec, back: str, code: str) -> Iterator[str]:
 def _sona_steps(spec: Spec, back: str, code: str) -> Iterator[str]:
     yield "Create an online external study and paste the link above as its study URL; SONA fills in %SURVEY_CODE%."
     yield "SONA's codes differ from study to study, so nobody can be kept out of a second study by them."
+    if spec.recruitment.sona is not None and spec.recruitment.sona.credit == "server":
+        yield "This server asks SONA for the credit when somebody finishes; the page Payment says what became of it."
     yield from _people(spec)
     yield from _ending(back, code)
 

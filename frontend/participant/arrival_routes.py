@@ -18,7 +18,7 @@ from frontend.errors import (
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
-from frontend.lifecycle import check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
+from frontend.lifecycle import check_load, check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
 from frontend.pages import ErrorPage, ParticipantPage
 from frontend.participant.arrival import (
     INVITED,
@@ -126,6 +126,8 @@ async def own_script(slug: str, context: WithContext) -> Response:
 @router.post("/arrive")
 async def arrive(slug: str, body: ArriveBody, request: Request, context: WithContext) -> ArrivalReply:
     """Make or find the participant; the reply holds all the page needs to begin or to go on."""
+    if body.session is None:
+        check_load(context)
     experiment = await context.catalogue.find(slug)
     spec, now_ms = experiment.spec, context.now_ms()
     if context.signer.allows_tryout(body.parameters.get(_TRYOUT, ""), experiment.id):
@@ -141,7 +143,9 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
         experiment = await context.catalogue.read(experiment.id)
     participant = await _find_or_take_in(context, experiment, arrival, known)
     participant, way = await _go_on(context, experiment, arrival, participant, known=known is not None, body=body)
-    session, language = await _begin_session(context, experiment, participant, body, arrival.companions)
+    session, language = await _begin_session(
+        context, experiment, participant, body, arrival.companions, address=address_of(request)
+    )
     resumed = participant.has_begun
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
@@ -317,17 +321,23 @@ async def _begin_session(
     participant: Participant,
     body: ArriveBody,
     companions: Mapping[str, str],
+    *,
+    address: str = "",
 ) -> tuple[Session, str]:
     """Return (the session of this opening of the page, its language); the newest opening is the one that goes on."""
     language = language_of(body.parameters.get("lang", ""), experiment.spec.page.language)
     session = Session(experiment.id, participant.id, secrets.token_hex(4))
-    await context.store.participants.begin_session(
+    people, network = context.store.participants, participant.network
+    if experiment.spec.privacy.network_hint and address and not network:
+        network = await people.mark_network(experiment.id, address)
+    await people.begin_session(
         experiment.id,
         participant.id,
         session.session,
         seen_ms=context.now_ms(),
         language=language,
         browser=participant.browser or mark_of(body.browser),
+        network=network,
         group=participant.group,
         companions=companions,
     )

@@ -13,8 +13,8 @@ from typing import Literal
 from frontend.context import Context
 from frontend.experiments import ParsedRevision, SamplingPlan
 from frontend.schemas import Json
-from frontend.store.participants import StepChange
 from frontend.store.statuses import Status
+from frontend.store.step_changes import StepChange
 from salmon.quality import is_caught
 from salmon.records import DRAWN_BLINDLY, NEVER_FITTED, Answer, Query
 from salmon.samplers.passive import Validation, count_queries

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from frontend.participant.arrival import MTURK_HOSTS
 from frontend.schemas import Json
+from frontend.sona import host_of
 from frontend.store.participants import Participant
 from frontend.store.statuses import Status
 from salmon.spec.schema import Recruitment
@@ -74,9 +75,10 @@ def _redirect(recruitment: Recruitment, participant: Participant) -> str | None:
         return f"https://connect.cloudresearch.com/participant/project/{recruitment.connect.project}/complete"
     if recruitment.platform == "sona" and recruitment.sona is not None:
         sona = recruitment.sona
-        host = sona.school if "." in sona.school else f"{sona.school}.sona-systems.com"
+        if participant.credit == "granted":
+            return None
         credit = {"experiment_id": sona.experiment_id, "credit_token": sona.credit_token, "survey_code": puid}
-        return f"https://{host}/webstudy_credit.aspx?{urlencode(credit)}"
+        return f"https://{host_of(sona)}/webstudy_credit.aspx?{urlencode(credit)}"
     return None
 
 

@@ -164,16 +164,18 @@ class SkippedReply(TypedDict):
 
 
 class FinishReply(TypedDict):
-    """How many answers are stored; with the way out once all are."""
+    """How many answers are stored, and how many trials are missing; with the way out once none is."""
 
     stored: int
     complete: bool
+    missing: NotRequired[int]
     save_incomplete: NotRequired[bool]
     debrief: NotRequired[str]
     participant: NotRequired[str]
     code: NotRequired[str | None]
     redirect: NotRequired[str | None]
     form: NotRequired[tuple[str, dict[str, str]] | None]
+    credited: NotRequired[bool]
     out: NotRequired[str]
 
 

@@ -14,8 +14,9 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
+from typing import Any, cast
 
 from frontend.context import Context
 from frontend.errors import DamagedError
@@ -131,9 +132,11 @@ def plan_query(
     number: int,
     own_turn: int | None = None,
     spare: bool = False,
+    most: int = _CANDIDATES,
 ) -> QueryPlan:
     """Return where the query of a trial comes from, once its sampler is chosen.
 
+    Of a drawn query, there are `most` candidates at the most, and always the same first one.
     `own_turn` counts the sampler's earlier queries to this participant, where they do not follow from the trials before.
     A `spare` query is random, and so is every query of somebody who tries the experiment out, because published ones
     belong to participants.
@@ -148,12 +151,12 @@ def plan_query(
     if choice.check is not None and not spare:
         return _plan_check(parsed, choice.check, participant=participant, trial=trial, number=number)
     if spare or is_tryout(participant):
-        return Drawn(_fallback(parsed, participant, number))
+        return Drawn(_fallback(parsed, participant, number, most))
     if sampler in parsed.passive:
         if own_turn is None:
             own_turn = turn_of(plan, participant=participant, trial=trial, sampler=sampler)
         asked = partial(candidates, parsed.passive[sampler], n, participant=participant, turn=own_turn, seed=plan.seed)
-        return Drawn(_held_out(parsed, lambda count: _among(shown, asked(count=count))))
+        return Drawn(_held_out(parsed, most, lambda count: _among(shown, asked(count=count))))
     return Published(sampler)
 
 
@@ -174,24 +177,26 @@ def _plan_check(
     return Repeated(drawn) if kind == "repeat" else Drawn(drawn)
 
 
-def _fallback(parsed: ParsedRevision, participant: str, number: int) -> tuple[Query, ...]:
+def _fallback(parsed: ParsedRevision, participant: str, number: int, most: int = _CANDIDATES) -> tuple[Query, ...]:
     """Return random queries of the targets that a participant is shown."""
     shown, seed = parsed.shown_targets, parsed.plan.seed
     n = len(parsed.targets if shown is None else shown)
     return _held_out(
-        parsed, lambda count: _among(shown, fallback(n, participant=participant, turn=number, seed=seed, count=count))
+        parsed,
+        most,
+        lambda count: _among(shown, fallback(n, participant=participant, turn=number, seed=seed, count=count)),
     )
 
 
-def _held_out(parsed: ParsedRevision, draw: Callable[[int], tuple[Query, ...]]) -> tuple[Query, ...]:
+def _held_out(parsed: ParsedRevision, most: int, draw: Callable[[int], tuple[Query, ...]]) -> tuple[Query, ...]:
     """Return the first of drawn queries that are not shared ones, whose answers are never fitted."""
-    drawn, held_out = draw(_CANDIDATES), keys_of_shared(parsed)
+    drawn, held_out = draw(most), keys_of_shared(parsed)
     if not held_out:
         return drawn
     for queries in (drawn, draw(_MOST_CANDIDATES)):
         kept = tuple(query for query in queries if query.key not in held_out)
         if kept:
-            return kept[:_CANDIDATES]
+            return kept[:most]
     return drawn
 
 
@@ -210,10 +215,15 @@ def allows_spare(parsed: ServedExperiment | ParsedRevision, *, participant: str,
     It may not where the experimenter has fixed the query of that trial or of a later one: an answer to a spare query
     counts towards the last answer, so the experiment would end before the trials that are fixed.
     """
-    last = parsed.spec.html.max_queries
-    later = (trial for trial, _, query in parsed.plan.details if query is not None and (last <= 0 or trial <= last))
     upcoming = choose_sampler(parsed.plan, participant=participant, trial=after + 1)
-    return may_pass(parsed, upcoming) and all(trial <= after for trial in later)
+    return may_pass(parsed, upcoming) and last_fixed(parsed) <= after
+
+
+def last_fixed(parsed: ServedExperiment | ParsedRevision) -> int:
+    """Return the last trial whose query the experimenter has fixed; 0 where there is none."""
+    last = parsed.spec.html.max_queries
+    fixed = (trial for trial, _, query in parsed.plan.details if query is not None and (last <= 0 or trial <= last))
+    return max(fixed, default=0)
 
 
 def may_pass(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -> bool:
@@ -227,8 +237,18 @@ def may_pass(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -
 
 def turn_of(plan: SamplingPlan, *, participant: str, trial: int, sampler: str) -> int:
     """Count how often this sampler asked before this trial for this participant; checks are not its queries."""
-    earlier = (choose_sampler(plan, participant=participant, trial=k) for k in range(1, trial))
-    return sum(choice.sampler == sampler and choice.check is None for choice in earlier)
+    asked = _samplers_so_far(plan, participant)
+    for k in range(len(asked) + 1, trial):
+        choice = choose_sampler(plan, participant=participant, trial=k)
+        asked.append(choice.sampler if choice.check is None else "")
+    return asked[: max(0, trial - 1)].count(sampler)
+
+
+@lru_cache(maxsize=4096)
+def _samplers_so_far(plan: SamplingPlan, participant: str) -> list[str]:
+    """Return the list to which the samplers of a participant's trials are added, in order; "" stands for a check."""
+    del plan, participant
+    return []
 
 
 def place(query: Query, *, participant: str, trial: int, seed: int) -> tuple[int, int]:
@@ -270,37 +290,52 @@ async def next_query(context: Context, session: Session, turn: Turn, parsed: Par
     if given is None:
         trial = turn.position + int(turn.spare)
         choice = choose_sampler(parsed.plan, participant=session.participant, trial=trial)
-        plan = plan_query(
-            parsed, choice, participant=session.participant, trial=trial, number=turn.number, spare=turn.spare
+        plan = partial(
+            plan_query,
+            *(parsed, choice),
+            participant=session.participant,
+            trial=trial,
+            number=turn.number,
+            spare=turn.spare,
         )
         given = await take_query(context, session, turn, parsed, choice, plan)
     return serve(given, session=session, revision=turn.revision, number=turn.number, seed=parsed.plan.seed)
 
 
 async def take_query(
-    context: Context, session: Session, turn: Turn, parsed: ParsedRevision, choice: SamplerChoice, plan: QueryPlan
+    context: Context,
+    session: Session,
+    turn: Turn,
+    parsed: ParsedRevision,
+    choice: SamplerChoice,
+    make_plan: Callable[..., QueryPlan],
 ) -> GivenQuery:
     """Get the planned query from the store, where it belongs to the turn from then on.
 
-    A published query is replaced by a random one where none is left, or where the store does not answer in time. Queries
+    Of the candidates for a random query, only the first is drawn as long as the participant has not seen it. A published query is replaced by a random one where none is left, or where the store does not answer in time. Queries
     that the experimenter has listed are given again until they are answered.
     """
     store, now_ms, token = context.store.turns, context.now_ms(), context.nonce()
     at = (session.experiment, session.participant, choice.sampler)
     if turn.number == 1 and (held_out := keys_of_shared(parsed)):
         await store.mark_asked(session.experiment, session.participant, held_out)
+    passing = turn.spare or may_pass(parsed, choice)
+    plan = make_plan(most=1) if passing else make_plan()
     if isinstance(plan, Repeated):
         plan = await _find_repeat(context, session, turn, parsed, plan)
     if not isinstance(plan, Published):
-        return await store.remember_query(
-            *at,
-            plan.candidates,
-            turn,
-            token=token,
-            probability=choice.probability,
-            now_ms=now_ms,
-            may_pass=turn.spare or may_pass(parsed, choice),
-        )
+        remember = partial(store.remember_query, *at)
+        noted: dict[str, Any] = {
+            "token": token,
+            "probability": choice.probability,
+            "now_ms": now_ms,
+            "may_pass": passing,
+        }
+        given = await remember(plan.candidates, turn, **noted, unseen=True) if passing else None
+        if given is None:
+            plan = cast("Fixed | Drawn", make_plan() if passing else plan)
+            given = cast("GivenQuery", await remember(plan.candidates, turn, **noted))
+        return given
     taken = await _in_time(store.take_query(*at, turn, token=token, probability=choice.probability, now_ms=now_ms))
     if taken is not None:
         return taken
@@ -325,19 +360,22 @@ async def _find_repeat(
     return Fixed(query) if query is not None else Drawn(plan.candidates)
 
 
-async def anonymous_query(context: Context, experiment: ServedExperiment, sampler: str) -> Served:
-    """Return a query for whoever answers it: of this sampler, or of one drawn by `sampling.probs`.
+async def anonymous_query(context: Context, experiment: ServedExperiment, sampler: str) -> Served | None:
+    """Return a query for whoever answers it: of this sampler, or of one drawn by `sampling.probs`; None where the
+    experiment has changed since it was read.
 
     Nothing is taken for it: a published query leaves its list when it is answered.
     """
-    number = await context.store.turns.count_anonymous_turn(experiment.id)
+    number, tag = await context.store.turns.count_anonymous_turn(experiment.id)
+    if tag != experiment.state.tag:
+        return None
     choice = choose_sampler(experiment.plan, participant=NOBODY, trial=number)
     if sampler:
         choice = SamplerChoice(sampler, 1.0)
-    plan = plan_query(experiment, choice, participant=NOBODY, trial=number, number=number, own_turn=number)
+    plan = plan_query(experiment, choice, participant=NOBODY, trial=number, number=number, own_turn=number, most=1)
     if isinstance(plan, Published):
         published = await context.store.turns.peek_queries(experiment.id, plan.sampler, ANONYMOUS_AMONG)
-        drawn = fallback(len(experiment.targets), participant=NOBODY, turn=number, seed=experiment.plan.seed)
+        drawn = fallback(len(experiment.targets), participant=NOBODY, turn=number, seed=experiment.plan.seed, count=1)
         query = published[number % len(published)] if published else drawn[0]
     else:
         query = plan.candidates[0]
@@ -367,7 +405,7 @@ async def prefetch_targets(
     published: dict[str, list[Query]] = {}
     for trial in range(after + 1, after + 1 + trials):
         choice = choose_sampler(parsed.plan, participant=participant, trial=trial)
-        match plan_query(parsed, choice, participant=participant, trial=trial, number=trial + spares):
+        match plan_query(parsed, choice, participant=participant, trial=trial, number=trial + spares, most=1):
             case Fixed(query):
                 queries.append(query)
             case Drawn(drawn):
@@ -423,7 +461,8 @@ async def _in_time(query: Awaitable[GivenQuery | None]) -> GivenQuery | None:
     A fallback that could not be noted may be asked twice.
     """
     try:
-        return await asyncio.wait_for(query, PATIENCE_SECONDS)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await query
     except TimeoutError:
         log.warning("the store is slow", extra=fields(seconds=PATIENCE_SECONDS))
         return None

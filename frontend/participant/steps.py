@@ -14,8 +14,9 @@ from typing_extensions import TypedDict
 
 from frontend.errors import BadRequestError, ConflictError, FormError
 from frontend.schemas import StepBody
-from frontend.store.participants import ComprehensionAttempt, ConsentGiven, Participant, StepChange
+from frontend.store.participants import Participant
 from frontend.store.statuses import FINISHED, OUT, Status
+from frontend.store.step_changes import ComprehensionAttempt, ConsentGiven, StepChange
 from salmon.spec import Spec
 from salmon.spec.schema import Comprehension, Question
 

@@ -6,14 +6,13 @@ webhook carries. Where the data directory is no folder of this machine, only the
 """
 
 import json
-import os
 import re
-import secrets
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
 from frontend.errors import BadRequestError, ConflictError
+from salmon.cli.data_directory import write_private
 
 #: The form of a token; Prolific's are shorter.
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
@@ -108,16 +107,9 @@ class CredentialFiles:
         values = {name: value for name, value in asdict(credentials).items() if name in _KEPT}
         if credentials.from_environment:
             values["token"] = ""
-        fresh = path.with_suffix(f".{secrets.token_hex(4)}")
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                json.dump(values, file)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
+            write_private(path, json.dumps(values))
         except OSError as error:
-            fresh.unlink(missing_ok=True)
             raise ConflictError(
                 f"The token cannot be kept: {error.strerror or error}.",
                 hint="Nothing was changed. The operator of this server can make room, or the folder writable.",

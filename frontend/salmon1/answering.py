@@ -4,23 +4,30 @@ Scripts send the whole query back with the answer, and the token travels in it: 
 of the page. Many ask without saying for whom, and name the participant only when they answer.
 """
 
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, ConflictError, EndedError, ForbiddenError
-from frontend.experiments import ServedExperiment
+from frontend.errors import BadRequestError, ConflictError, EndedError, ForbiddenError, GoneError
+from frontend.experiments import OpenPage, ServedExperiment
 from frontend.lifecycle import check_takes_in, close_at_last_answer
 from frontend.participant import queries
-from frontend.salmon1.errors import OldError, OldRoute
+from frontend.participant.shortcut import PlainRequest, is_plain, is_short
+from frontend.salmon1.errors import OldError, OldRoute, answer_old_error
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
+from frontend.store.participants import Participant
 from frontend.store.statuses import OUT, Status
+from frontend.store.turns import Turn
 from salmon.records import NO_SCORE, Answer, Query, Served, Timing
 from salmon.wire.keys import NOBODY, is_tryout
 
@@ -75,6 +82,10 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
     """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
     carry.
     """
+    return await _give(context, experiment, sampler, puid)
+
+
+async def _give(context: Context, experiment: ServedExperiment, sampler: str, puid: str) -> Json:
     _check_served(context, experiment)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
@@ -83,11 +94,8 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
             hint=f"The samplers are {', '.join(experiment.spec.samplers)}.",
             where="sampler",
         )
-    served = await (
-        _next_query(context, experiment, puid, sampler)
-        if puid
-        else queries.anonymous_query(context, experiment, sampler)
-    )
+    give = _next_query(context, experiment, puid, sampler) if puid else _anonymous_query(context, experiment, sampler)
+    served = await give
     return {
         "sampler": served.sampler,
         "score": served.score,
@@ -101,11 +109,47 @@ async def query(experiment: ForParticipants, context: WithContext, sampler: str 
 @router.post("/answer")
 async def record_answer(request: Request, context: WithContext) -> Json:
     """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
-    body = _read(await request.body())
+    return await _record(context, await request.body())
+
+
+class ScriptShortcut:
+    """Middleware that answers the plain requests of scripts before routing, as `TrialShortcut` does those of pages."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        kind = (scope["method"], scope["path"]) if scope["type"] == "http" else None
+        if kind in {("GET", "/query"), ("POST", "/answer")}:
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            plain = PlainRequest(scope, receive, send, scope["path"])
+            if kind == ("POST", "/answer") and is_plain(headers) and is_short(headers):
+                await plain.answer(partial(_answer_script, plain), answer_old_error)
+                return
+            asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            if kind == ("GET", "/query") and is_plain(headers) and asked.keys() <= {"puid", "sampler"}:
+                await plain.answer(partial(_ask_for_script, plain.context, **asked), answer_old_error)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _ask_for_script(context: Context, sampler: str = "", puid: str = "") -> tuple[int, Json]:
+    return 200, await _give(context, await for_participants(context), sampler, puid)
+
+
+async def _answer_script(request: PlainRequest) -> tuple[int, Json] | None:
+    content = await request.read_body()
+    return None if content is None else (200, await _record(request.context, content))
+
+
+async def _record(context: Context, content: bytes) -> Json:
+    body = _read(content)
     if body.token:
         served = await _read_token(context, body)
     else:
-        served = await _read_unsigned(context, await for_participants(context), body)
+        named = await for_participants(context)
+        served = await _read_unsigned(context, await context.catalogue.read(named.id), body)
     if is_tryout(served.participant):
         await context.store.participants.answer_to_try(
             served.experiment, served.participant, served.nonce, served.trial
@@ -119,11 +163,45 @@ async def record_answer(request: Request, context: WithContext) -> Json:
     return {"success": True}
 
 
+async def _anonymous_query(context: Context, experiment: ServedExperiment, sampler: str) -> Served:
+    """Return a query for whoever answers it, from the experiment as it is now."""
+    while (served := await queries.anonymous_query(context, experiment, sampler)) is None:
+        context.catalogue.forget_newest()
+        experiment = await for_participants(context)
+        _check_served(context, experiment)
+    return served
+
+
+async def _begin_turn(context: Context, experiment: ServedExperiment, puid: str) -> tuple[ServedExperiment, str, Turn]:
+    """Return the experiment as it is now, the participant of this puid and their next turn.
+
+    Whoever has asked before is found without an arrival.
+    """
+    turns, key = context.store.turns, f"{experiment.id} {puid}"
+    page = context.open_pages.find(key)
+    if page is not None:
+        participant = page.participant.id
+        with suppress(GoneError):
+            turn = await turns.begin_turn(
+                experiment.id, participant, now_ms=context.now_ms(), expected=("*", experiment.state.tag)
+            )
+            if turn.outcome != "changed":
+                return experiment, participant, turn
+        context.open_pages.forget(key)
+        context.catalogue.forget_newest()
+        experiment = await for_participants(context)
+        _check_served(context, experiment)
+    arrived = await _arrive(context, experiment, puid)
+    turn = await turns.begin_turn(experiment.id, arrived.id, now_ms=context.now_ms())
+    session = Session(experiment.id, arrived.id, queries.SCRIPT)
+    context.open_pages.remember(key, OpenPage(session, arrived, experiment, 0, loads_ahead=False))
+    return experiment, arrived.id, turn
+
+
 async def _next_query(context: Context, experiment: ServedExperiment, puid: str, sampler: str) -> Served:
     """Return the next query of this puid; one that is on a list is given again until it is answered."""
-    participant = await _arrive(context, experiment, puid)
+    experiment, participant, turn = await _begin_turn(context, experiment, puid)
     session = Session(experiment.id, participant, queries.SCRIPT)
-    turn = await context.store.turns.begin_turn(experiment.id, participant, now_ms=context.now_ms())
     if turn.status in OUT:
         raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
     if turn.outcome == "full":
@@ -138,8 +216,13 @@ async def _next_query(context: Context, experiment: ServedExperiment, puid: str,
             choice = queries.SamplerChoice(sampler, 1.0)
         # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
         own_turn = await context.store.turns.count_turn(experiment.id, participant, choice.sampler)
-        plan = queries.plan_query(
-            parsed, choice, participant=participant, trial=turn.position, number=turn.number, own_turn=own_turn
+        plan = partial(
+            queries.plan_query,
+            *(parsed, choice),
+            participant=participant,
+            trial=turn.position,
+            number=turn.number,
+            own_turn=own_turn,
         )
         given = await queries.take_query(context, session, turn, parsed, choice, plan)
     return queries.serve(given, session=session, revision=turn.revision, number=turn.number, seed=parsed.plan.seed)
@@ -183,8 +266,9 @@ async def _read_token(context: Context, body: OldAnswer) -> Served:
     participant = served.participant
     if participant == NOBODY:
         answering = await _arrive(context, await context.catalogue.read(served.experiment), body.puid)
-        participant = await context.store.turns.claim(served.experiment, NOBODY, served.nonce, answering)
-        await context.store.turns.withdraw_query(served.experiment, served.sampler, _asked(served))
+        participant = await context.store.turns.claim(served.experiment, NOBODY, served.nonce, answering.id)
+        if served.published_ms or served.generation:
+            await context.store.turns.withdraw_query(served.experiment, served.sampler, _asked(served))
     return replace(served, participant=participant, left=body.left, right=body.right)
 
 
@@ -220,7 +304,7 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
         )
     if body.sampler not in experiment.spec.samplers:
         raise OldError(422, f"There is no sampler {body.sampler!r}.", where="sampler")
-    participant = await _arrive(context, experiment, body.puid)
+    participant = (await _arrive(context, experiment, body.puid)).id
     turn = await context.store.turns.begin_turn(experiment.id, participant, now_ms=context.now_ms())
     await context.store.turns.end_turn(experiment.id, participant, turn.number)
     passive = experiment.passive.get(body.sampler)
@@ -246,11 +330,10 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
     )
 
 
-async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> str:
+async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> Participant:
     """Return the participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is not a valid id: it is too long or has invisible characters.", where="puid")
-    participant = await context.store.participants.arrive(
+    return await context.store.participants.arrive(
         experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE, quota=experiment.quota
     )
-    return participant.id

@@ -36,15 +36,20 @@ class OldRoute(APIRoute):
             try:
                 return await handle(request)
             except SalmonError as error:
-                status = error.status if isinstance(error, OldError) else status_of(error)
-                content, headers = body_of(error), challenge_of(status)
-                if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-                    pages = request.app.state.context.pages
-                    return pages.error(request, status=status, error=content["error"], headers=headers)
-                sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
-                return JSONResponse({"detail": sentence, **content}, status_code=status, headers=headers)
+                return await answer_old_error(request, error)
 
         return handle_errors
+
+
+async def answer_old_error(request: Request, error: SalmonError) -> Response:
+    """Answer with an error as scripts of the first Salmon expect it; browsers get a page."""
+    status = error.status if isinstance(error, OldError) else status_of(error)
+    content, headers = body_of(error), challenge_of(status)
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        pages = request.app.state.context.pages
+        return pages.error(request, status=status, error=content["error"], headers=headers)
+    sentence = f"{_WRONG_LOGIN}: {error}" if isinstance(error, LoginError) else str(error)
+    return JSONResponse({"detail": sentence, **content}, status_code=status, headers=headers)
 
 
 def describe_problems(source: bytes, error: SpecError) -> str:

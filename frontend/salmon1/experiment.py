@@ -5,7 +5,6 @@ find it for the other routes of the first Salmon. What changes an experiment tak
 """
 
 import asyncio
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +23,7 @@ from frontend.auth import (
 )
 from frontend.context import Context, WithContext
 from frontend.errors import ForbiddenError, LoginError, SubprocessError
-from frontend.experiments import ServedExperiment
+from frontend.experiments import ServedExperiment, newest
 from frontend.launching import launch, note_change
 from frontend.media import spool_upload
 from frontend.salmon1.errors import OldError, OldRoute, describe_problems
@@ -42,18 +41,12 @@ _NOTHING = "No data has been uploaded: there is no experiment here."
 router = APIRouter(route_class=OldRoute)
 
 
-def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
-    """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
-    return max(
-        [state for state in states if not state.counters.get("archived")],
-        key=lambda state: (state.state == "open", state.opened_ms, state.created_ms),
-        default=None,
-    )
-
-
 async def for_participants(context: WithContext) -> ServedExperiment:
     """Return the experiment that is open."""
-    return await _read(context, newest(await context.store.experiments.list()))
+    experiment = await context.catalogue.read_newest()
+    if experiment is None:
+        raise OldError(500, _NOTHING, hint="Post one to /init_exp.")
+    return experiment
 
 
 async def for_experimenter(context: WithContext, experimenter: WithAccount) -> ServedExperiment:

@@ -407,16 +407,18 @@ export interface FinishBody {
   incomplete?: boolean;
 }
 
-/** How many answers are stored; with the way out once all are. */
+/** How many answers are stored, and how many trials are missing; with the way out once none is. */
 export interface FinishReply {
   stored: number;
   complete: boolean;
+  missing?: number;
   save_incomplete?: boolean;
   debrief?: string;
   participant?: string;
   code?: string | null;
   redirect?: string | null;
   form?: [string, Record<string, string>] | null;
+  credited?: boolean;
   out?: string;
 }
 
@@ -483,8 +485,10 @@ export interface HTTPValidationError {
 export interface HeldOutAccuracy {
   answers: number;
   folds: number;
-  without: Estimate;
+  everybody: Estimate;
+  kept_answers?: number;
   with?: Estimate;
+  without?: Estimate;
   change?: Estimate;
 }
 
@@ -1102,6 +1106,8 @@ export interface SamplerRow {
   accuracy: number | null;
   accuracy_low: number | null;
   accuracy_high: number | null;
+  judged: number;
+  evaluated: number;
   ceiling: number | null;
   loss: number | null;
   refit_ms: number | null;
@@ -1135,11 +1141,13 @@ export interface SecondFactorReply {
   setup: string;
 }
 
-/** Something that needs attention, and what to do about it. */
+/** Something that needs attention, and what to do about it: `link` is the words of a link to the experiment's `page`. */
 export interface Sentence {
   level: string;
   what: string;
   hint: string;
+  page: string;
+  link: string;
 }
 
 /** Answers over time: rows of the start of the bin (ms), answers, first answers and completions. */

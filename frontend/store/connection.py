@@ -6,13 +6,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from hiredis import ReplyError
+from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.client import Pipeline
-from redis.exceptions import AuthenticationError, NoScriptError, RedisError, ResponseError
+from redis.asyncio.connection import parse_url
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as LostError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from frontend.errors import GoneError
 from frontend.store.lua import CHANGE_WHERE_KNOWN
+from frontend.store.pipelining import Opener, Pipelines, Words
 from salmon.errors import StoreError
 from salmon.logs import fields
 from salmon.wire import BACKEND, Heartbeat
@@ -31,7 +35,11 @@ WAIT_SECONDS = 5.0
 
 
 class Connection:
-    """Pool of connections to one Redis; its failures are raised as StoreError."""
+    """Connections to one Redis; its failures are raised as StoreError.
+
+    Scripts, which are what participants need, travel together on one connection; those that wait for their copies travel on
+    another, batch by batch. Single commands use a pool.
+    """
 
     def __init__(self, url: str, *, copies: int = 1) -> None:
         self._copies = copies
@@ -39,9 +47,16 @@ class Connection:
         self._client = _client(url, CONNECTIONS, decode_responses=True)
         self._binary = _client(url, BINARY_CONNECTIONS, decode_responses=False)
         self._digests: dict[str, str] = {}
+        opener, greeting = _way_to(url)
+        self._scripts = Pipelines(opener, greeting, wait_seconds=WAIT_SECONDS)
+        self._copied_scripts = Pipelines(opener, greeting, wait_seconds=WAIT_SECONDS)
+        self._to_copy: list[tuple[Words, asyncio.Future[Any]]] = []
+        self._copying: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """Give all connections back."""
+        self._scripts.close()
+        self._copied_scripts.close()
         await self._client.aclose(close_connection_pool=True)
         await self._binary.aclose(close_connection_pool=True)
 
@@ -87,38 +102,59 @@ class Connection:
         second at most: where the copies are not there by then, the reply comes with the copy of the store alone, `problem`
         says so, and for some seconds nobody else waits.
         """
-        call = self._call_and_wait if copied and self._waits_for_copies() else self._client.evalsha
-        words = (self._digest(script), len(keys), *keys, *(str(part) for part in arguments))
-        try:
-            try:
-                return await call(*words)
-            except NoScriptError:
-                await self._client.script_load(script)
-                return await call(*words)
-        except RedisError as error:
-            raise _translate(error) from error
+        call = self._call_and_wait if copied and self._waits_for_copies() else self._scripts.call
+        words: Words = ("EVALSHA", self._digest(script), len(keys), *keys, *arguments)
+
+        async def run() -> Any:
+            reply = await call(*words)
+            if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
+                reply = await self._scripts.call("SCRIPT", "LOAD", script)
+                reply = reply if isinstance(reply, ReplyError) else await call(*words)
+            return reply
+
+        return await _translated(run())
+
+    async def call(self, *words: str | int) -> Any:
+        """Run one command together with the scripts of the same moment; the reply is as the store sends it."""
+        return await _translated(self._scripts.call(*words))
 
     def _waits_for_copies(self) -> bool:
         if self._missing_since is None:
             return self._copies > 1
         return asyncio.get_running_loop().time() - self._missing_since >= UNCOPIED_SECONDS
 
-    async def _call_and_wait(self, *words: Any) -> Any:
-        """Call a script and wait for its copies in one round trip; note whether they are there."""
-        async with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.evalsha(*words)
-            pipeline.execute_command("WAITAOF", 1, self._copies - 1, COPY_MS)
-            reply, copied = await pipeline.execute(raise_on_error=False)
-        if isinstance(reply, RedisError):
-            raise reply
-        if isinstance(copied, RedisError) or copied[1] < self._copies - 1:
+    async def _call_and_wait(self, *words: str | int) -> Any:
+        """Return the reply of a script when its copies are there; those that come meanwhile are the next batch."""
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._to_copy.append((words, reply))
+        if self._copying is None or self._copying.done():
+            self._copying = asyncio.get_running_loop().create_task(self._copy())
+        return await reply
+
+    async def _copy(self) -> None:
+        """Call the scripts of each batch in one write, and wait once for the copies of all."""
+        while self._to_copy:
+            batch, self._to_copy = self._to_copy, []
+            wait: Words = ("WAITAOF", 1, self._copies - 1, COPY_MS)
+            calls = (self._copied_scripts.call(*words) for words in (*(words for words, _ in batch), wait))
+            *replies, copied = await asyncio.gather(*calls, return_exceptions=True)
+            self._note_copies(copied)
+            for (_, waiting), reply in zip(batch, replies, strict=True):
+                if waiting.done():
+                    continue
+                if isinstance(reply, BaseException) and not isinstance(reply, ReplyError):
+                    waiting.set_exception(reply)
+                else:
+                    waiting.set_result(reply)
+
+    def _note_copies(self, copied: Any) -> None:
+        if isinstance(copied, BaseException) or copied[1] < self._copies - 1:
             if self._missing_since is None:
                 log.error("answers are not copied", extra=fields(wanted=self._copies, replies=str(copied)))
             self._missing_since = asyncio.get_running_loop().time()
         elif self._missing_since is not None:
             self._missing_since = None
             log.warning("answers are copied again", extra=fields(copies=self._copies))
-        return reply
 
     def _digest(self, script: str) -> str:
         return self._digests.setdefault(script, hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest())
@@ -174,6 +210,31 @@ def values_of(reply: Sequence[str]) -> dict[str, str]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
+def _way_to(url: str) -> tuple[Opener, tuple[Words, ...]]:
+    """Return how a connection to the store of this address is opened, and the commands with which it begins."""
+    parts: dict[str, Any] = dict(parse_url(url))
+    greeting: list[Words] = []
+    if password := parts.get("password"):
+        user = parts.get("username")
+        greeting.append(("AUTH", user, password) if user else ("AUTH", password))
+    if parts.get("db"):
+        greeting.append(("SELECT", int(parts["db"])))
+    kind = parts.pop("connection_class", None)
+
+    async def open_connection(
+        factory: Callable[[], asyncio.Protocol],
+    ) -> tuple[asyncio.BaseTransport, asyncio.Protocol]:
+        loop = asyncio.get_running_loop()
+        if "path" in parts:
+            return await loop.create_unix_connection(factory, parts["path"])
+        context = SSLConnection(**parts).ssl_context.get() if kind is SSLConnection else None
+        return await loop.create_connection(
+            factory, parts.get("host", "localhost"), parts.get("port", 6379), ssl=context
+        )
+
+    return open_connection, tuple(greeting)
+
+
 def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
     return Redis(
         connection_pool=BlockingConnectionPool.from_url(
@@ -188,6 +249,19 @@ def _client(url: str, connections: int, *, decode_responses: bool) -> Redis:
             encoding_errors="replace",  # a flipped byte is found by its checksum, not by a failure to decode
         )
     )
+
+
+async def _translated(calling: Awaitable[Any]) -> Any:
+    """Return a reply; StoreError where it is an error, or where none came."""
+    try:
+        reply = await calling
+    except (OSError, TimeoutError) as error:
+        raise _translate(LostError(str(error))) from error
+    except ReplyError as error:  # the store refuses the password
+        raise _translate(AuthenticationError(str(error))) from error
+    if isinstance(reply, ReplyError):
+        raise _translate(ResponseError(str(reply)))
+    return reply
 
 
 def _translate(error: RedisError) -> StoreError:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from frontend.errors import ConflictError, GoneError, NotFoundError
-from frontend.store.connection import Verbs, fields_of
+from frontend.store.connection import Verbs, fields_of, values_of
 from frontend.store.lua import END_RUN
 from salmon.wire import BUNDLES, BUNDLING, EXPERIMENTS, REQUESTS, Keys, decode_json, encode_json
 from salmon.wire.keys import NOBODY, draft_keys, draw_experiment_id
@@ -68,6 +68,11 @@ class ExperimentState:
     shared: dict[str, Share] = field(default_factory=dict)
     ended_by: EndedBy = ""
     since_ms: int = 0
+
+    @property
+    def tag(self) -> str:
+        """What decides whether and how participants are served: it is compared where a turn begins."""
+        return f"{self.state}|{self.revision}|{self.ended_by}"
 
     @property
     def lets_finish(self) -> bool:
@@ -202,6 +207,11 @@ class Experiments(Verbs):
         await self._connection.do(lambda client: client.delete(*draft_keys(experiment)))
         await self.announce(experiment)
 
+    async def read_version(self) -> str:
+        """Return what is another text after every announcement: while it is the same, `list` is."""
+        newest = await self._connection.call("XREVRANGE", REQUESTS, "+", "-", "COUNT", 1)
+        return str(newest[0][0]) if newest else ""
+
     async def announce(self, experiment: str) -> None:
         """Tell the backend that an experiment is new or has changed."""
         await self._connection.do(
@@ -230,7 +240,7 @@ class Experiments(Verbs):
 
     async def find(self, slug: str) -> str | None:
         """Return the id of the experiment of this name."""
-        return await self._connection.do(lambda client: client.hget(EXPERIMENTS, slug))
+        return await self._connection.call("HGET", EXPERIMENTS, slug)
 
     async def list(self) -> tuple[ExperimentState, ...]:
         """Return all experiments, the newest first."""
@@ -250,7 +260,7 @@ class Experiments(Verbs):
 
     async def read_fields(self, experiment: str) -> dict[str, str]:
         """Return the fields of its state as they are stored, for bundles; none where there is no such experiment."""
-        return await self._connection.do(lambda client: client.hgetall(Keys(experiment).state))
+        return values_of(await self._connection.call("HGETALL", Keys(experiment).state))
 
     async def read_revision(self, experiment: str, revision: int) -> Revision:
         """Return one version of its description."""

@@ -8,18 +8,26 @@ from frontend.store.places import with_places
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
 #: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
 #: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too.
-#: With number 0 the next turn begins, unless a query that must not be passed over is still to be answered. A spare turn does
-#: not begin where the trials would end with its answer before such a query, or one that is not chosen yet, was answered.
+#: With number 0 the next turn begins, unless a query that must not be passed over is still to be answered. The trials do not
+#: end before such a query of theirs, or one that is not chosen yet, was answered: where they would end first, no turn begins, and
+#: the turn of that query is returned, or nothing to whoever asked for a spare one. Where the caller expects a session, nothing
+#: happens unless it is the newest of an active participant, and the experiment is in the state that is expected.
 #: Returns nothing where the experiment was deleted or the participant erased, otherwise {number, what happened, entry of `given`,
 #: answers, status}.
 #: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, answers with which
-#: the trials end (0: they do not), numbers that are over
+#: the trials end (0: they do not), the last place in the order that is listed for everybody, session, '*' for any, or '', state as
+#: state|revision|reason of its end, numbers that are over
 BEGIN_TURN = """
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return false end
-local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'answers', 'status')
+local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'answers', 'status', 'session')
+if ARGV[7] ~= '' then
+  local state = redis.call('HMGET', KEYS[3], 'state', 'revision', 'ended_by')
+  local same = (state[1] or '') .. '|' .. (state[2] or '') .. '|' .. (state[3] or '') == ARGV[8]
+  if not same or values[6] ~= 'active' or (values[7] ~= ARGV[7] and ARGV[7] ~= '*') then return {0, 'changed', '', '0', ''} end
+end
 local turns, spares = tonumber(values[1] or '0'), tonumber(values[2] or '0')
 local top, settled = tonumber(values[3] or turns), tonumber(values[4] or turns)
-for i = 6, #ARGV do
+for i = 9, #ARGV do
   local over = tonumber(ARGV[i])
   if over > settled and over <= top then redis.call('HSET', KEYS[2], over, '') end
 end
@@ -43,20 +51,32 @@ end
 local function told(what, entry)
   return {number, what, entry, values[5] or '0', values[6] or ''}
 end
-if number <= settled then return told('over', '') end
-local entry = redis.call('HGET', KEYS[2], number)
-if entry == '' then return told('over', '') end
-if not entry then
-  if number > top + 8 then return told('early', '') end
-  if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[4]) then return told('full', '') end
-  if ARGV[2] == '1' and tonumber(ARGV[5]) > 0 then
-    local open, listed = 0, false
-    local given = redis.call('HGETALL', KEYS[2])
-    for i = 2, #given, 2 do
-      if given[i] ~= '' then open, listed = open + 1, listed or string.sub(given[i], 1, 1) ~= 'G' end
+local entry = number > settled and redis.call('HGET', KEYS[2], number)
+local answers, limit = tonumber(values[5] or '0'), tonumber(ARGV[5])
+local due, due_entry
+if limit > 0 and (not entry or answers >= limit) then
+  local open = 0
+  local given = redis.call('HGETALL', KEYS[2])
+  for i = 1, #given, 2 do
+    if given[i + 1] ~= '' then
+      open = open + 1
+      local kind, position, spare = string.match(given[i + 1], '^(%u?)|(%d+)|%d+|(%d)')
+      local known = tonumber(given[i])
+      if kind ~= 'G' and spare == '0' and tonumber(position) <= limit and due ~= number and (known == number or known < (due or math.huge)) then
+        due, due_entry = known, given[i + 1]
+      end
     end
-    if listed and tonumber(values[5] or '0') + open + 1 > tonumber(ARGV[5]) then return told('none', '') end
   end
+  if answers >= limit and not due and turns - spares >= tonumber(ARGV[6]) then return told('ended', '') end
+  if answers + open + (entry and 0 or 1) <= limit then due = nil end
+end
+if number <= settled or entry == '' then return told('over', '') end
+if not entry and number > top + 8 then return told('early', '') end
+if due and ARGV[2] == '1' then return told('none', '') end
+if due then
+  number, entry = due, due_entry
+elseif not entry then
+  if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[4]) then return told('full', '') end
   turns, spares = turns + 1, spares + tonumber(ARGV[2])
   entry = table.concat({'', turns - spares, redis.call('HGET', KEYS[3], 'revision') or '0', ARGV[2], ARGV[3]}, '|')
   redis.call('HSET', KEYS[2], number, entry)
@@ -128,20 +148,23 @@ if second then return take(second, second_key) end
 return false
 """
 
-#: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen each.
+#: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen each, or
+#: none where only an unseen one is wanted.
 #: It counts as seen, belongs to the turn, and is pending where a learner should know of it. Returns the entry of the turn,
-#: which is an earlier one where the turn had a query already, or 'gone' where there is no such participant any more.
+#: which is an earlier one where the turn had a query already, nothing where none was chosen, or 'gone' where there is no such
+#: participant any more.
 #: KEYS asked, participant, state, given[, pending] · ARGV token, now (ms), name of a counter or '', number of the turn,
-#: beginning of its entry, then the candidates as elements of a list
+#: beginning of its entry, 1 if only an unseen one is wanted, then the candidates as elements of a list
 REMEMBER_QUERY = """
 if redis.call('EXISTS', KEYS[2]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return 'gone' end
 local entry = redis.call('HGET', KEYS[4], ARGV[4])
 if entry and entry ~= '' and string.sub(entry, 1, 1) ~= '|' then return entry end
 local function key_of(element) return string.match(element, '^[^|]+') end
-local chosen = ARGV[6]
-for i = 6, #ARGV do
+local chosen = ARGV[6] == '0' and ARGV[7]
+for i = 7, #ARGV do
   if redis.call('SISMEMBER', KEYS[1], key_of(ARGV[i])) == 0 then chosen = ARGV[i] break end
 end
+if not chosen then return false end
 local key = key_of(chosen)
 redis.call('SADD', KEYS[1], key)
 redis.call('HSET', KEYS[2], 'last_head', string.match(key, '^%d+'))
@@ -150,6 +173,15 @@ if ARGV[3] ~= '' then redis.call('HINCRBY', KEYS[3], ARGV[3], 1) end
 if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
 return ARGV[5] .. chosen
 """
+
+#: Counts the places from the statuses of all participants where nobody has counted them yet: after an import, or an update
+#: from a version that did not. Returns the hash of places; nothing where the experiment was deleted.
+#: KEYS arrivals, state, hash of some participant's id, places · ARGV that id
+COUNT_PLACES = with_places("""
+if redis.call('EXISTS', KEYS[2]) == 0 then return {} end
+count_places(KEYS[4], KEYS[1], string.sub(KEYS[3], 1, -#ARGV[1] - 1))
+return redis.call('HGETALL', KEYS[4])
+""")
 
 #: Finds the participant of an identity; the first arrival makes them, with the fields given and how many arrived before, if
 #: there is a place for them. A field that is there stays as it is. Whoever was away for too long takes a place again where they
@@ -267,6 +299,17 @@ local may_follow = is_one_of(ARGV[3], status) and '' or ' ' .. status .. ' '
 change(KEYS[1], KEYS[3], ARGV[4], 'completed', may_follow, unpack(ARGV, 5))
 return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
 """)
+
+#: Claims the asking for a participant's credit: one caller gets 1, and another only where nothing came of it for a while. A
+#: credit that was granted or refused is never asked for again.
+#: KEYS participant · ARGV now (ms), after how many milliseconds a claim is void
+CLAIM_CREDIT = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local credit, at = unpack(redis.call('HMGET', KEYS[1], 'credit', 'credit_ms'))
+if credit and (credit ~= 'asked' or tonumber(ARGV[1]) < tonumber(at) + tonumber(ARGV[2])) then return 0 end
+redis.call('HSET', KEYS[1], 'credit', 'asked', 'credit_ms', ARGV[1])
+return 1
+"""
 
 #: Closes or pauses an open experiment by itself, with the reason, and writes it down among its changes. Returns 1 if it did.
 #: KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail

@@ -62,12 +62,39 @@ class NewestModel:
 
 
 @dataclass(frozen=True)
+class HeldOutAccuracy:
+    """The accuracy of an embedding, with its 95 % interval: ten-fold cross-validation on the answers to random queries.
+
+    `judged` answers were predicted by fits without them, when `answers` could be fitted in all.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    judged: int
+    answers: int
+
+    @staticmethod
+    def parse(written: Sequence[str | None]) -> "HeldOutAccuracy | None":
+        """Return the accuracy of the fields `HELD_OUT` of a model; None where it was not judged yet."""
+        if any(value is None for value in written):
+            return None
+        accuracy, low, high, judged, answers = (float(value or 0) for value in written)
+        return HeldOutAccuracy(accuracy, low, high, int(judged), int(answers))
+
+
+#: The fields of a model that hold its held-out accuracy.
+HELD_OUT = ("held_out", "held_out_low", "held_out_high", "held_out_judged", "evaluated")
+
+
+@dataclass(frozen=True)
 class SamplerProgress:
-    """How many queries of a sampler are listed, and how many pending."""
+    """How many queries of a sampler are listed, how many pending, and the held-out accuracy of its embedding."""
 
     sampler: str
     listed: int
     pending: int
+    held_out: HeldOutAccuracy | None
 
 
 class Models(Verbs):
@@ -129,12 +156,15 @@ class Models(Verbs):
                 for command in (
                     pipeline.llen(keys.queries(sampler)),
                     pipeline.hlen(keys.pending(sampler)),
+                    pipeline.hmget(keys.model(sampler), *HELD_OUT),
+                    pipeline.hmget(keys.restored(sampler), *HELD_OUT),
                 )
             ]
         )
+        rows = zip(samplers, *(found[place::4] for place in range(4)), strict=True)
         return tuple(
-            SamplerProgress(sampler, listed=found[2 * k], pending=found[2 * k + 1])
-            for k, sampler in enumerate(samplers)
+            SamplerProgress(sampler, listed, pending, HeldOutAccuracy.parse(own) or HeldOutAccuracy.parse(restored))
+            for sampler, listed, pending, own, restored in rows
         )
 
     async def read_coordinates(self, experiment: str, sampler: str, stream_id: str) -> bytes | None:

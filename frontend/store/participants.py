@@ -10,6 +10,10 @@ and no counter moves.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,9 +22,10 @@ from typing import Any, Literal, cast
 from frontend.errors import FullError, GoneError
 from frontend.store.answers import MINUTE_MS
 from frontend.store.connection import Verbs, fields_of, gone, values_of
-from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, COMPLETE
+from frontend.store.lua import ADMIT, ARRIVE, CHANGE_STATUS, CLAIM_CREDIT, COMPLETE, COUNT_PLACES
 from frontend.store.places import Places, Quota
 from frontend.store.statuses import FROM_PLATFORM, OUT, PlatformStatus, Status, leading_to
+from frontend.store.step_changes import StepChange
 from salmon.quality import Decision, Verdict
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, encode_json
 from salmon.wire.keys import draw_participant_id, is_tryout
@@ -39,6 +44,7 @@ _ARRIVED = "arrived:"
 _FAILED = "failed_catch:"
 
 Source = Literal["link", "prolific", "connect", "sona", "mturk"]
+CreditState = Literal["", "asked", "granted", "refused"]
 #: Whom the experimenter keeps: `auto` leaves it to the proposal.
 Keep = Literal["keep", "exclude", "auto"]
 Values = dict[str, str | int]
@@ -55,7 +61,8 @@ class Participant:
     the queries given, of which `spares` stand outside of the experiment's order. `round` is how often the same person has
     taken part before. `place` is how many arrived before. `given_unsaved` is how
     many answers the page says were given, where it could not bring all across. `platform` is what the recruitment platform
-    said last about their submission, at `platform_ms`. `keep` is the experimenter's decision.
+    said last about their submission, at `platform_ms`. `credit` is what became of the credit that this server asked the
+    platform for, and `credit_reason` why it was not granted. `keep` is the experimenter's decision.
 
     `stored` is false for somebody of whom the store has nothing but answers.
     """
@@ -69,6 +76,9 @@ class Participant:
     session: str = ""
     language: str = ""
     browser: str = ""
+    network: str = ""
+    pasted: int = 0
+    copied: int = 0
     first_ms: int = 0
     seen_ms: int = 0
     last_ms: int = 0
@@ -81,6 +91,8 @@ class Participant:
     failed_catches: int = 0
     platform: PlatformStatus | None = None
     platform_ms: int = 0
+    credit: CreditState = ""
+    credit_reason: str = ""
     keep: str = ""
     keep_note: str = ""
     keep_by: str = ""
@@ -163,9 +175,12 @@ class Participant:
             session=fields.get("session", ""),
             language=fields.get("language", ""),
             browser=fields.get("browser", ""),
+            network=fields.get("network", ""),
             platform=PlatformStatus(fields["platform_status"]) if fields.get("platform_status") else None,
             failed_catches=sum(name.startswith(_FAILED) for name in fields),
             given_unsaved=int(unsaved) if unsaved is not None else None,
+            credit=cast("CreditState", fields.get("credit", "")),
+            credit_reason=fields.get("credit_reason", ""),
             keep=fields.get("keep", ""),
             keep_note=fields.get("keep_note", ""),
             keep_by=fields.get("keep_by", ""),
@@ -193,69 +208,21 @@ _WHOLE = (
     "place",
     "platform_ms",
     "round",
+    "pasted",
+    "copied",
 )
 
 
+#: Events of text questions -> the field that counts them.
+_COUNTED = {"paste": "pasted", "copy": "copied"}
+#: The secret of the network hint is thrown away after this time.
+NETWORK_KEY_SECONDS = 3 * 24 * 3600
+#: The claim of a process that ended while it asked for a credit is void after this time.
+CREDIT_CLAIM_MS = 60_000
 #: Any number of participants.
 _ANY = Quota()
 #: Stands for nobody who begins anew, and for somebody who comes back.
 _BACK = "+"
-
-
-@dataclass(frozen=True)
-class ConsentGiven:
-    """The version of the text that was agreed to, when, and in which language."""
-
-    version: str
-    agreed_ms: int
-    language: str
-
-
-@dataclass(frozen=True)
-class ComprehensionAttempt:
-    """One attempt at the comprehension questions; its number is its identity, so that one sent again counts once."""
-
-    number: int
-    options: tuple[str, ...]
-    right: bool
-
-
-@dataclass(frozen=True)
-class StepChange:
-    """What carrying out a step changes of a participant.
-
-    `step` is done at `at_ms`; it is empty where the step is not done yet, or ended the participant's part. `practice`
-    is the list of its trials; `replies` are those to the questions after the trials.
-    """
-
-    status: Status
-    step: str = ""
-    at_ms: int = 0
-    declined_ms: int | None = None
-    redirected_ms: int | None = None
-    consent: ConsentGiven | None = None
-    attempt: ComprehensionAttempt | None = None
-    practice: Sequence[Mapping[str, Any]] | None = None
-    replies: Mapping[str, str | float] = field(default_factory=dict[str, str | float])
-
-    def encode(self) -> Values:
-        """Return the fields of the hash that the change sets."""
-        values: Values = {"status": self.status.value}
-        if self.step:
-            values[f"step:{self.step}"] = self.at_ms
-        if self.declined_ms is not None:
-            values["declined_ms"] = self.declined_ms
-        if self.redirected_ms is not None:
-            values["redirected_ms"] = self.redirected_ms
-        if self.consent is not None:
-            values[f"consent:{self.consent.version}"] = encode_json(vars(self.consent))
-        if self.attempt is not None:
-            values[f"comprehension:{self.attempt.number}"] = encode_json(
-                {"options": self.attempt.options, "right": self.attempt.right}
-            )
-        if self.practice is not None:
-            values["practice"] = encode_json(self.practice)
-        return values | {f"question:{name}": encode_json(reply) for name, reply in self.replies.items()}
 
 
 def identity_of(source: str, puid: str) -> str:
@@ -347,8 +314,24 @@ class Participants(Verbs):
         return Participant.parse(known, values_of(fields))
 
     async def read_places(self, experiment: str) -> Places:
-        """Return who holds a place; nobody before the first arrival after an update."""
-        return Places.parse(await self._connection.do(lambda client: client.hgetall(Keys(experiment).places)))
+        """Return who holds a place; they are counted first where nobody has counted them."""
+        keys = Keys(experiment)
+        found = await self._connection.do(lambda client: client.hgetall(keys.places))
+        if not found:
+            somebody = (keys.arrivals, keys.state, keys.participant("_"), keys.places)
+            found = values_of(await self._connection.run(COUNT_PLACES, somebody, ("_",)))
+        return Places.parse(found)
+
+    async def claim_credit(self, experiment: str, participant: str, *, now_ms: int) -> bool:
+        """Return whether this caller is to ask for a participant's credit (atomic): nobody has, or it was cut short."""
+        key = Keys(experiment).participant(participant)
+        return bool(await self._connection.run(CLAIM_CREDIT, (key,), (now_ms, CREDIT_CLAIM_MS)))
+
+    async def note_credit(self, experiment: str, participant: str, *, granted: bool, reason: str) -> None:
+        """Note what became of a credit."""
+        key = Keys(experiment).participant(participant)
+        values = ("credit", "granted" if granted else "refused", "credit_reason", reason)
+        await self._change((key,), (("HSET", key, *values),))
 
     async def abandon(self, experiment: str, participant: str) -> None:
         """Remember that a participant was away for too long: somebody else may come in their stead, and they may go on."""
@@ -362,7 +345,7 @@ class Participants(Verbs):
     async def read(self, experiment: str, participant: str) -> Participant | None:
         """Return a participant; None where nobody of this id has arrived."""
         key = Keys(experiment).participant(participant)
-        fields: dict[str, str] = await self._connection.do(lambda client: client.hgetall(key))
+        fields = values_of(await self._connection.call("HGETALL", key))
         return Participant.parse(participant, fields) if "first_ms" in fields else None
 
     async def count(self, experiment: str) -> int:
@@ -378,14 +361,16 @@ class Participants(Verbs):
         seen_ms: int,
         language: str,
         browser: str,
+        network: str,
         group: str,
         companions: Mapping[str, str],
     ) -> None:
-        """Remember the newest opening of the page, its language, the browser that began, the group, and what its link says
-        beside the participant's id.
+        """Remember the newest opening of the page, its language, the browser that began, the mark of its network, the
+        group, and what its link says beside the participant's id.
         """
         values: Values = {"session": session, "seen_ms": seen_ms, "language": language, "browser": browser}
         values |= {"group": group} if group else {}
+        values |= {"network": network} if network else {}
         values |= {_ARRIVED + name: value for name, value in companions.items()}
         await self._write(experiment, participant, values)
 
@@ -476,6 +461,21 @@ class Participants(Verbs):
             )
         )
 
+    async def mark_network(self, experiment: str, address: str) -> str:
+        """Return a mark of a network address, equal for equal addresses for up to three days and then never again.
+
+        The mark is a keyed digest. Its key is drawn at random for each experiment and expires, so that nobody can find the
+        address by trying all of them, or compare marks of different experiments.
+        """
+        key = Keys(experiment).network_key
+        _, secret = await self._connection.together(
+            lambda pipeline: (
+                pipeline.set(key, secrets.token_hex(32), nx=True, ex=NETWORK_KEY_SECONDS),
+                pipeline.get(key),
+            )
+        )
+        return hmac.new(bytes.fromhex(secret), address.encode(), hashlib.sha256).hexdigest()[:16]
+
     async def arrive_to_try(
         self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int, group: str = ""
     ) -> Participant:
@@ -523,7 +523,9 @@ class Participants(Verbs):
         keys = Keys(experiment)
         key = keys.participant(participant)
         with suppress(GoneError):  # erased: their page is still open
-            (sent,) = await self._change((key,), (("HINCRBY", key, "events", len(events)),))
+            seen = Counter(event["event"] for event in events)
+            counted = [("HINCRBY", key, field, seen[name]) for name, field in _COUNTED.items() if seen[name]]
+            (sent, *_) = await self._change((key,), (("HINCRBY", key, "events", len(events)), *counted))
             kept = events[: max(0, EVENTS_EACH - (int(sent) - len(events)))]
             appended = ("XADD", keys.events, "MAXLEN", "~", EVENTS_KEPT, "*", "participant", participant)
             await self._change((key,), [(*appended, *fields_of(event)) for event in kept])

@@ -41,12 +41,13 @@ class Turn:
 
     `number` counts everything the participant was given, from 1; `position` counts the same without spare queries, which
     stand outside of the experiment's order. `outcome` is `begun`, `over` where the turn was answered or skipped, `early`
-    where turns before it are missing, `full` where too many are not over, and `none` where a spare query could end the trials
-    before a listed one was answered.
+    where turns before it are missing, `full` where too many are not over, `none` where a spare query could end the trials
+    before a listed one was answered, `ended` where the trials are over, and `changed` where the experiment or the participant is not in the state that was expected. Where an ordinary turn could end them so, it is
+    the turn of the listed query, whose number is another than the one that was asked for.
     """
 
     number: int
-    outcome: Literal["begun", "over", "early", "full", "none"]
+    outcome: Literal["begun", "over", "early", "full", "none", "ended", "changed"]
     position: int
     revision: int
     spare: bool
@@ -105,16 +106,20 @@ class Turns(Verbs):
         spare: bool = False,
         skipped: Sequence[int] = (),
         ends_after: int = 0,
+        listed_until: int = 0,
+        expected: tuple[str, str] = ("", ""),
     ) -> Turn:
         """Begin the turn of this number, or find what it was given (atomic); 0 begins the next.
 
-        The turns in `skipped` are over without an answer.
+        The turns in `skipped` are over without an answer. The trials end with the answer number `ends_after` (0: with none),
+        and not before the place `listed_until` in the order. Where a session (`*` for any) and the experiment's `tag` are `expected`, nothing
+        happens unless both are as they are in the store, and the participant is active.
         """
         keys = Keys(experiment)
         reply = await self._connection.run(
             BEGIN_TURN,
             (keys.participant(participant), keys.given(participant), keys.state),
-            (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), *skipped),
+            (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), listed_until, *expected, *skipped),
         )
         if reply is None:
             raise gone()
@@ -139,23 +144,35 @@ class Turns(Verbs):
         unanswered = (number for number in range(first, last + 1) if given.get(str(number), "|") != "")
         return Numbers(tuple(unanswered), last + 1)
 
+    async def count_due(self, experiment: str, participant: str, *, ends_after: int) -> int:
+        """Return how many of the queries that must not be passed over are still to be answered before the trials end."""
+        given: dict[str, str] = await self._connection.do(
+            lambda client: client.hgetall(Keys(experiment).given(participant))
+        )
+        parts = [entry.split("|", 4) for entry in given.values() if entry]
+        return sum(kind != "G" and spare == "0" and int(place) <= ends_after for kind, place, _, spare, *_ in parts)
+
     async def count_turn(self, experiment: str, participant: str, sampler: str) -> int:
         """Count one more query of a sampler for this participant (atomic); return how many came before it."""
         key = Keys(experiment).participant(participant)
         (counted,) = await self._change((key,), (("HINCRBY", key, f"turns:{sampler}", 1),))
         return int(counted) - 1
 
-    async def count_anonymous_turn(self, experiment: str) -> int:
-        """Count one more query that is given to nobody in particular; return its number, from 1."""
+    async def count_anonymous_turn(self, experiment: str) -> tuple[int, str]:
+        """Count one more query that is given to nobody in particular; return its number, from 1, and the experiment's tag."""
         keys = Keys(experiment)
-        (counted,) = await self._change((keys.state,), (("HINCRBY", keys.participant(NOBODY), "turns", 1),))
-        return int(counted)
+        counted, state = await self._change(
+            (keys.state,),
+            (
+                ("HINCRBY", keys.participant(NOBODY), "turns", 1),
+                ("HMGET", keys.state, "state", "revision", "ended_by"),
+            ),
+        )
+        return int(counted), "|".join(part or "" for part in state)
 
     async def peek_queries(self, experiment: str, sampler: str, count: int) -> list[Query]:
         """Return the best published queries of a sampler, which stay where they are."""
-        elements = await self._connection.do(
-            lambda client: client.lrange(Keys(experiment).queries(sampler), 0, count - 1)
-        )
+        elements = await self._connection.call("LRANGE", Keys(experiment).queries(sampler), 0, count - 1)
         return [decode_query(element) for element in elements]
 
     async def take_query(
@@ -203,10 +220,12 @@ class Turns(Verbs):
         now_ms: int,
         may_pass: bool = True,
         pending: bool = False,
-    ) -> GivenQuery:
+        unseen: bool = False,
+    ) -> GivenQuery | None:
         """Return the first candidate the participant has not seen, as the query of their turn (atomic).
 
-        Where it is `pending` it stands in for one of the sampler's, and is counted as a fallback.
+        Where it is `pending` it stands in for one of the sampler's, and is counted as a fallback. Where they have seen each,
+        it is the first of all, or None if only an `unseen` one is wanted.
         """
         keys = Keys(experiment)
         names = [keys.asked(participant), keys.participant(participant), keys.state, keys.given(participant)]
@@ -221,10 +240,11 @@ class Turns(Verbs):
                 f"fallbacks:{sampler}" if pending else "",
                 turn.number,
                 turn.entry((sampler, probability), token, now_ms=now_ms, may_pass=may_pass),
+                int(unseen),
                 *(encode_query(query) for query in candidates),
             ),
         )
-        return _parse_given(entry)
+        return _parse_given(entry) if entry else None
 
     async def mark_asked(self, experiment: str, participant: str, queries: Iterable[str]) -> None:
         """Remember that a participant will be asked the queries of these keys, so that no published one is the same."""

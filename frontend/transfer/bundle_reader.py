@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -129,6 +129,10 @@ class PersonFields(HashFields):
     platform_status: Annotated[str, _text_that(frozenset(PlatformStatus).__contains__, "no known status")] = (
         PlatformStatus.ACTIVE
     )
+    credit: Literal["", "asked", "granted", "refused"] = ""
+    credit_ms: Whole = "0"
+    pasted: Whole = "0"
+    copied: Whole = "0"
     withdrawn_ms: Whole = "0"
     save_incomplete: Whole = "0"
     practice: Json[Any] = None

@@ -23,6 +23,8 @@ class Conduct:
     fullscreen_exits: int = 0
     load_failures: int = 0
     resumes: int = 0
+    pasted: int = 0
+    copied: int = 0
     device: str = ""
     viewport: tuple[int, int] | None = None
     pixel_ratio: float | None = None
@@ -30,8 +32,10 @@ class Conduct:
 
     def note(self, entry: Mapping[str, str]) -> None:
         """Add one more event, in order."""
-        detail = entry.get("detail", "")
-        match entry.get("event", ""):
+        detail, event = entry.get("detail", ""), entry.get("event", "")
+        self.pasted += event == "paste"
+        self.copied += event == "copy"
+        match event:
             case "skip":
                 self.skipped += 1
             case "blur":
@@ -155,6 +159,8 @@ _CONDUCT = (
         fullscreen_exits="how often full screen was left",
         load_failures="files of targets that did not load",
         resumes="how often the page was reloaded or the link opened again",
+        pasted="how often something was pasted into a question that asks for a text",
+        copied="how often something was copied from one",
     ),
     *columns("text", language="language of the page"),
     *columns("written", device="device named in a refusal of the page, if any"),
@@ -306,6 +312,8 @@ def participant_row(
         conduct.fullscreen_exits,
         conduct.load_failures,
         conduct.resumes,
+        conduct.pasted,
+        conduct.copied,
         person.language,
         conduct.device,
         width,

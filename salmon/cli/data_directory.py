@@ -93,7 +93,7 @@ class DataDirectory:
         path = self.root / "credentials.json"
         if not path.exists():
             made = Credentials(*(secrets.token_urlsafe(32) for _ in range(4)))
-            write_private(path, json.dumps(vars(made)))
+            write_private_or_stop(path, json.dumps(vars(made)))
         try:
             known = Credentials(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError) as error:
@@ -103,7 +103,7 @@ class DataDirectory:
             ) from error
         if not known.eraser:
             known = replace(known, eraser=secrets.token_urlsafe(32))
-            write_private(path, json.dumps(vars(known)))
+            write_private_or_stop(path, json.dumps(vars(known)))
         return known
 
     def lock(self) -> IO[str]:
@@ -129,20 +129,30 @@ class DataDirectory:
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner reads, on disk when this returns; leave it alone if it holds the text already.
 
-    It is replaced at once, so that a crash or a full disk never leaves half of it.
+    It is replaced at once, so that a crash or a full disk never leaves half of it. Its folder is made where it is missing,
+    for the owner only. An OSError says that nothing was changed.
     """
     with suppress(OSError):
-        if path.read_text() == text:
+        if path.read_text(encoding="utf-8") == text:
             return
-    fresh = path.with_suffix(".new")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_suffix(f".{secrets.token_hex(4)}")
     try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
-    except OSError as error:
+    except OSError:
         fresh.unlink(missing_ok=True)
+        raise
+
+
+def write_private_or_stop(path: Path, text: str) -> None:
+    """Write a file that only its owner reads; the StartError of a command says what to do where that is not possible."""
+    try:
+        write_private(path, text)
+    except OSError as error:
         raise StartError(
             f"The file {path} cannot be written: {error.strerror or error}.",
             hint="Make room on its disk, or make its directory writable.",

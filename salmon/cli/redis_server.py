@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from salmon.cli.append_only_file import prepare_files
-from salmon.cli.data_directory import DataDirectory, write_private
+from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.supervisor import Program, responds
 from salmon.errors import StartError
 from salmon.wire import access_list
@@ -68,7 +68,7 @@ def redis_program(directory: DataDirectory) -> Program:
     if repaired:
         print(f"salmon: {repaired}", file=sys.stderr)
     path = directory.redis / "server.conf"
-    write_private(path, configuration(directory))
+    write_private_or_stop(path, configuration(directory))
     directory.socket.unlink(missing_ok=True)
     return Program(
         name="redis",

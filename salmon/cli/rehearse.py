@@ -126,7 +126,7 @@ def report_lines(
     for sampler in overview["samplers"]:
         if sampler["accuracy"] is not None:
             yield (
-                f"{sampler['name']} predicts {sampler['accuracy']:.1%} of the random queries before they are answered;"
+                f"The held-out accuracy of {sampler['name']} is {sampler['accuracy']:.1%}, of {sampler['evaluated']:,} answers;"
                 f" the truth itself would predict {best_possible:.1%}."
             )
     ways_out = Counter(

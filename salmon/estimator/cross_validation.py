@@ -7,7 +7,7 @@ same folds. The noise ceiling is how well any embedding could predict, because p
 always agree.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -34,6 +34,13 @@ POWER_CANDIDATES: tuple[tuple[float, float], ...] = (
 LAPSE_CANDIDATES = (0.0, 0.02, 0.05, 0.07, 0.1, 0.15)
 #: Folds in which candidates are compared.
 FOLDS = 5
+#: Folds and ridge of the held-out accuracy, which is the same on every page and in `salmon fit`.
+FOLDS_JUDGED = 10
+RIDGE = 0.03
+#: The recommended noise model, whose exponent and lapse every fit learns.
+RECOMMENDED = "PowerTSTE"
+#: The lapse under which noise models are judged that have no recommended one.
+LAPSE = 0.05
 
 
 def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
@@ -162,6 +169,90 @@ class HeldOut:
         return float(self.losses.mean())
 
 
+def noise_with_lapse(name: str) -> NoiseModel | None:
+    """Return the noise model of this name with the lapse of fits that are evaluated or shown; None if they learn it."""
+    return None if name == RECOMMENDED else noise_model(name, lapse=LAPSE)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An embedding of d dimensions under a noise model (None: every fit learns it), fitted to all answers or the kept ones."""
+
+    d: int
+    noise: NoiseModel | None
+    only_kept: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What all candidates are judged on: (m, 3) triplets of n targets, and which of them (m,) are `judged`.
+
+    Each judged answer is predicted by a fit without it and without all answers about the same three targets. The others
+    are always fitted, unless they are about three targets that are held out. A candidate of the `kept` answers (m,) is fitted to
+    them alone and judged on them alone, in the same folds. With `features`, every fit learns how much they explain.
+    """
+
+    triplets: Triplets
+    judged: Bools
+    kept: Bools
+    n: int
+    folds: int = FOLDS_JUDGED
+    seed: int = 0
+    ridge: float = RIDGE
+    features: Features | None = None
+
+    @property
+    def usable_folds(self) -> int:
+        """As many folds as asked for, or fewer, so that each has two groups of three targets; 0 if nothing can be held out."""
+        groups = len(np.unique(triple_groups(self.triplets[self.judged])))
+        usable = min(self.folds, groups // 2)
+        return usable if usable > 1 else 0
+
+    def assign(self, repeat: int) -> NDArray[np.int64]:
+        """Return (judged,) the fold in which each judged answer is held out; the same for every candidate."""
+        return grouped_folds(self.triplets[self.judged], self.usable_folds, np.random.default_rng([self.seed, repeat]))
+
+    def judge_fold(
+        self, candidate: Candidate, repeat: int, fold: int, executor: Executor | None = None
+    ) -> tuple[Floats, Floats, int]:
+        """Return hits and losses of the answers of one fold, by a fit without them, and how many answers that fit had."""
+        groups = triple_groups(self.triplets)
+        out = np.flatnonzero(self.judged)[self.assign(repeat) == fold]
+        fitted = ~np.isin(groups, groups[out])
+        if candidate.only_kept:
+            fitted, out = fitted & self.kept, out[self.kept[out]]
+        with_noise = fit_with_learned_noise if candidate.noise is None else partial(fit, noise=candidate.noise)
+        kept, prior = self.triplets[fitted], None
+        if self.features is not None:
+            prior = learn_prior(
+                kept, self.features, candidate.d, ridge=self.ridge, seed=self.seed + repeat, executor=executor
+            )
+        found = with_noise(
+            kept, self.n, candidate.d, ridge=self.ridge, precision=prior and prior.precision,
+            start=prior and prior.start, n_starts=0 if prior else 2,
+            seed=self.seed + repeat, executor=executor,
+        )  # fmt: skip
+        rows = self.triplets[out]
+        nearer, farther = compared_distances(found.coordinates, rows)
+        hits = (nearer < farther) + 0.5 * (nearer == farther)
+        return hits, answer_losses(found.coordinates, rows, found.noise), int(fitted.sum())
+
+    def join_folds(
+        self, outcomes: Sequence[Sequence[tuple[Floats, Floats, int]]], *, only_kept: bool = False
+    ) -> HeldOut:
+        """Return what `judge_fold` found in the folds of all repeats as one, in the order of the judged answers."""
+        own = self.kept[self.judged] if only_kept else np.ones(int(self.judged.sum()), dtype=np.bool_)
+        places = np.array([self.assign(repeat)[own] for repeat in range(len(outcomes))])
+        hits, losses = np.empty(places.shape), np.empty(places.shape)
+        for repeat, folds in enumerate(outcomes):
+            for fold, (hit, loss, _) in enumerate(folds):
+                hits[repeat, places[repeat] == fold], losses[repeat, places[repeat] == fold] = hit, loss
+        groups = triple_groups(self.triplets[self.judged][own])
+        return HeldOut(
+            hits, losses, places, groups, float(np.mean([found[2] for folds in outcomes for found in folds]))
+        )
+
+
 def cross_validate(
     triplets: Triplets,
     random: Bools,
@@ -169,9 +260,9 @@ def cross_validate(
     d: int,
     noise: NoiseModel | None,
     *,
-    ridge: float = 0.03,
+    ridge: float = RIDGE,
     features: Features | None = None,
-    folds: int = 10,
+    folds: int = FOLDS_JUDGED,
     repeats: int = 1,
     seed: int = 0,
     executor: Executor | None = None,
@@ -179,43 +270,21 @@ def cross_validate(
 ) -> HeldOut | None:
     """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
 
-    With noise None every fit learns its noise, and with `features` how much they explain. The other answers are always
-    fitted, unless they are about three targets that are held out. Returns None if fewer than two groups were asked at
-    random, because nothing can be held out then.
+    With noise None every fit learns its noise, and with `features` how much they explain. Returns None if too few groups were
+    asked at random, because nothing can be held out then.
     """
-    judged = np.flatnonzero(random)
-    groups = triple_groups(triplets)
-    if len(np.unique(groups[judged])) < 2:
+    evaluation = Evaluation(triplets, random, np.ones(len(triplets), dtype=np.bool_), n, folds, seed, ridge, features)
+    candidate = Candidate(d, noise)
+
+    def judge(repeat: int, fold: int) -> tuple[Floats, Floats, int]:
+        found = evaluation.judge_fold(candidate, repeat, fold, executor)
+        after_fit()
+        return found
+
+    usable = evaluation.usable_folds
+    if not usable:
         return None
-    with_noise = fit_with_learned_noise if noise is None else partial(fit, noise=noise)
-    hits = np.empty((repeats, len(judged)))
-    losses = np.empty_like(hits)
-    places = np.empty(hits.shape, dtype=np.int64)
-    fitted: list[int] = []
-    for repeat in range(repeats):
-        own = grouped_folds(triplets[judged], folds, np.random.default_rng([seed, repeat]))
-        of_group = np.full(int(groups.max()) + 1, -1, dtype=np.int64)
-        of_group[groups[judged]] = own
-        start, prior = None, None
-        for fold in range(int(own.max()) + 1):
-            kept = of_group[groups] != fold
-            if features is not None:
-                prior = learn_prior(triplets[kept], features, d, ridge=ridge, last=prior, seed=seed, executor=executor)
-                start = prior.start if start is None else start
-            # The folds share most of their answers: each fit begins where the one before it ended.
-            found = with_noise(
-                triplets[kept], n, d, ridge=ridge, precision=prior and prior.precision, start=start,
-                n_starts=0 if fold and start is not None else 2, seed=seed + repeat, executor=executor,
-            )  # fmt: skip
-            start = found.coordinates
-            rows = triplets[judged[own == fold]]
-            nearer, farther = compared_distances(start, rows)
-            hits[repeat, own == fold] = (nearer < farther) + 0.5 * (nearer == farther)
-            losses[repeat, own == fold] = answer_losses(start, rows, found.noise)
-            fitted.append(int(kept.sum()))
-            after_fit()
-        places[repeat] = own
-    return HeldOut(hits, losses, places, groups[judged], float(np.mean(fitted)))
+    return evaluation.join_folds([[judge(repeat, fold) for fold in range(usable)] for repeat in range(repeats)])
 
 
 def grouped_interval(hits: Floats, groups: NDArray[np.int64], confidence: float = 0.95) -> Interval:
@@ -236,23 +305,23 @@ def grouped_interval(hits: Floats, groups: NDArray[np.int64], confidence: float 
     return Interval(share, float(max(0.0, centre - half)), float(min(1.0, centre + half)))
 
 
-Candidate = TypeVar("Candidate", bound=Hashable)
+Option = TypeVar("Option", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Selection(Generic[Candidate]):
+class Selection(Generic[Option]):
     """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence.
 
     `best` has the highest mean accuracy; `ties` are the candidates within one standard error of it, the chosen one among
     them. `behind` is how far each lies behind the best, with the standard error of that paired difference.
     """
 
-    chosen: Candidate
-    best: Candidate
-    ties: tuple[Candidate, ...]
-    behind: dict[Candidate, tuple[float, float]]
-    accuracy: dict[Candidate, Interval]
-    log_loss: dict[Candidate, float]
+    chosen: Option
+    best: Option
+    ties: tuple[Option, ...]
+    behind: dict[Option, tuple[float, float]]
+    accuracy: dict[Option, Interval]
+    log_loss: dict[Option, float]
     reason: str
 
 
@@ -307,7 +376,7 @@ def _named(pair: Pair) -> str:
     return f"d = {pair[0]} with {pair[1]}"
 
 
-def _figures(results: Mapping[Candidate, HeldOut]) -> tuple[dict[Candidate, Interval], dict[Candidate, float]]:
+def _figures(results: Mapping[Option, HeldOut]) -> tuple[dict[Option, Interval], dict[Option, float]]:
     accuracy = {candidate: found.accuracy for candidate, found in results.items()}
     return accuracy, {candidate: found.log_loss for candidate, found in results.items()}
 

@@ -13,6 +13,10 @@ from salmon.answer_files.answer_table import AnswerTable
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, triple_groups
 from salmon.estimator.cross_validation import (
+    FOLDS_JUDGED,
+    LAPSE,
+    RECOMMENDED,
+    RIDGE,
     HeldOut,
     Interval,
     NoiseCeiling,
@@ -33,9 +37,6 @@ from salmon.noise import NoiseModel, noise_model
 
 Floats = NDArray[np.float64]
 
-#: The name of the recommended noise model where several are compared.
-RECOMMENDED = "PowerTSTE"
-
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -49,8 +50,8 @@ class FitOptions:
     noise: str = RECOMMENDED
     lapse: float | None = None
     choose_lapse: bool = False
-    ridge: float = 0.03
-    folds: int = 10
+    ridge: float = RIDGE
+    folds: int = FOLDS_JUDGED
     repeats: int = 1
     seed: int = 0
 
@@ -197,7 +198,6 @@ def _choice_lines(choice: Selection[Pair] | None) -> list[str]:
 Progress = Callable[[str, int, int], None]
 #: Noise models that are compared with the recommended one where a choice is asked for.
 COMPARED_NOISE = ("TSTE", "STE", "CKL", "SOE", "GNMDS")
-_COMPARED_LAPSE = 0.05
 # Starts of the final fit: spectral and random ones.
 _STARTS = 4
 
@@ -272,7 +272,7 @@ def analyse(
 def _noises(options: FitOptions) -> dict[str, NoiseModel | None]:
     """Return the noise models to judge, by name; None is the one that every fit learns."""
     recommended = {RECOMMENDED: None if options.lapse is None else noise_model(RECOMMENDED_NOISE, lapse=options.lapse)}
-    lapse = _COMPARED_LAPSE if options.lapse is None else options.lapse
+    lapse = LAPSE if options.lapse is None else options.lapse
     if options.noise == "choose":
         return recommended | {name: noise_model(name, lapse=lapse) for name in COMPARED_NOISE}
     if options.noise == RECOMMENDED:

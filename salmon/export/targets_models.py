@@ -59,7 +59,7 @@ MODELS = Table(
         *columns(
             "number",
             loss="the final objective, divided by the number of answers",
-            accuracy="share of recent random answers that were predicted before they were learned",
+            accuracy="share of recent random answers that were predicted before they were learned, an average while the map grew",
             accuracy_low="lower end of its 95 % interval",
             accuracy_high="upper end",
             ceiling="noise ceiling: the highest accuracy that any embedding can reach, estimated from repeated queries",

@@ -68,13 +68,14 @@ def _practice_query(value: Any, info: ValidationInfo) -> tuple[int, int, int, in
     if len(items) != 4:
         raise Misfit("a practice query of four targets, [head, left, right, nearer]")
     n_targets = _n_targets(info)
+    written = [item.text if isinstance(item, Scalar) else str(item) for item in items]
     items = _indices_of_names(items, (info.context or {}).get("target_names"), is_known=n_targets is not None)
     *_, nearer = values.every(items, lambda item: sampler_arguments.index(item, n_targets))
     head, left, right = sampler_arguments.query(items[:3], n_targets)
     if nearer not in {left, right}:
         raise Misfit(
             sentence="{label} says that neither of its two comparisons is nearer.",
-            hint=f"Write {left} or {right} last.",
+            hint=f"Write {written[1]} or {written[2]} last.",
         )
     return head, left, right, nearer
 

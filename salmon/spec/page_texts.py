@@ -18,7 +18,7 @@ withdraw withdraw_confirm withdrawn
 ended questions required send
 field_missing field_number head_name left_name right_name play pause listen_first skip finish_here enlarge too_fast time_up
 still_there paused keys_off keys_on progress participant_id offline waiting saving saving_long copy_backup
-save_incomplete your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
+save_incomplete credited your_code return submit elsewhere go_on_here device_desktop device_mobile way_out preview
 server_trouble error_draft error_paused error_closed error_begun error_gap error_ended error_forged
 error_full error_early error_again error_conflict error_store error_busy error_not_found error_link_unfilled error_link_wrong error_link_missing no_script
 """

@@ -47,6 +47,7 @@ from salmon.spec.kinds import (
 from salmon.spec.sampler_arguments import SamplerClass
 from salmon.spec.values import FrozenMap, Misfit, scalar_of, web_address, word
 
+CreditBy = Literal["participant", "server"]
 Platform = Literal["link", "prolific", "connect", "sona", "mturk"]
 MturkHost = Literal["sandbox", "live"]
 
@@ -131,6 +132,7 @@ class Sona(Part):
     credit_token: Annotated[
         str, BeforeValidator(word(r"[A-Za-z0-9-]{8,64}", "the credit token that SONA shows for the study"))
     ]
+    credit: Annotated[CreditBy, one_of(CreditBy)] = "participant"
 
 
 class Connect(Part):
@@ -438,11 +440,12 @@ class Privacy(Part):
     """How long data about participants are kept; what is removed is announced on the overview a week before.
 
     Platform ids and link parameters go `keep_ids` after a participant was seen last, everything that participants gave
-    `keep_answers` after the last of it.
+    `keep_answers` after the last of it. `network_hint` tells who came from one network, without storing addresses.
     """
 
     keep_ids: Keeping = None
     keep_answers: Keeping = None
+    network_hint: Flag = False
 
 
 class Spec(Part):

@@ -134,6 +134,11 @@ class Keys:
         """When an address will have used up none of the arrivals that it is allowed at once; the address is hashed."""
         return self._key("arriving", hashlib.sha256(address.encode()).hexdigest()[:16])
 
+    @property
+    def network_key(self) -> str:
+        """The secret under which addresses are hashed for the network hint; it expires, and no hash can be made again."""
+        return self._key("arriving", "network")
+
     def queries(self, sampler: str) -> str:
         """List of queries to ask, best first."""
         return self._key("q", sampler)

@@ -107,7 +107,7 @@ READ = (
     ("ErasureRow", "unreached", "console/privacy.js"),
     ("SettingsData", "everybodys", "console/settings.js"),
     ("ArrivalReply", "load_all", "participant/main.js"),
-    ("FinishReply", "stored", "participant/steps.js"),
+    ("FinishReply", "missing", "participant/steps.js"),
     ("QueryReply", "over", "participant/run.js"),
     ("ShownTarget", "source", "participant/stimuli.js"),
 )

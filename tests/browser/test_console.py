@@ -252,7 +252,7 @@ def test_the_map_can_be_moved_searched_and_saved_by_keyboard(two_programs: tuple
     page.get_by_label("Find").fill("10")
     expect(page.locator(".mark.faded")).to_have_count(11)
     page.get_by_label("Find").fill("")
-    page.get_by_label("Uncertainty").check()
+    page.get_by_label("Uncertainty").select_option("of all targets")
     expect(page.locator(".ellipses ellipse")).to_have_count(12)
     drawing = download(page, "SVG").decode()
     assert drawing.count("data:image/png;base64") == 12

@@ -58,6 +58,45 @@ def test_the_heat_map_of_answers_names_targets_and_has_a_scale(program: Program,
     assert not {"0", "1", "2"} & set(texts.all_text_contents())
 
 
+SHORT_NAMES = """async () => {
+  const { shortNames } = await import("/static/console/dom.js");
+  return [
+    shortNames(["CFD-BM-001-neutral", "CFD-BM-002-neutral", "CFD-BM-017-happy"]),
+    shortNames(["ant", "bee, tired", "12"]),
+    shortNames(["a very long name that ends in one", "a very long name that ends in two"]),
+    shortNames(["only one with a long long name"]),
+    shortNames(["bird_1", "bird_"]),
+  ];
+}"""
+
+
+def test_names_lose_their_common_beginning_and_are_cut_in_the_middle(program: Program, page: Page) -> None:
+    page.goto(f"{program.address}/console/login")
+    assert page.evaluate(SHORT_NAMES) == [
+        ["001-neutral", "002-neutral", "017-happy"],
+        ["ant", "bee, tired", "12"],
+        ["one", "two"],
+        ["only o…g name"],
+        ["bird_1", "bird_"],
+    ]
+
+
+BINS = """async () => {
+  const [{ Figure }, { timeBetweenTrials }] = await Promise.all(["figure", "figures"].map((name) => import(`/static/console/${name}.js`)));
+  const figure = new Figure(timeBetweenTrials);
+  document.body.append(figure.element);
+  figure.show({ histograms: { wait: [[0.5, 0.6, 3], [0.6, 5, 2], [5, 9, 1], [9, 12, 4], [12, 20, 5]] }, times: { wait: { median: 5, p95: 19 } } });
+  return [...document.querySelectorAll("figure svg text")].map((text) => text.textContent);
+}"""
+
+
+def test_times_that_nobody_notices_are_one_bar(program: Program, page: Page) -> None:
+    page.goto(f"{program.address}/console/login")
+    texts = page.evaluate(BINS)
+    assert {"< 9 ms", "9 ms", "12 ms"} <= set(texts)
+    assert not {"0 ms", "1 ms", "5 ms"} & set(texts)
+
+
 def test_a_table_draws_few_rows_at_first_and_sorts_missing_values_last(program: Program, page: Page) -> None:
     page.goto(f"{program.address}/console/login")
     page.evaluate(TABLE)

@@ -1,6 +1,9 @@
 """The overview's verdict in each of its forms, with numbers that are compared with the answers that were given."""
 
+import json
 import re
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +25,7 @@ LINE = (
 )
 PLAIN = "targets: [ant, bee, cat, dog, eel]\nhtml: {max_queries: 0}\nsamplers: {Random: {}}\n"
 LAPSE = 0.05
+HELD_OUT = "held-out accuracy"
 SCREENS = {"phone": (360, 640), "desktop": (1280, 800), "wide": (1920, 1080), "uhd": (3840, 2160)}
 
 
@@ -101,7 +105,7 @@ def test_before_the_first_answer_the_button_copies_the_link(
     page.locator("#verdict-action").get_by_role("button", name="Copy link").click()
     expect(page.locator("#verdict-action button")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == line
-    assert (tile(page, "answers"), tile(page, "participants"), tile(page, "accuracy")) == ("0", "0", "–")
+    assert (tile(page, "answers"), tile(page, "participants"), tile(page, HELD_OUT)) == ("0", "0", "–")
     assert_no_impossible_number(page)
 
 
@@ -172,11 +176,11 @@ def true_accuracy(coordinates: np.ndarray) -> float:
 
 
 def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
-    laboratory: Laboratory, line: str, page: Page, pictures: Path
+    laboratory: Laboratory, line: str, page: Page, pictures: Path, tmp_path: Path
 ) -> None:
     open_overview(page, laboratory, line)
     answers, told, why = 0, "", page.locator("#verdict-why")
-    while not (told.startswith("Not yet") and "the map predicted" in why.inner_text()) and answers < 400:
+    while not (told.startswith("Not yet") and "The map predicts" in why.inner_text()) and answers < 400:
         answer_together(line, [f"early{answers}-{k}" for k in range(4)], 10)
         answers += 40
         expect(page.locator("[data-tile=answers] .value")).to_have_text(f"{answers}")
@@ -203,7 +207,7 @@ def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
 
     now = seen(laboratory, line)
     known = next(sampler for sampler in now["samplers"] if sampler["name"] == "Adaptive")
-    shown = tile(page, "accuracy")
+    shown = tile(page, HELD_OUT)
     assert shown == f"{100 * known['accuracy']:.1f} %"
     assert shown in page.locator("#verdict-why").inner_text()
     assert tile(page, "answers") == f"{answers:,}"
@@ -215,16 +219,48 @@ def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
     assert known["accuracy_low"] - 0.03 <= truth <= known["accuracy_high"] + 0.03, (known, truth)
 
     page.get_by_role("link", name="Map").click()
-    expect(page.locator("#caption")).to_contain_text(f"accuracy {shown} ")
+    expect(page.locator("#caption")).to_contain_text(f"held-out accuracy {shown} ")
+    page.locator("#sampler").select_option("All answers")
+    expect(page.locator("#caption")).to_contain_text(f"held-out accuracy {shown} ", timeout=60_000)
+    # The command leaves out answers that are marked as excluded, so it is asked before somebody is.
+    assert shown == fitted_by_the_command(laboratory, "line", tmp_path, dimensions=1)
+    assert shown == compared(laboratory, page, "line")
+
+
+def compared(laboratory: Laboratory, page: Page, slug: str) -> str:
+    """Exclude somebody and return the accuracy of everybody's map in Compare."""
+    with httpx.Client(base_url=laboratory.program.address, auth=laboratory.login, timeout=60) as client:
+        people = client.get(f"/api/experiments/{slug}/participants").raise_for_status().json()["participants"]
+        person = people[0]["participant"]
+        decision = {"keep": "exclude", "note": "for comparison"}
+        client.put(f"/api/experiments/{slug}/participants/{person}", json=decision).raise_for_status()
+    page.get_by_role("link", name="Participants").click()
+    page.get_by_role("button", name="Compare").click()
+    first = page.locator("#comparison tbody tr").first
+    expect(first).to_contain_text("as on the overview", timeout=120_000)
+    return first.locator("td.number").first.inner_text()
+
+
+def fitted_by_the_command(laboratory: Laboratory, slug: str, folder: Path, *, dimensions: int) -> str:
+    """Return the held-out accuracy that `salmon fit` reports of the downloaded answers."""
+    url = f"{laboratory.program.address}/api/experiments/{slug}/exports/responses.csv"
+    answers = folder / "responses.csv"
+    answers.write_bytes(httpx.get(url, auth=laboratory.login, timeout=60).raise_for_status().content)
+    output = folder / "embedding.csv"
+    command = [sys.executable, "-m", "salmon", "fit", str(answers), "-o", str(output), "--dim", str(dimensions)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    report = json.loads((folder / "embedding-report.json").read_text())
+    return f"{100 * report['held_out']['accuracy']:.1f} %"
 
 
 def wait_until_learned(laboratory: Laboratory, address: str, answers: int) -> None:
-    """Wait until the newest generation has seen every answer."""
+    """Wait until the newest generation has seen every answer, and all of them are in the held-out accuracy."""
 
-    def absorbed() -> float:
-        return next(s["absorbed"] or 0 for s in seen(laboratory, address)["samplers"] if s["name"] == "Adaptive")
+    def learned() -> float:
+        known = next(s for s in seen(laboratory, address)["samplers"] if s["name"] == "Adaptive")
+        return min(known["absorbed"] or 0, known["evaluated"])
 
-    poll(lambda: absorbed() >= answers, "all answers to be learned", seconds=120)
+    poll(lambda: learned() >= answers, "all answers to be learned", seconds=120)
 
 
 def test_an_import_has_neither_pace_nor_finish(laboratory: Laboratory, page: Page) -> None:
@@ -249,13 +285,13 @@ def test_an_import_has_neither_pace_nor_finish(laboratory: Laboratory, page: Pag
     expect(page.locator("[data-tile=answers] .value")).to_have_text("300")
     wait_until_learned(laboratory, address, 300)
     page.reload()
-    expect(page.locator("[data-tile=accuracy] .value")).to_be_visible()
+    expect(page.locator("[data-tile='held-out accuracy'] .value")).to_be_visible()
     assert (tile(page, "expected finish"), "per minute" in tile(page, "expected finish", ".quiet")) == (
         "reached",
         False,
     )
-    # Answers that are fitted in one go were not predicted, so there is no accuracy to show.
-    assert tile(page, "accuracy") == "–"
+    # These people always chose the left foot: no map predicts that.
+    expect(page.locator("[data-tile='held-out accuracy'] .value")).to_contain_text(re.compile(r"^(4|5)\d\.\d %$"))
     assert_no_impossible_number(page)
 
 

@@ -72,6 +72,25 @@ MODELS = """async () => {
   lost = false;
   facts.repeated = [(await fifth.next()).token, asked];
 
+  const listed = { 5: { token: "listed", trial: 2 } };
+  const served = [];
+  const instead = async (number) => {
+    served.push(number);
+    return listed[number] ?? { token: `o${number}`, trial: number };
+  };
+  const windows = new Run({ fetchQuery: instead, given: 1, limit: 3, numbers: { next: 5, open: [] } });
+  facts.instead = [(await windows.next()).token, await windows.prefetch()];
+  windows.answer(1, {});
+  delete listed[5];
+  facts.putBack = [(await windows.next()).token, [...served]];
+  windows.answer(1, {});
+  facts.ended = [windows.complete, await windows.next()];
+  windows.resume(1);
+  listed[6] = { token: "listed", trial: 2 };
+  facts.resumed = [windows.given, (await windows.next()).token];
+  const keeps = new Run({ fetchQuery: instead, given: 0, kept: [{ token: "listed", trial: 2 }], limit: 9, numbers: { next: 6, open: [2] } });
+  facts.inHand = [(await keeps.next()).token, await keeps.next()];
+
   const storage = { kept: [], all: async () => [], put: async (item) => storage.kept.push(item.token),
     remove: async (tokens) => (storage.kept = storage.kept.filter((token) => !tokens.includes(token))) };
   let fail = true;
@@ -116,6 +135,11 @@ def test_choices_outbox_run_texts_and_contrast_work_without_a_document(laborator
         "again": ["t2", 2, False],
         "complete": [True, None],
         "removed": [False, "t3"],
+        "instead": ["listed", None],
+        "putBack": ["o5", [5, 5, 5]],
+        "ended": [True, None],
+        "resumed": [2, "listed"],
+        "inHand": ["listed", None],
         "storedFirst": ["a", "b"],
         "failing": [True, 1, [5], [], [{"token": "a", "winner": 1, "sent_attempts": 2}]],
         "sent": [[["a", 2], ["b", 1]], 0, [], False],

@@ -124,16 +124,37 @@ def test_the_most_careless_come_first_with_their_fit_beside_the_name(crowd: Crow
         )
         assert int(cells["answers"]) == EACH
         assert int(cells["left_share"].removesuffix(" %")) == round(100 * crowd.sides[name].count("left") / EACH)
-        assert cells["keep"].startswith("✓ kept" if truth[name]["keep"] else "✕ excluded")
+        assert cells["keep"].startswith("✓ kept" if truth[name]["keep"] else "? proposed for exclusion")
         assert bool(truth[name]["flags"]) == bool(cells["reasons"])
     careful = [truth[name] for name in truth if not is_careless(name)]
     assert np.mean([bool(person["flags"]) for person in careful]) <= 0.05
     assert np.mean([not person["keep_auto"] for person in careful]) <= 0.01
     found = [name for name in truth if is_careless(name) and truth[name]["flags"]]
     assert len(found) >= 9, found
-    excluded = sum(not person["keep"] for person in truth.values())
-    assert f" {excluded} excluded." in page.locator("#as-of").inner_text()
-    assert page.locator("#propose").inner_text() == f"Select the {excluded} proposed"
+    proposed = sum(not person["keep"] for person in truth.values())
+    assert f" {proposed} proposed for exclusion, 0 excluded." in page.locator("#as-of").inner_text()
+    assert page.locator("#propose").inner_text() == f"Select the {proposed} proposed"
+
+
+def test_the_overview_names_those_who_wait_for_a_decision(crowd: Crowd, page: Page) -> None:
+    proposed = [person for person in crowd.read().values() if not person["keep"]]
+    open_page(page, crowd)
+    page.get_by_role("link", name="Overview").click()
+    row = page.locator("#sentences li").filter(has_text="look careless")
+    expect(row.locator("b")).to_have_text(f"{len(proposed)} participants look careless.", timeout=60_000)
+    expect(page.locator("#sentences")).not_to_contain_text("No problems.")
+    row.get_by_role("link", name="Review them").click()
+    expect(page.get_by_role("heading", name="Participants", exact=True)).to_be_visible()
+    page.locator("#propose").click()
+    page.get_by_role("button", name="Keep", exact=True).click()
+    expect(page.locator("#decided")).to_have_text(f"{len(proposed)} participants kept.")
+    page.get_by_role("link", name="Overview").click()
+    expect(page.locator("#sentences li").first).to_be_visible()
+    expect(page.locator("#sentences")).not_to_contain_text("look careless")
+    page.get_by_role("link", name="Participants").click()
+    page.locator("#propose").click()
+    page.get_by_role("button", name="Leave to the proposal").click()
+    expect(page.locator("#decided")).to_have_text(f"{len(proposed)} participants left to the proposal.")
 
 
 def test_the_name_stays_while_the_table_is_scrolled(crowd: Crowd, page: Page) -> None:
@@ -199,7 +220,9 @@ def test_thresholds_show_who_is_beyond_them_and_the_accuracy_without_those(crowd
     expect(page.locator("#selected")).to_have_text(f"{len(both)} participants selected")
     page.get_by_label("Response time", exact=True).fill("0")
     page.get_by_role("button", name="Accuracy without them").click()
-    expect(page.locator("#comparison")).to_contain_text(f"without the {len(low)} excluded", timeout=120_000)
+    expect(page.locator("#comparison")).to_contain_text(
+        f"without the {len(low)} beyond the thresholds", timeout=120_000
+    )
     expect(page.locator("#comparison")).to_contain_text("percentage points")
     assert {name: person["keep"] for name, person in crowd.read().items()} == {
         name: person["keep"] for name, person in truth.items()

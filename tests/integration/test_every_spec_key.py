@@ -189,6 +189,7 @@ ELSEWHERE = {
             "not_from",
         )
     },
+    "recruitment.sona.credit": "this server asks SONA: tests/integration/test_sona.py",
     "recruitment.prolific.signed_links": "a link that is not signed is refused: tests/integration/prolific/test_signed_links.py",
     "groups{}.instructions[].image": "like that of the instructions, which is a picture of a ZIP",
     "instructions[].image": "a picture needs a ZIP: test_a_picture_of_the_instructions_is_sent_to_the_page",
@@ -198,6 +199,7 @@ ELSEWHERE = {
     "samplers{}.arguments": "test_every_argument_of_a_sampler_changes_the_sampler",
     "privacy.keep_ids": "a removal needs days: tests/integration/test_retention.py",
     "privacy.keep_answers": "the same",
+    "privacy.network_hint": "the experimenter sees it: tests/integration/test_shared_browsers.py",
     "stopping.answers": "tests/integration/test_lifecycle.py",
     "stopping.participants": "the same",
     "stopping.at": "the same",

@@ -17,8 +17,8 @@ from frontend.errors import BundleError
 from frontend.lifecycle import look_at_all
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.participants import StepChange
 from frontend.store.statuses import AWAY, FINISHED, FROM_PLATFORM, TRANSITIONS, PlatformStatus, Status
+from frontend.store.step_changes import StepChange
 from frontend.transfer.import_bundle import import_bundle
 from salmon.wire import Keys
 from tests.bundles import bundle_of, change_bundle, rows_of
@@ -265,6 +265,9 @@ async def test_an_imported_study_keeps_what_happened_and_counts_its_places_anew(
     imported = await import_bundle(context, path, name=f"{one.slug}-again", owner=OWNER[0])
     copy = await context.catalogue.find(imported.slug)
     assert (copy.state.state, copy.state.ended_by) == ("paused", "")
+    # Both are counted before anybody else arrives.
+    places = await store.participants.read_places(copy.id)
+    assert (places.held, places.finished) == (2, 2)
     people = await store.export_reader.read_arrivals(copy.id)
     kept = await store.participants.read(copy.id, first)
     assert kept is not None

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from backend import workers
+from backend.learner import to_entry
 from backend.store import Store as BackendStore
 from backend.workers import WorkerPool
 from frontend.store import Store
+from salmon.estimator.cross_validation import cross_validate
 from salmon.parallel import SerialExecutor
 from salmon.wire import Keys
 from tests.bundles import read_answers
@@ -99,6 +102,27 @@ async def test_the_held_out_accuracy_of_the_random_share_is_honest(
     assert 0.5 < recent.count("r") / len(recent) < 0.98
     line = probe._binary.xrevrange(Keys(experiment).history("Adaptive"), count=1)[0][1]
     assert float(line[b"accuracy_low"]) < float(line[b"accuracy"]) < float(line[b"accuracy_high"])
+
+
+async def test_the_published_accuracy_is_the_cross_validation_of_all_answers(
+    learning: Callable[..., Any], store: Store, probe: BackendStore
+) -> None:
+    crowd, experiment, service = await learning("evaluated")
+
+    def published() -> dict[str, str]:
+        return probe.read_model(experiment, "Adaptive").numbers  # type: ignore[union-attr]
+
+    for _ in range(5):
+        await answer_and_absorb(crowd, service, experiment, 20)
+    run_until(service, lambda: int(published().get("evaluated", 0)) == 100)
+    entries = [to_entry("1-1", answer, tests=frozenset()) for answer in await read_answers(store, experiment)]
+    random = np.array([entry is not None and entry.random for entry in entries])
+    triplets = np.array([entry.triplet for entry in entries if entry is not None], dtype=np.int32)
+    found = cross_validate(triplets, random, 30, 2, None, seed=probe.read_spec(experiment, 1)[0].seed)
+    assert found is not None
+    assert float(published()["held_out"]) == pytest.approx(found.accuracy.value)
+    assert float(published()["held_out_low"]) == pytest.approx(found.accuracy.low)
+    assert int(published()["held_out_judged"]) == random.sum()
 
 
 def test_a_workshop_opens_its_cluster_again_after_it_was_lost() -> None:

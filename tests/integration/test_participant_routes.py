@@ -174,7 +174,7 @@ async def test_the_end_is_confirmed_only_when_every_answer_is_stored(
     query = await colors.query(arrival)
     for claimed in (0, 1):  # whatever a page claims, the code stays here until the answers are there
         early = (await client.post("/e/finish/finish", json={"given": claimed}, headers=headers)).json()
-        assert early == {"stored": 0, "complete": False}
+        assert early == {"stored": 0, "complete": False, "missing": 1}
     await colors.answer({"token": query["token"], "winner": query["left"]})
     done = (await client.post("/e/finish/finish", json={"given": 1}, headers=headers)).json()
     assert (done["stored"], done["complete"], done["code"]) == (1, True, "C0DE42")

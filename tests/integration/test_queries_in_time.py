@@ -76,6 +76,55 @@ async def test_no_random_query_stands_in_while_a_fixed_one_is_ahead(
     assert "token" in await colors.query(arrival, spare=True)
 
 
+async def test_the_trials_do_not_end_before_a_listed_query_that_another_window_was_given(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    spec = (
+        COLORS
+        + "html: {max_queries: 3}\nsamplers: {Random: {}}\nrecruitment: {completion_code: DONE}\n"
+        + "sampling: {details: {3: {sampler: Random, query: [4, 0, 1]}}}\n"
+    )
+    colors = await study(client, context, spec, "listed-elsewhere")
+    arrival = await colors.arrive(puid="two-windows")
+
+    async def answer(query: dict[str, Any]) -> None:
+        await colors.answer({"token": query["token"], "winner": query["left"]})
+
+    async def finish(given: int) -> dict[str, Any]:
+        headers = {"X-Salmon-Session": arrival["session"]}
+        return (await client.post("/e/listed-elsewhere/finish", json={"given": given}, headers=headers)).json()
+
+    first, second, listed = [await colors.query(arrival, number=number) for number in (1, 2, 4)]
+    assert (listed["trial"], listed["head"]) == (4, 4)
+    await answer(first)
+    instead = await colors.query(arrival, number=3)
+    assert (instead["trial"], instead["token"]) == (4, listed["token"])
+    await answer(second)
+    assert await finish(2) == {"stored": 2, "complete": False, "missing": 1}
+    await answer(instead)
+    assert (await colors.query(arrival, number=3))["done"] is True
+    assert (await finish(3))["code"] == "DONE"
+
+
+async def test_a_listed_query_is_asked_after_the_last_answer_if_others_came_before_it(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    spec = COLORS + "samplers: {Random: {}}\nsampling: {details: {1: {sampler: Random, query: [4, 0, 1]}}}\n"
+    colors = await study(client, context, spec, "listed-late")
+    arrival = await colors.arrive(puid="early")
+    session = context.signer.read_session(arrival["session"])
+    listed, *others = [await colors.query(arrival, number=number) for number in (1, 2, 3)]
+    await colors.answer(*({"token": query["token"], "winner": query["left"]} for query in others))
+    turns, at = context.store.turns, (session.experiment, session.participant)
+    assert await turns.count_due(*at, ends_after=2) == 1
+    due = await turns.begin_turn(*at, now_ms=1, number=4, ends_after=2)
+    assert (due.outcome, due.number) == ("begun", 1)
+    assert (await turns.begin_turn(*at, now_ms=1, number=4, spare=True, ends_after=2)).outcome == "none"
+    await colors.answer({"token": listed["token"], "winner": listed["left"]})
+    assert (await turns.begin_turn(*at, now_ms=1, number=4, ends_after=2)).outcome == "ended"
+    assert (await turns.begin_turn(*at, now_ms=1, number=4, ends_after=2, listed_until=4)).position == 4
+
+
 async def test_sets_for_validation_get_no_random_query_in_between(client: httpx.AsyncClient, context: Context) -> None:
     colors = await study(client, context, COLORS + "samplers: {Validation: {n_queries: 5}}\n", "spare-validation")
     assert await colors.query(await colors.arrive(puid="v"), spare=True) == {"none": True}

@@ -9,8 +9,9 @@ import pytest
 from frontend.errors import GoneError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.participants import Participant, StepChange
+from frontend.store.participants import Participant
 from frontend.store.statuses import Status
+from frontend.store.step_changes import StepChange
 from frontend.store.turns import Turn
 from salmon.records import Query
 from salmon.wire import Keys
@@ -22,7 +23,7 @@ Verb = Callable[[Store, str, Participant, Turn], Awaitable[Any]]
 
 OF_SOMEBODY: dict[str, Verb] = {
     "begin_session": lambda s, e, p, _: s.participants.begin_session(
-        e, p.id, "s", seen_ms=1, language="en", browser="b", group="", companions={"SESSION_ID": "x"}
+        e, p.id, "s", seen_ms=1, language="en", browser="b", network="", group="", companions={"SESSION_ID": "x"}
     ),
     "activate": lambda s, e, p, _: s.participants.activate(e, p.id),
     "change": lambda s, e, p, _: s.participants.change(e, p.id, StepChange(Status.CONSENTED, "consent", 1)),

@@ -193,6 +193,7 @@ class Run:
         self._kept = list(self._unanswered)
         self._open = [turn for turn in open_turns if all(query["trial"] != turn for query in self._kept)]
         self._next = next_turn
+        self._taken = {query["trial"] for query in self._kept}
         self._ahead: asyncio.Task[Json] | None = None
         self._spare: Json | None = None
         self.current: Json | None = None
@@ -221,7 +222,8 @@ class Run:
             return
         asked = self._ahead = self._ahead or self._request()
         try:
-            await asyncio.shield(asked)
+            if (await asyncio.shield(asked)).get("done") and self._ahead is asked:
+                self._ahead = None
         except Failure:
             if self._ahead is asked:
                 self._ahead = None
@@ -251,6 +253,10 @@ class Run:
     def remove_answers(self, count: int) -> None:
         self.given -= count
 
+    def resume(self, missing: int) -> None:
+        self.given = max(self.given, self._limit) - missing
+        self._taken = {query["trial"] for query in self._unanswered}
+
     def _show_spare(self) -> Json:
         assert self._spare is not None
         self.current, self._spare = self._spare, None
@@ -276,8 +282,15 @@ class Run:
             except Failure:
                 self._open.insert(0, number)
                 raise
-            if not query.get("over"):
-                return query
+            if query.get("over"):
+                continue
+            if "token" in query and query["trial"] != number:
+                self._open = [*(turn for turn in self._open if turn != query["trial"]), number]
+                if query["trial"] in self._taken:
+                    return query | {"done": True}
+            if "trial" in query:
+                self._taken.add(query["trial"])
+            return query
 
     def _request(self) -> asyncio.Task[Json]:
         asked = loop_here().create_task(self._fetch())
@@ -450,8 +463,8 @@ class Page:
                 reply = await self._post("finish", {"given": run.given, "incomplete": long})
                 if reply["complete"]:
                     break
-                if not self.outbox.waiting and reply["stored"] < run.given and not long:
-                    run.remove_answers(run.given - reply["stored"])
+                if not self.outbox.waiting and not long:
+                    run.resume(reply["missing"])
                     await self._answer_all()
             except Failure as failure:
                 if not failure.retryable:

@@ -138,6 +138,7 @@ _REMEMBER = "frontend.store.turns:REMEMBER_QUERY"
 _TURN = "frontend.store.turns:BEGIN_TURN"
 _PUBLISH = "backend.store:PUBLISH"
 _ROUTES = "frontend.participant.routes:"
+_TRIALS = "frontend.participant.trials:"
 _LEARNER = "backend.learner:Learner."
 
 PLANTED: dict[str, Fault] = {
@@ -145,7 +146,7 @@ PLANTED: dict[str, Fault] = {
     "an answer is acknowledged before it is stored": Fault(
         "POST answers",
         in_function(
-            _ROUTES + "_keep",
+            _TRIALS + "_keep",
             "recorded = await context.store.answers.record(answer)\n",
             "import asyncio, types\n"
             "        asyncio.ensure_future(context.store.answers.record(answer))\n"
@@ -191,7 +192,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "a winner that was not shown is taken": Fault(
         "POST answers",
-        in_function(_ROUTES + "_answer_of", "if body.winner not in {served.left, served.right}:", "if False:"),
+        in_function(_TRIALS + "_answer_of", "if body.winner not in {served.left, served.right}:", "if False:"),
         "only given answers are stored",
     ),
     "a taken query stays in the list": Fault(
@@ -263,16 +264,14 @@ PLANTED: dict[str, Fault] = {
     ),
     "a spare query may come before a fixed one": Fault(
         "GET query",
-        in_function(
-            "frontend.participant.queries:allows_spare",
-            "return may_pass(parsed, upcoming) and all(trial <= after for trial in later)",
-            "return True",
-        ),
+        in_function("frontend.participant.queries:last_fixed", "return max(fixed, default=0)", "return 0"),
         "fixed queries are complete",
     ),
     "a turn that is asked for again begins anew": Fault(
         "BEGIN_TURN",
-        in_script(_TURN, "local entry = redis.call('HGET', KEYS[2], number)", "local entry = false"),
+        in_script(
+            _TURN, "local entry = number > settled and redis.call('HGET', KEYS[2], number)", "local entry = false"
+        ),
         "fixed queries are complete",
     ),
     "nobody is admitted": Fault(
@@ -286,7 +285,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "the code is shown to whoever asks": Fault(
         "POST finish",
-        in_function(_ROUTES + "finish", "if stored < wanted and not incomplete and not finished_before:", "if False:"),
+        in_function(_ROUTES + "finish", "if missing > 0 and not incomplete:", "if False:"),
         "nobody gets the code before the end",
     ),
     "the end counts queries for answers": Fault(
@@ -362,7 +361,9 @@ PLANTED: dict[str, Fault] = {
     "a failure of the store is not translated": Fault(
         "every route",
         in_function(
-            "frontend.store.connection:Connection.do", "except RedisError as error:", "except KeyError as error:"
+            "frontend.store.connection:_translated",
+            "except (OSError, TimeoutError) as error:",
+            "except KeyError as error:",
         ),
         "errors are sentences",
     ),

@@ -161,18 +161,19 @@ def _script(text: str, keys: tuple[str, ...], *arguments: st.SearchStrategy[str]
 
 SCRIPTS = st.one_of(
     st.tuples(st.just("HSET"), st.just("state"), st.just("state"), st.just("open")),
-    _script(BEGIN_TURN, ("p", "given", "state"), TURNS, st.sampled_from(["0", "1"]), "5000", "4", st.sampled_from(["0", "3"]), TURNS),
+    _script(BEGIN_TURN, ("p", "given", "state"), TURNS, st.sampled_from(["0", "1"]), "5000", "4", st.sampled_from(["0", "3"]), st.sampled_from(["0", "2"]), st.sampled_from(["", "s1"]), st.sampled_from(["||", "open|1|"]), TURNS),
     _script(
         TAKE_QUERY, ("q", "asked", "pending", "p", "given"),
         TOKENS, "1000", "4096", TURNS, "G|1|1|0|t|5|S|0.5|",
     ),
     _script(
-        REMEMBER_QUERY, ("asked", "p", "state", "given"), TOKENS, "1000", "", TURNS, "L|1|1|0|t|5|S|1.0|", QUERIES, QUERIES
+        REMEMBER_QUERY, ("asked", "p", "state", "given"), TOKENS, "1000", "", TURNS, "L|1|1|0|t|5|S|1.0|",
+        st.sampled_from(["0", "1"]), QUERIES, QUERIES,
     ),
     _script(
         REMEMBER_QUERY,
         ("asked", "p", "state", "given", "pending"),
-        TOKENS, "1000", "fallbacks:S", TURNS, "G|1|1|0|t|5|S|1.0|", QUERIES, QUERIES,
+        TOKENS, "1000", "fallbacks:S", TURNS, "G|1|1|0|t|5|S|1.0|", "0", QUERIES, QUERIES,
     ),
     _script(
         COMPLETE, ("p", "counts", "places"),

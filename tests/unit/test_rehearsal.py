@@ -87,7 +87,7 @@ def test_the_report_counts_and_names_what_stopped_people() -> None:
         Walk(person("coin"), "failed", "cid", 1, "The study is full.", (0.03,)),
     ]
     rows = [{"status": "redirected"}, {"status": "redirected"}, {"status": "failed_checks"}]
-    overview = {"answers": {"total": 7}, "samplers": [{"name": "Adaptive", "accuracy": 0.75}]}
+    overview = {"answers": {"total": 7}, "samplers": [{"name": "Adaptive", "accuracy": 0.75, "evaluated": 7}]}
     lines = list(report_lines(walks, rows, overview, 2.0, 0.8))
     assert lines[0] == "3 people: 2 completed, 0 screened out, 0 left in the middle, 1 stopped by an error."
     assert lines[1] == "7 answers were given in 2 s, and 7 are stored."

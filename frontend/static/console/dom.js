@@ -92,3 +92,19 @@ export function save(name, content, type) {
   h("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
+
+const LETTERS = 13;
+
+/**
+ * Return names that tell targets apart in little room: without their common beginning, and cut in the middle.
+ * @param {string[]} names
+ */
+export function shortNames(names) {
+  const [first = "", ...others] = names;
+  let common = 0;
+  while (common < first.length && others.every((name) => name[common] === first[common])) common += 1;
+  const words = others.length ? first.slice(0, common).search(/[^\p{L}\p{N}]+[\p{L}\p{N}]*$/u) : -1;
+  const begin = words < 0 ? 0 : words + first.slice(words).search(/[\p{L}\p{N}]|$/u);
+  const kept = names.every((name) => name.length > begin) ? names.map((name) => name.slice(begin)) : names;
+  return kept.map((name) => (name.length > LETTERS ? `${name.slice(0, 6)}…${name.slice(-6)}` : name));
+}

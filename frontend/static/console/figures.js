@@ -1,6 +1,6 @@
 // The figures of the overview.
 
-import { duration, milliseconds, number, percent, utc } from "./dom.js";
+import { duration, milliseconds, number, percent, shortNames, utc } from "./dom.js";
 
 const toObjects = (history) => {
   const places = Object.fromEntries(history.columns.map((name, place) => [name, place]));
@@ -10,17 +10,18 @@ const toObjects = (history) => {
 // A share of fewer predictions is too uncertain to draw.
 const LEAST_PREDICTIONS = 10;
 
-/** Accuracy on held-out answers with its interval, and the noise ceiling. */
+/** Share of answers that the growing embedding predicted, with its interval, the held-out accuracy now, and the noise ceiling. */
 export const accuracy = {
   name: "accuracy",
-  title: "Accuracy",
+  title: "Accuracy while the map grew",
   sentence:
-    "Share of random answers that the embedding predicted before it learned from them, with its 95 % interval. Once the curve is flat, more answers change little. The dashed line is the noise ceiling: people disagree too much for any embedding to exceed it.",
+    "Share of recent random answers that the embedding of that time predicted before it learned from them, with its 95 % interval: an average over earlier, poorer embeddings, so that it lies below the held-out accuracy now (dotted). Once the curve is flat, more answers change little. The dashed line is the noise ceiling: people disagree too much for any embedding to exceed it.",
   emptyText: "Appears once random queries have been answered and there is an embedding to predict them.",
   option(history, colour) {
     const points = toObjects(history).filter((point) => point.held_total >= LEAST_PREDICTIONS);
     if (points.length < 2) return null;
     const x = (point) => point.absorbed;
+    const now = history.held?.accuracy ?? null;
     const ceiling = points.map((point) => [x(point), point.ceiling]).filter(([, value]) => value !== null);
     return {
       xAxis: { type: "value", name: "answers", nameGap: 30, min: "dataMin", max: "dataMax", axisLabel: { formatter: number } },
@@ -30,7 +31,7 @@ export const accuracy = {
         confine: true,
         formatter: ([first]) => {
           const point = points[first.dataIndex];
-          return `${number(point.absorbed)} answers: ${percent(point.accuracy, 1)} (${percent(point.accuracy_low, 1)} to ${percent(point.accuracy_high, 1)})`;
+          return `${number(point.absorbed)} answers: ${percent(point.accuracy, 1)} predicted (${percent(point.accuracy_low, 1)} to ${percent(point.accuracy_high, 1)})`;
         },
       },
       series: [
@@ -47,12 +48,13 @@ export const accuracy = {
           data: points.map((point) => [x(point), point.accuracy_high - point.accuracy_low]),
           silent: true,
         },
+        { name: "held-out accuracy now", type: "line", showSymbol: false, color: colour.third, lineStyle: { type: "dotted", width: 2 }, data: now === null ? [] : [points[0], points.at(-1)].map((point) => [x(point), now]) },
         { name: "ceiling", type: "line", showSymbol: false, color: colour.second, lineStyle: { type: "dashed", width: 2 }, data: ceiling },
       ],
     };
   },
   rows: (history) => [
-    ["answers", "accuracy", "accuracy_low", "accuracy_high", "noise_ceiling", "predictions"],
+    ["answers", "predicted", "predicted_low", "predicted_high", "noise_ceiling", "predictions"],
     ...toObjects(history).map((point) => [point.absorbed, point.accuracy, point.accuracy_low, point.accuracy_high, point.ceiling, point.held_total]),
   ],
 };
@@ -84,16 +86,29 @@ export const answersOverTime = {
   rows: ({ series }) => [["begin_utc", "answers", "began", "finished"], ...series.rows.map(([at, ...counts]) => [utc(at), ...counts])],
 };
 
+// Times below this are all the same to a participant: one bar.
+const AT_ONCE_MS = 10;
+
+/**
+ * Return the bins [from, to, count] with those of hardly any time as one.
+ * @param {number[][]} bins
+ */
+function joinShortest(bins) {
+  const short = bins.filter(([, to]) => to <= AT_ONCE_MS);
+  const rest = bins.slice(short.length);
+  return short.length ? [[0, rest[0]?.[0] ?? short.at(-1)[1], short.reduce((sum, [, , count]) => sum + count, 0)], ...rest] : rest;
+}
+
 const histogram = (kind, { name, title, sentence }) => ({
   name,
   title,
   sentence,
   emptyText: "No answers yet.",
   option({ histograms, times }, colour) {
-    const bins = histograms[kind];
+    const bins = joinShortest(histograms[kind]);
     if (!bins.length) return null;
     return {
-      xAxis: { type: "category", data: bins.map(([from]) => milliseconds(from)), name: `median ${milliseconds(times[kind].median)} · 95 % within ${milliseconds(times[kind].p95)}`, nameGap: 30 },
+      xAxis: { type: "category", data: bins.map(([from, to]) => (from === 0 ? `< ${milliseconds(to)}` : milliseconds(from))), name: `median ${milliseconds(times[kind].median)} · 95 % within ${milliseconds(times[kind].p95)}`, nameGap: 30 },
       yAxis: { type: "value", name: "answers", nameGap: 40, minInterval: 1 },
       tooltip: {
         trigger: "axis",
@@ -121,8 +136,6 @@ export const timeBetweenTrials = histogram("wait", {
 // The colours of the heat map reach from no answer to so many times the mean of a row.
 const MOST_OF_MEAN = 2;
 
-const shorten = (name, letters) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
-
 /** How often each target was asked about, as a heat map. */
 export const answersPerTarget = {
   name: "answers-per-target",
@@ -135,8 +148,9 @@ export const answersPerTarget = {
     const means = kinds.map(([kind]) => asked[kind].reduce((sum, count) => sum + count, 0) / Math.max(1, n));
     if (Math.max(...means) === 0) return null;
     const cells = kinds.flatMap(([kind], row) => asked[kind].map((count, target) => [target, row, Math.min(MOST_OF_MEAN, count / (means[row] || 1))]));
+    const shown = shortNames(names);
     return {
-      xAxis: { type: "category", data: names, splitLine: { show: false }, axisLabel: { rotate: 40, formatter: (name) => shorten(name, 12) } },
+      xAxis: { type: "category", data: names, splitLine: { show: false }, axisLabel: { rotate: 40, formatter: (_, place) => shown[place] } },
       yAxis: { type: "category", data: kinds.map(([, label]) => label), splitLine: { show: false } },
       grid: { left: 64, right: 16, top: 8, bottom: 110 },
       tooltip: { trigger: "item", confine: true, renderMode: "richText", formatter: ({ value: [target, row] }) => `${names[target]} as ${kinds[row][1]}: ${number(asked[kinds[row][0]][target])}` },

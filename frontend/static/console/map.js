@@ -56,14 +56,16 @@ listen("size", "input", () => {
     each.draw();
   }
 });
-for (const [id, property] of [["ellipses", "showsEllipses"], ["labels", "showsLabels"]]) {
-  listen(id, "change", () => {
-    for (const each of drawings()) {
-      each[property] = $(`#${id}`).checked;
-      each.draw();
-    }
-  });
-}
+listen("uncertainty", "change", () => {
+  for (const each of drawings()) each.uncertainty = $("#uncertainty").value;
+  drawing.fit();
+});
+listen("labels", "change", () => {
+  for (const each of drawings()) {
+    each.showsLabels = $("#labels").checked;
+    each.draw();
+  }
+});
 listen("lasso", "click", () => {
   const pressed = $("#lasso").getAttribute("aria-pressed") !== "true";
   $("#lasso").setAttribute("aria-pressed", String(pressed));
@@ -209,7 +211,7 @@ function show(model) {
     $("#axes").replaceChildren(...axes.map((pair) => h("option", { value: pair }, `${pair[0] + 1} and ${pair[1] + 1}`)));
     $("#axes-choice").hidden = axes.length < 2;
   }
-  $("#ellipses").disabled = model.spread === null;
+  $("#uncertainty").disabled = model.spread === null;
   for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll("[data-figure-kind], #save-csv"))) button.disabled = false;
   drawing.show(model);
   if (beside) showBeside();
@@ -217,10 +219,10 @@ function show(model) {
 
 const ONLY_DISTANCES = ". Only distances are meaningful: both axes have the same scale, and the rotation is arbitrary.";
 
-/** Return the accuracy of an embedding in words: the one that the overview shows, on answers that it had not learned from. */
+/** Return the held-out accuracy of an embedding in words: the one that the overview shows. */
 /** @type {(numbers: import("../types").MapNumbers) => string} */
 const accuracyOf = ({ accuracy, accuracy_low: low, accuracy_high: high }) =>
-  accuracy === undefined ? "" : `, accuracy ${percent(accuracy, 1)} (95 % interval ${percent(low, 1)} to ${percent(high, 1)})`;
+  accuracy === undefined ? "" : `, held-out accuracy ${percent(accuracy, 1)} (95 % interval ${percent(low, 1)} to ${percent(high, 1)})`;
 
 function describe(numbers, newest) {
   const label = `Generation ${number(numbers.generation)}${newest ? " (latest)" : ""}`;
@@ -341,7 +343,7 @@ async function showBeside() {
   if (!beside) {
     beside = new MapDrawing($("#map-beside"), targets, arrange, "Map to compare with");
     connect(beside, () => drawing);
-    for (const property of ["size", "showsEllipses", "showsLabels", "isLasso"]) beside[property] = drawing[property];
+    for (const property of ["size", "uncertainty", "showsLabels", "isLasso"]) beside[property] = drawing[property];
     beside.group(groups);
     beside.select(drawing.chosen);
   }

@@ -1,7 +1,7 @@
 // Draws a map: pictures, dots, labels and lines where the server's layout puts them, on axes with equal scales.
 
 import { h, svg } from "./dom.js";
-import { SHAPES, ellipse, fitView, gridStep, isInside, moveView, neighbourTowards, project, toScreen, zoomView } from "./map_model.js";
+import { SHAPES, ellipse, ellipseCorners, fitView, gridStep, isInside, moveView, neighbourTowards, project, toScreen, zoomView } from "./map_model.js";
 
 const HTML = "http://www.w3.org/1999/xhtml";
 const STEP = 1.25;
@@ -15,7 +15,8 @@ const HELP = "Arrow keys move the map, plus and minus zoom, 0 resets the view. T
 
 export class MapDrawing {
   size = 72;
-  showsEllipses = false;
+  /** @type {"" | "some" | "all"} Whose uncertainty is drawn: nobody's, that of the targets pointed at and selected, or all. */
+  uncertainty = "";
   showsLabels = true;
   isLasso = false;
   /** @type {(index: number | null) => void} */
@@ -115,7 +116,10 @@ export class MapDrawing {
   fit() {
     if (this.#model === null) return;
     const [width, height] = this.#extent();
-    this.#setView(fitView(project(this.#model.coordinates, this.#axes), width, height, 44));
+    const places = project(this.#model.coordinates, this.#axes);
+    const { spread } = this.#model;
+    const corners = this.uncertainty && spread ? ellipseCorners(places, spread, this.#axes) : [];
+    this.#setView(fitView([...places, ...corners], width, height, 44));
   }
 
   /** Show the part of the map that another drawing shows. */
@@ -161,6 +165,7 @@ export class MapDrawing {
   select(chosen) {
     this.#chosen = new Set(chosen);
     this.#marks.forEach(({ group }, index) => group.setAttribute("aria-selected", String(this.#chosen.has(index))));
+    if (this.#model !== null) this.#drawEllipses(this.#places());
   }
 
   draw() {
@@ -357,9 +362,11 @@ export class MapDrawing {
 
   #drawEllipses(points) {
     const { spread } = this.#model;
-    const shown = this.showsEllipses && spread ? spread.map((covariance) => ellipse(covariance, this.#axes)) : [];
+    const isShown = (index) => this.uncertainty === "all" || index === this.#pointed || this.#chosen.has(index);
+    const drawn = this.uncertainty && spread ? spread.map((_, index) => index).filter(isShown) : [];
     this.#layers.ellipses.replaceChildren(
-      ...shown.map(({ long, short, angle }, index) => {
+      ...drawn.map((index) => {
+        const { long, short, angle } = ellipse(spread[index], this.#axes);
         const [x, y] = points[index];
         const transform = `translate(${x.toFixed(2)} ${y.toFixed(2)}) rotate(${angle.toFixed(1)})`;
         return svg("ellipse", { rx: long * this.#view.scale, ry: Math.max(1, short * this.#view.scale), transform });

@@ -62,6 +62,16 @@ export function ellipse(covariance, [first, second]) {
   return { long: REACH * Math.sqrt(middle + half), short: REACH * Math.sqrt(Math.max(0, middle - half)), angle };
 }
 
+/** Return the corners of the boxes around the 95 % ellipses of all places, which a view has to show for no ellipse to be cut. */
+export function ellipseCorners(places, spread, [first, second]) {
+  return places.flatMap(([x, y], index) => {
+    const covariance = spread[index];
+    const wide = REACH * Math.sqrt(Math.max(0, covariance[first][first]));
+    const high = second < covariance.length ? REACH * Math.sqrt(Math.max(0, covariance[second][second])) : 0;
+    return [[x - wide, y - high], [x + wide, y + high]];
+  });
+}
+
 /** Return a round grid step that is about this many pixels wide. */
 export function gridStep(scale, pixels = 90) {
   const wanted = pixels / scale;

@@ -60,6 +60,8 @@ const tile = (label, value, detail, { bar = null, warn = false, title = null } =
     h("p", { class: "quiet" }, detail),
   );
 
+const HELD_OUT = "The share of answers to random queries that an embedding fitted without them predicts (ten-fold cross-validation). It is the same on the page Map, in Compare and in salmon fit.";
+
 const ACTIONS = {
   invite: () => h("button", { type: "button", onclick: (event) => copy(event.target, link) }, "Copy link"),
   open: () => h("button", { type: "button", onclick: (event) => setState(event.target, "open") }, "Open the experiment"),
@@ -107,8 +109,8 @@ function show(overview) {
     tile("Answers", number(answers.total), `of ${number(answers.goal)} (${answers.goal_is})`, { bar: answers.total / answers.goal, title: answers.goal_from }),
     tile("Participants", number(participants.completed), `finished; ${number(participants.began)} began, ${number(participants.arrived)} opened the link${participants.wanted ? `; ${number(participants.held)} of ${number(participants.wanted)} places are taken` : ""}`),
     best
-      ? tile("Accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low)} to ${percent(best.accuracy_high)}${describeCeiling(best)}`)
-      : tile("Accuracy", "–", embeds ? "appears once random queries have been answered" : "no sampler fits an embedding while it runs"),
+      ? tile("Held-out accuracy", percent(best.accuracy, 1), `95 % interval ${percent(best.accuracy_low, 1)} to ${percent(best.accuracy_high, 1)}, on ${number(best.judged)} random answers${describeCeiling(best)}`, { title: HELD_OUT })
+      : tile("Held-out accuracy", "–", embeds ? "appears once random queries have been answered" : "no sampler fits an embedding while it runs; the page Map fits all answers", { title: HELD_OUT }),
     tile("Expected finish", answers.finish_ms ? time(answers.finish_ms) : answers.to_go === 0 ? "reached" : "–", answers.to_go === 0 ? "" : answers.a_minute > 0 ? `${short(answers.a_minute)} answers per minute, ${number(answers.to_go)} to go` : "no full minute of answers in the last half hour"),
     tile("Time between trials", milliseconds(times.wait.p95), `95th percentile, from an answer to the next query; ${percent(fallbacks.share, 1)} fallbacks`),
     tile(
@@ -120,7 +122,7 @@ function show(overview) {
   );
   $("#sentences").replaceChildren(
     ...(overview.sentences.length
-      ? overview.sentences.map(({ level, what, hint }) => h("li", { class: level }, h("b", {}, what), ` ${hint}`))
+      ? overview.sentences.map(({ level, what, hint, page, link: words }) => h("li", { class: level }, h("b", {}, what), ` ${hint}${page ? " " : ""}`, page ? h("a", { href: page }, words) : null))
       : [h("li", { class: "good" }, "No problems.")]),
   );
   for (const name of ["answersOverTime", "responseTimes", "timeBetweenTrials", "answersPerTarget"]) drawn[name].show({ ...overview, names });
@@ -137,6 +139,8 @@ function describeCeiling({ accuracy, ceiling }) {
   return accuracy >= ceiling ? "; as much as people agree with one another" : `; about ${percent(ceiling)} is possible`;
 }
 
+/** @type {import("../types").SamplerRow | undefined} */
+let judged;
 let newest = -1;
 let drawnGeneration = -1;
 let readAt = -HISTORY_PAUSE_MS;
@@ -147,6 +151,7 @@ let timer = null;
  * @param {import("../types").OverviewReply} overview
  */
 function readHistory(overview) {
+  judged = overview.samplers.find(({ name }) => name === samplers[0]);
   newest = Math.max(-1, ...overview.samplers.map((sampler) => sampler.generation ?? -1));
   if (!embeds || newest === drawnGeneration || timer) return;
   timer = setTimeout(async () => {
@@ -155,7 +160,7 @@ function readHistory(overview) {
     drawnGeneration = newest;
     readAt = performance.now();
     const history = await get(`${base}/history?sampler=${encodeURIComponent(samplers[0])}`);
-    drawn.accuracy.show(history);
+    drawn.accuracy.show({ ...history, held: judged });
     drawn.learning.show(history);
   }, Math.max(0, readAt + HISTORY_PAUSE_MS - performance.now()));
 }

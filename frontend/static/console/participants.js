@@ -9,7 +9,7 @@ const AGAIN_MS = 1500;
 const PAGE = 5000;
 const MOST_DECISIONS = 1000;
 // Flags that say nothing about how somebody answered.
-const INFORMS = new Set(["incomplete", "same_browser"]);
+const INFORMS = new Set(["incomplete", "pasted", "same_browser", "same_network"]);
 
 showCopies();
 /** @type {import("../types").ParticipantsData} */
@@ -32,6 +32,11 @@ const share = (name, label, help) => ({
 
 /** @type {(row: Row) => string} */
 const name = (row) => row.puid || row.participant;
+
+/** @type {(row: Row) => "kept" | "excluded" | "proposed for exclusion"} */
+const standing = (row) => (row.keep ? "kept" : row.keep_manual ? "excluded" : "proposed for exclusion");
+const STANDING_CLASS = { kept: "kept", excluded: "excluded", "proposed for exclusion": "proposed" };
+const STANDING_SIGN = { kept: "✓", excluded: "✕", "proposed for exclusion": "?" };
 
 /** Write an id so that it stays on one line: platforms' ids have 24 characters, of which the ends differ. */
 const shortened = (id) => (id.length > 18 ? `${id.slice(0, 9)}…${id.slice(-6)}` : id);
@@ -66,7 +71,7 @@ const table = new Table(
       value: figure("careless_p"),
       show: (row) => describeEvidence(figure("careless_p")(row)),
     },
-    { name: "keep", label: "Decision", value: (row) => (row.keep ? "kept" : "excluded"), show: (row) => decisionCell(row) },
+    { name: "keep", label: "Decision", value: standing, show: (row) => decisionCell(row) },
     {
       name: "reasons",
       label: "Reasons",
@@ -74,7 +79,7 @@ const table = new Table(
       show: (row) => (row.flags.length ? h("ul", { class: "reasons" }, ...row.flags.map((flag) => h("li", { class: flag.excludes ? "excludes" : null }, flag.reason))) : ""),
     },
     { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
-    { name: "status", label: "Status", value: (row) => row.status },
+    { name: "status", label: "Status", value: (row) => row.status, show: (row) => (row.status === "withdrawn" && mayEdit ? h("span", {}, "withdrawn ", h("a", { href: `/console/privacy?id=${encodeURIComponent(row.participant)}`, "aria-label": `Erase ${name(row)}` }, "Erase…")) : row.status) },
     { name: "geometric_mean_rt_ms", label: "Response time", help: "Geometric mean of the response times", number: true, value: figure("geometric_mean_rt_ms"), show: (row) => milliseconds(figure("geometric_mean_rt_ms")(row)) },
     share("fast_share", "Under 300 ms", "Share of answers given in less than 300 ms"),
     share("left_share", "Left", "Share of answers on the left side"),
@@ -186,17 +191,19 @@ async function decideAll(decisions, done) {
 
 /** @param {Row} row */
 function decisionCell(row) {
-  if (!mayEdit) return h("span", { class: row.keep ? "kept" : "excluded" }, row.keep ? "✓ kept" : "✕ excluded");
+  const now = standing(row);
+  const words = `${STANDING_SIGN[now]} ${now}`;
+  if (!mayEdit) return h("span", { class: STANDING_CLASS[now] }, words);
   const proposal = row.keep_auto ? "keep" : "exclude";
   const choice = h(
     "select",
     { "aria-label": `Decision for ${name(row)}`, onchange: (event) => decideAll([{ participant: row.participant, keep: event.target.value, note: event.target.value === "auto" ? "" : row.note }], "changed") },
-    h("option", { value: "auto" }, `automatic: ${proposal}`),
+    h("option", { value: "auto" }, `proposal: ${proposal}`),
     h("option", { value: "keep" }, "keep (manual)"),
     h("option", { value: "exclude" }, "exclude (manual)"),
   );
   choice.value = row.keep_manual || "auto";
-  return h("span", { class: row.keep ? "kept" : "excluded" }, h("b", { class: "block" }, row.keep ? "✓ kept" : "✕ excluded"), choice);
+  return h("span", { class: STANDING_CLASS[now] }, h("b", { class: "block" }, words), choice);
 }
 
 /**
@@ -257,29 +264,35 @@ async function read() {
   people = rows;
   table.show(people);
   thresholds.show(people);
-  const excluded = people.filter(({ keep }) => !keep).length;
+  const leftOut = people.filter(({ keep }) => !keep);
+  const excluded = leftOut.filter(({ keep_manual: manual }) => manual).length;
+  const withdrawn = people.filter(({ status }) => status === "withdrawn").length;
+  const undecided = leftOut.length - excluded;
   const flagged = people.filter(({ flags }) => flags.some((flag) => !INFORMS.has(flag.name))).length;
   const proposed = people.filter(({ keep_auto: kept }) => !kept).length;
   $("#propose").textContent = `Select the ${number(proposed)} proposed`;
   $("#propose").disabled = proposed === 0;
-  $("#as-of").textContent = `${count(people.length, "participant")}: ${number(flagged)} flagged, ${number(excluded)} excluded. ${reply.fresh ? "" : "Updating the figures for new answers…"}`;
-  $("#compare").disabled = excluded === 0 || samplers.length === 0;
+  $("#as-of").textContent = `${count(people.length, "participant")}: ${number(flagged)} flagged, ${number(undecided)} proposed for exclusion, ${number(excluded)} excluded. ${withdrawn ? `${count(withdrawn, "participant")} withdrew: what they gave is kept until you erase it. ` : ""}${reply.fresh ? "" : "Updating the figures for new answers…"}`;
+  whom = [excluded ? `${number(excluded)} excluded` : "", undecided ? `${number(undecided)} proposed for exclusion` : ""].filter(Boolean).join(" and ");
+  $("#compare").disabled = leftOut.length === 0 || samplers.length === 0;
   if (!reply.fresh) setTimeout(read, AGAIN_MS);
 }
 
 const outcome = $("#comparison");
 $("#compare").closest("section").hidden = !mayEdit;
 let running = null;
+let whom = "";
 
-$("#compare").addEventListener("click", () => compare($("#compare"), people.filter(({ keep }) => !keep).map(({ participant }) => participant)));
-$("#compare-beyond").addEventListener("click", () => compare($("#compare-beyond"), beyond));
+$("#compare").addEventListener("click", () => compare($("#compare"), people.filter(({ keep }) => !keep).map(({ participant }) => participant), whom));
+$("#compare-beyond").addEventListener("click", () => compare($("#compare-beyond"), beyond, `${number(beyond.length)} beyond the thresholds`));
 
 /**
  * Compare the accuracy with and without some participants; the same button cancels it.
  * @param {HTMLButtonElement} button
  * @param {string[]} exclude
+ * @param {string} words who they are, after "without the"
  */
-async function compare(button, exclude) {
+async function compare(button, exclude, words) {
   if (running) {
     await remove(`${base}/requests/${running}`);
     return;
@@ -290,7 +303,7 @@ async function compare(button, exclude) {
     running = request;
     button.textContent = "Cancel";
     outcome.scrollIntoView({ block: "nearest" });
-    await follow(request, exclude.length);
+    await follow(request, words);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     outcome.replaceChildren(h("p", { class: "failed" }, `${error.message} ${error.hint}`));
@@ -300,11 +313,11 @@ async function compare(button, exclude) {
   }
 }
 
-async function follow(request, excluded) {
+async function follow(request, words) {
   for (;;) {
     const status = await get(`${base}/requests/${request}`);
     if (status.state === "done") {
-      showComparison(status.result, excluded);
+      showComparison(status.result, words);
       return;
     }
     if (status.state === "failed" || status.state === "cancelled") {
@@ -321,26 +334,27 @@ async function follow(request, excluded) {
 
 /**
  * @param {import("../types").FitResult} result
- * @param {number} excluded
+ * @param {string} words
  */
-function showComparison(result, excluded) {
+function showComparison(result, words) {
   const { held_out: held } = result;
   if (!held?.without || !held?.with) {
     outcome.replaceChildren(h("p", {}, "There are too few answers to random queries for a comparison."));
     return;
   }
-  /** @type {(label: string, estimate: import("../types").Estimate) => HTMLElement} */
-  const row = (label, estimate) => h("tr", {}, h("th", { scope: "row" }, label), h("td", { class: "number" }, percent(estimate.accuracy, 1)), h("td", { class: "number" }, `${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`));
+  /** @type {(fitted: string, judged: string, estimate: import("../types").Estimate) => HTMLElement} */
+  const row = (fitted, judged, estimate) => h("tr", {}, h("th", { scope: "row" }, fitted), h("td", {}, judged), h("td", { class: "number" }, percent(estimate.accuracy, 1)), h("td", { class: "number" }, `${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`));
+  const others = `the ${number(held.kept_answers)} random answers of the others`;
   const accuracies = h(
     "table",
     {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fitted on"), h("th", { scope: "col", class: "number" }, "Held-out accuracy"), h("th", { scope: "col", class: "number" }, "95 % interval"))),
-    h("tbody", {}, row("all participants", held.with), row(`without the ${number(excluded)} excluded`, held.without)),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fitted to"), h("th", { scope: "col" }, "Judged on"), h("th", { scope: "col", class: "number" }, "Held-out accuracy"), h("th", { scope: "col", class: "number" }, "95 % interval"))),
+    h("tbody", {}, row("all participants", `all ${number(held.answers)} random answers, as on the overview`, held.everybody), row("all participants", others, held.with), row(`without the ${words}`, others, held.without)),
   );
   outcome.replaceChildren(
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accuracy with and without them" }, accuracies),
     h("p", {}, describeChange(held.change)),
-    result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy)} of the ${short(result.excluded.answers)} excluded answers.`) : "",
+    result.excluded?.accuracy ? h("p", { class: "quiet" }, `The embedding fitted without them predicts ${percent(result.excluded.accuracy)} of their ${short(result.excluded.answers)} answers.`) : "",
   );
 }
 
@@ -348,8 +362,8 @@ function showComparison(result, excluded) {
 function describeChange(change) {
   if (!change) return "";
   const points = (value) => (100 * value).toFixed(1).replace("-", "−");
-  if (change.low > 0) return `Excluding them increases accuracy by ${points(change.accuracy)} percentage points (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
-  if (change.high < 0) return `Excluding them decreases accuracy by ${points(-change.accuracy)} percentage points: their answers improve the embedding.`;
+  if (change.low > 0) return `Leaving them out increases the accuracy on the answers of the others by ${points(change.accuracy)} percentage points (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
+  if (change.high < 0) return `Leaving them out decreases the accuracy on the answers of the others by ${points(-change.accuracy)} percentage points: their answers improve the embedding.`;
   return `There is no clear difference: ${points(change.accuracy)} percentage points (95 % interval: ${points(change.low)} to ${points(change.high)}).`;
 }
 

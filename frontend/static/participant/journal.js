@@ -1,4 +1,4 @@
-// Records events besides answers (focus, window size, skips, files that failed to load) and sends them every few seconds.
+// Records events besides answers (focus, window size, skips, texts pasted, files that failed to load) and sends them every few seconds.
 
 const SEND_EVERY_MS = 5000;
 const MAX_ENTRIES = 200;
@@ -35,6 +35,10 @@ export class Journal {
     addEventListener("resize", () => this.note("resize", size()), { signal });
     document.addEventListener("visibilitychange", () => this.note(document.visibilityState), { signal });
     document.addEventListener("fullscreenchange", () => this.note(document.fullscreenElement ? "fullscreenenter" : "fullscreenexit"), { signal });
+    // Only that it happened, and only in questions that ask for a text.
+    for (const kind of ["copy", "paste"]) {
+      document.addEventListener(kind, ({ target }) => target instanceof Element && target.closest(".field")?.querySelector("textarea") && this.note(kind), { signal });
+    }
     addEventListener("pagehide", () => this.flush(), { signal });
     this.note("opened", `${size()} ${devicePixelRatio}`);
     refreshIntervalMs().then((intervalMs) => this.note("refresh", intervalMs.toFixed(2)));

@@ -147,8 +147,8 @@ class Page {
     this.#steps = new Steps({
       api: this.#api,
       arrival,
-      askAgain: (count) => {
-        this.#run.removeAnswers(count);
+      askAgain: (missing) => {
+        this.#run.resume(missing);
         return this.#answerAll();
       },
       retries: this.#retries,

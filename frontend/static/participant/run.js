@@ -24,6 +24,8 @@ export class Run {
   #ahead = null;
   #given;
   #limit;
+  /** @type {Set<number>} */
+  #taken; // turns whose query was here: their answers may still be on their way
   /** @type {Query | null} */
   #current = null;
 
@@ -57,6 +59,7 @@ export class Run {
     this.#unanswered = kept.filter((query) => numbers.open.includes(query.trial) || query.trial >= numbers.next);
     this.#kept = [...this.#unanswered];
     this.#open = numbers.open.filter((number) => !this.#kept.some((query) => query.trial === number));
+    this.#taken = new Set(this.#kept.map((query) => query.trial));
     this.#keep = keep;
   }
 
@@ -94,7 +97,9 @@ export class Run {
     const asked = this.#ahead;
     try {
       const query = await asked;
-      return query.done ? null : query;
+      if (!query.done) return query;
+      if (this.#ahead === asked) this.#ahead = null;
+      return null;
     } catch {
       if (this.#ahead === asked) this.#ahead = null; // next() tries again and shows the error
       return null;
@@ -133,6 +138,12 @@ export class Run {
     this.#given -= count;
   }
 
+  /** Let the run go on for so many trials, although it had come to its end: the server has no answers of theirs. */
+  resume(missing) {
+    this.#given = Math.max(this.#given, this.#limit) - missing;
+    this.#taken = new Set(this.#unanswered.map((query) => query.trial));
+  }
+
   #showSpare() {
     this.#current = this.#spare;
     this.#spare = null;
@@ -151,7 +162,10 @@ export class Run {
     return this.#open.shift() ?? this.#next++;
   }
 
-  /** Return the query of the first turn that is not over. A turn whose request failed is asked for again. */
+  /**
+   * Return the query of the first turn that is not over. A turn whose request failed is asked for again. The server may give
+   * the query of another turn, before which the trials must not end: there is nothing else to ask where that one was here.
+   */
   async #ask() {
     for (;;) {
       const number = this.#takeNumber();
@@ -159,7 +173,13 @@ export class Run {
       try {
         const query = await this.#fetchQuery(number, skipped);
         this.#skipped = this.#skipped.filter((turn) => !skipped.includes(turn));
-        if (!query.over) return query;
+        if (query.over) continue;
+        if (query.token && query.trial !== number) {
+          this.#open = [...this.#open.filter((turn) => turn !== query.trial), number];
+          if (this.#taken.has(query.trial)) return { ...query, done: true };
+        }
+        this.#taken.add(query.trial);
+        return query;
       } catch (failure) {
         this.#open.unshift(number);
         throw failure;

@@ -8,9 +8,9 @@ const FINISH_RETRY_MS = 1000;
 const FINISH_TIMEOUT_MS = 60_000;
 
 /**
- * `askAgain(count)` shows as many more queries.
+ * `askAgain(missing)` shows as many more queries.
  * @typedef {{
- *   api: import("./api.js").Api, arrival: import("../types").ArrivalReply, askAgain: (count: number) => Promise<unknown>,
+ *   api: import("./api.js").Api, arrival: import("../types").ArrivalReply, askAgain: (missing: number) => Promise<unknown>,
  *   retries: import("./retries.js").Retries, screens: any, stimuli: any, strings: any, trial: any,
  * }} Parts
  */
@@ -167,7 +167,7 @@ export class Steps {
         await outbox.flush();
         const reply = await api.finish(given(), long);
         if (reply.complete) return reply;
-        if (outbox.waiting === 0 && reply.stored < given() && !long) await this.#parts.askAgain(given() - reply.stored);
+        if (outbox.waiting === 0 && !long) await this.#parts.askAgain(reply.missing);
       } catch (failure) {
         if (!failure.retryable) throw failure;
         screens.status(strings.failure(failure));
@@ -221,12 +221,13 @@ export class Steps {
    * @param {any[]} parts
    * @param {import("../types").FinishReply} way
    */
-  #showWayOut(heading, parts, { code, form, redirect }) {
+  #showWayOut(heading, parts, { code, credited, form, redirect }) {
     const { screens, strings } = this.#parts;
     if (code) {
       parts.push(make("p", { id: "code" }, `${strings.say("your_code")}: `, make("code", { textContent: code })));
       parts.push(make("div", { className: "aside" }, screens.copyButton(strings.say("copy"), () => code)));
     }
+    if (credited) parts.push(paragraph(strings.say("credited")));
     const actions = {};
     if (form) actions.submit = { label: strings.say("submit") };
     else if (redirect) actions.return = { label: strings.say("return") };

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from backend.plan import (
     DUTY,
+    EVALUATION_DUTY,
     FEWEST_QUERIES,
     LONGEST_PAUSE_SECONDS,
     MOST_QUERIES,
+    Evaluate,
     Progress,
     Refit,
     Report,
@@ -22,7 +24,7 @@ from backend.plan import (
 )
 
 FRESH = Progress(n=30, received=0, absorbed=0, generation=0, searched=-1, reported=0, listed=0, rate=0.0)
-SETTLED = replace(FRESH, received=90, absorbed=90, generation=3, searched=3, reported=90, listed=30)
+SETTLED = replace(FRESH, received=90, absorbed=90, generation=3, searched=3, reported=90, listed=30, evaluated=90)
 
 moments = st.floats(0, 1e6)
 timed = st.builds(
@@ -45,6 +47,8 @@ progresses = st.builds(
     refit=timed,
     search=timed,
     report=timed,
+    evaluated=st.integers(0, 10_000),
+    evaluation=timed,
 )
 
 
@@ -65,14 +69,14 @@ def test_a_new_answer_is_fitted_at_once_after_a_quiet_time() -> None:
 
 
 def test_searching_goes_on_while_the_next_refit_runs() -> None:
-    busy = replace(SETTLED, received=91, generation=4, searched=3, refit=Timed(running=True, began=999.9))
+    busy = replace(SETTLED, received=91, evaluated=91, generation=4, searched=3, refit=Timed(running=True, began=999.9))
     assert kinds(busy) == [Search, Rest]
 
 
 def test_while_a_model_waits_for_its_search_the_next_is_fitted_just_in_time() -> None:
     search = Timed(running=True, began=1000.0, seconds=2.0)
     waiting = replace(
-        SETTLED, received=91, generation=4, searched=3, search=search, refit=Timed(began=990, seconds=0.5)
+        SETTLED, received=91, evaluated=91, generation=4, searched=3, search=search, refit=Timed(began=990, seconds=0.5)
     )
     begin = 1000.0 + 2.0 / DUTY - 0.5
     assert next_steps(waiting, 1001.0) == (Rest(begin),)
@@ -85,9 +89,16 @@ def test_a_list_that_runs_short_is_searched_again_without_a_new_model() -> None:
 
 
 def test_a_busy_learner_leaves_its_share_of_the_core() -> None:
-    heavy = replace(SETTLED, received=200, refit=Timed(began=1000.0, seconds=2.0))
+    heavy = replace(SETTLED, received=200, evaluated=200, refit=Timed(began=1000.0, seconds=2.0))
     assert next_steps(heavy, 1002.0) == (Rest(1000.0 + 2.0 / DUTY),)
     assert Refit() in next_steps(heavy, 1000.0 + 2.0 / DUTY)
+
+
+def test_an_evaluation_takes_a_tenth_of_a_core_and_sees_every_answer_in_the_end() -> None:
+    due = 1000.0 + 3.0 / EVALUATION_DUTY
+    behind = replace(SETTLED, evaluated=80, evaluation=Timed(began=1000.0, seconds=3.0))
+    assert next_steps(behind, 1010.0) == (Rest(due),)
+    assert Evaluate() in next_steps(behind, due)
 
 
 @given(progresses, moments)
@@ -96,6 +107,7 @@ def test_no_kind_of_work_begins_while_it_runs(progress: Progress, now: float) ->
     assert not (progress.refit.running and Refit() in steps)
     assert not (progress.search.running and any(isinstance(step, Search) for step in steps))
     assert not (progress.report.running and Report() in steps)
+    assert not (progress.evaluation.running and Evaluate() in steps)
     assert isinstance(steps[-1], Rest)
     assert len({type(step) for step in steps}) == len(steps)
 
@@ -133,5 +145,5 @@ def test_a_list_grows_with_the_pace_and_the_time_of_a_round() -> None:
 
 def test_after_failures_the_pauses_double_up_to_a_limit() -> None:
     for failures, pause in ((1, 1.0), (2, 2.0), (3, 4.0), (11, LONGEST_PAUSE_SECONDS)):
-        failing = replace(SETTLED, received=91, refit=Timed(began=1000.0, failures=failures))
+        failing = replace(SETTLED, received=91, evaluated=91, refit=Timed(began=1000.0, failures=failures))
         assert next_steps(failing, 1000.0) == (Rest(1000.0 + pause),)

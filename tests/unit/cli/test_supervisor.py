@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.cli.data_directory import DataDirectory, write_private
+from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.supervisor import (
     FULL_DISK_PAUSE_SECONDS,
     HUNG_SECONDS,
@@ -170,12 +170,12 @@ def test_a_probe_needs_a_line_in_reply(tmp_path: Path) -> None:
 
 def test_a_private_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "server.conf"
-    write_private(path, "first")
+    write_private_or_stop(path, "first")
     assert path.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    write_private(path, "first")  # nothing to write
+    write_private_or_stop(path, "first")  # nothing to write
     with pytest.raises(StartError, match="No space left"):
-        write_private(path, "second")
+        write_private_or_stop(path, "second")
     assert path.read_text() == "first"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from backend.jobs.answers import AnswerSet, collect_answers
-from backend.jobs.cross_validation import Candidate, Evaluation, join_folds, judge_fold, plan_comparison
+from backend.jobs.cross_validation import judge_fold, plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
 from backend.jobs.rehearsal import measured_at, plan_rehearsal
 from backend.jobs.steps import JobPlan, StepFailure, run_step, to_json_value
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator import triple_groups
-from salmon.estimator.cross_validation import cross_validate
+from salmon.estimator.cross_validation import Candidate, Evaluation, cross_validate, noise_with_lapse
 from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Rehearsal
 from salmon.planning import RANDOM, advance
 from salmon.records import Answer, Served, Timing
@@ -59,7 +59,8 @@ def test_leaving_out_somebody_who_contradicts_everybody_makes_the_others_easier_
     assert (result["answers"], result["excluded"]["answers"]) == (900 - excluded, excluded)
     assert result["excluded"]["accuracy"] < 0.5
     held_out = result["held_out"]
-    assert held_out["answers"] == int((answered.random & (answered.participants != 0)).sum())
+    assert held_out["answers"] == int(answered.random.sum())
+    assert held_out["kept_answers"] == int((answered.random & (answered.participants != 0)).sum())
     assert held_out["change"]["low"] > 0
     gain = held_out["without"]["accuracy"] - held_out["with"]["accuracy"]
     assert held_out["change"]["accuracy"] == pytest.approx(gain)
@@ -71,7 +72,7 @@ def test_with_nobody_left_out_there_is_nothing_to_compare(answered: AnswerSet) -
     course = plan_fit_without(FitWithout(("nobody",), "", 3, "CKL", 5), SPEC, N, answered)
     result = carried_out(course)
     assert len(course.steps) == 1 + 5
-    assert "with" not in result["held_out"]
+    assert not {"with", "without"} & set(result["held_out"])
     assert (result["excluded"]["accuracy"], result["noise"]) == (None, {"name": "CKL", "lapse": 0.05, "mu": 0.05})
     assert result["notes"] == ["Participant nobody gave no answer that can be fitted."]
 
@@ -109,21 +110,29 @@ def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone
 
 def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(answered: AnswerSet) -> None:
     kept = answered.participants > 0
-    evaluation = Evaluation(answered.triplets, answered.random & kept, kept, N, folds=4, seed=1)
-    candidate = Candidate(2, "TSTE")
+    evaluation = Evaluation(answered.triplets, answered.random, kept, N, folds=4, seed=1)
+    candidate = Candidate(2, noise_with_lapse("TSTE"))
     outcomes = [[judge_fold(evaluation, candidate, repeat, fold) for fold in range(4)] for repeat in range(2)]
-    joined = join_folds(evaluation, outcomes)
+    joined = evaluation.join_folds(outcomes)
     assert joined.hits.shape == (2, int(evaluation.judged.sum()))
     groups = triple_groups(evaluation.triplets[evaluation.judged])
     for repeat in range(2):
-        assert sum(len(found.hits[0]) for found in outcomes[repeat]) == int(evaluation.judged.sum())
+        assert sum(len(hits) for hits, _, _ in outcomes[repeat]) == int(evaluation.judged.sum())
         assert all(len(set(joined.folds[repeat][groups == group])) == 1 for group in set(groups))
-    # The library's own cross-validation, folds drawn otherwise, says the same within its interval.
-    whole = cross_validate(
-        evaluation.triplets[evaluation.kept], evaluation.judged[evaluation.kept], N, 2, candidate.model, folds=4
-    )
+    whole = cross_validate(answered.triplets, answered.random, N, 2, candidate.noise, folds=4, repeats=2, seed=1)
     assert whole is not None
-    assert whole.accuracy.low < joined.accuracy.value < whole.accuracy.high
+    assert whole.accuracy == joined.accuracy
+
+
+def test_without_some_the_others_are_judged_on_the_same_folds(answered: AnswerSet) -> None:
+    kept = answered.participants > 0
+    evaluation = Evaluation(answered.triplets, answered.random, kept, N, folds=4, seed=1)
+    everybody = evaluation.join_folds([[judge_fold(evaluation, Candidate(2, None), 0, fold) for fold in range(4)]])
+    alone = Candidate(2, None, only_kept=True)
+    others = evaluation.join_folds([[judge_fold(evaluation, alone, 0, fold) for fold in range(4)]], only_kept=True)
+    own = kept[answered.random]
+    assert (others.folds == everybody.folds[:, own]).all()
+    assert others.fitted < everybody.fitted
 
 
 def test_all_candidates_are_judged_and_one_of_each_is_recommended(answered: AnswerSet) -> None:

@@ -8,6 +8,7 @@ import pytest
 from frontend.console.overview import OverviewInputs, SamplerView, goal_of, overview
 from frontend.store.answers import MINUTE_MS, Counts
 from frontend.store.experiments import ExperimentState
+from frontend.store.models import HeldOutAccuracy, HistoryLine
 from salmon.learning_curve import Outlook
 from salmon.spec import parse_spec
 from salmon.wire import Heartbeat
@@ -115,6 +116,21 @@ def test_the_first_line_says_whether_it_is_enough() -> None:
     assert told(replace(SURE, gain_high=0.2, more=None))[1] == "Not yet: far more answers are needed."
     assert told(SURE, state=replace(STATE, state="closed")) == ("good", enough, "")
     assert told(replace(SURE, gain_high=0.02, more=617), state=replace(STATE, state="paused"))[2] == "open"
+
+
+def test_the_reason_names_the_held_out_accuracy_alone() -> None:
+    judged = HeldOutAccuracy(0.671, 0.65, 0.69, judged=800, answers=2000)
+    line = HistoryLine("1-1", {"generation": 9, "accuracy": 0.565}, has_coordinates=False)
+    view = SamplerView("Adaptive", "Adaptive", True, 300, 2, line, SURE, judged)
+    found = overview(seen("targets: 30\n", samplers=(view,)))  # type: ignore[arg-type]
+    assert found["verdict"]["why"] == (
+        "The map predicts 67.1 % of people's answers that it has not seen; it would predict about 67.3 % if nobody ever"
+        " stopped answering."
+    )
+    row = found["samplers"][0]
+    assert (row["accuracy"], row["judged"], row["evaluated"]) == (0.671, 800, 2000)
+    unjudged = overview(seen("targets: 30\n", samplers=(replace(view, held_out=None),)))  # type: ignore[arg-type]
+    assert (unjudged["verdict"]["why"], unjudged["samplers"][0]["accuracy"]) == ("", None)
 
 
 def test_the_first_line_before_anything_is_known() -> None:
