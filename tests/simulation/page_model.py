@@ -322,6 +322,8 @@ class Page:
     async def open(self) -> str:
         """Lead from arrival to the end; return `ended`, or why the page stopped: `elsewhere`, or the code of a failure."""
         main = loop_here().create_task(self._take_steps())
+        # Where it fails at the moment at which it is cancelled, nobody else asks why.
+        main.add_done_callback(lambda done: done.cancelled() or done.exception())
         announced = loop_here().create_task(self._elsewhere.wait())
         await asyncio.wait((main, announced), return_when=asyncio.FIRST_COMPLETED)
         announced.cancel()

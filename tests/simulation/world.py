@@ -41,7 +41,7 @@ from frontend.store import Store
 from tests.simulation import virtual_loop as threads
 from tests.simulation.deletion import delete
 from tests.simulation.faults import FAULTS, STRIKE
-from tests.simulation.invariants import Checks, Violation
+from tests.simulation.invariants import CODE, Checks, Violation
 from tests.simulation.page_model import Json, Offline, Person, Respondent
 from tests.simulation.planted import Fault
 from tests.simulation.processes import SETTINGS, START_MS, URL, Backend, Clock, Web
@@ -94,7 +94,7 @@ class Scenario:
             f"html: {{max_queries: {most}}}",
             f"samplers: {{{', '.join(samplers)}}}",
             f"seed: {generator.randint(0, 10**6)}",
-            "recruitment: {completion_code: DONE}",
+            f"recruitment: {{completion_code: {CODE}}}",
         ]
         if fixed:
             details = ", ".join(
