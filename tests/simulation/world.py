@@ -41,10 +41,10 @@ from frontend.store import Store
 from tests.simulation import virtual_loop as threads
 from tests.simulation.deletion import delete
 from tests.simulation.faults import FAULTS, STRIKE
-from tests.simulation.invariants import CODE, Checks, Violation
+from tests.simulation.invariants import Checks, Violation
 from tests.simulation.page_model import Json, Offline, Person, Respondent
 from tests.simulation.planted import Fault
-from tests.simulation.processes import SETTINGS, START_MS, URL, Backend, Clock, Web
+from tests.simulation.processes import CODE, SETTINGS, START_MS, URL, Backend, Clock, Web
 from tests.simulation.scripts import Script
 from tests.simulation.scripts import start as start_script
 from tests.simulation.store_server import StoreServer, StoreSocket, StoreTransport, Trouble
