@@ -231,9 +231,8 @@ class Checks:
     def _check_code(self, name: str, session: str | None) -> None:
         """Check that whoever is told the code has completed."""
         participant = self._signer.read_session(session).participant if session else ""
-        keys = Keys(self._world.experiment)
-        if not self._hash(keys.state):  # deleted with everybody in it while the reply was under way
-            return
+        if not self._hash((keys := Keys(self._world.experiment)).state):
+            return  # it was deleted with everybody in it while the reply was under way
         fields = self._hash(keys.participant(participant))
         enough = int(fields.get(b"answers", b"0")) >= self._world.scenario.max_queries or b"save_incomplete" in fields
         self.require(
