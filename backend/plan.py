@@ -103,7 +103,13 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
         (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), Search(queries_wanted(progress))),
         (progress.received > progress.absorbed, progress.refit, _refit_may_begin(progress), Refit()),
         (progress.absorbed > progress.reported, progress.report, may_begin(progress.report, REPORT_SECONDS), Report()),
-        (progress.received > progress.evaluated, progress.evaluation, evaluation_due, Evaluate()),
+        # Not before the first model: what an evaluation publishes stands beside its generation and cursor.
+        (
+            progress.absorbed > 0 and progress.received > progress.evaluated,
+            progress.evaluation,
+            evaluation_due,
+            Evaluate(),
+        ),
     ):
         if not wanted or timed.running:
             continue

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.efficiency.levels import Curves
 from benchmarks.efficiency.tables import Level, needed_table, ratio_table
-from salmon.learning.clickers import find_clickers, only_kept
+from salmon.learning.clickers import find_clickers
 from salmon.samplers.adaptive import Adaptive
 from salmon.simulate import Judge, SimulatedParticipant, egg_world, stream
 
@@ -67,11 +67,11 @@ def run(world, judge, lapse, leave_out, options, seed):
         sided = np.where(generator.random(world.n)[:, None] < 0.5, asked, asked[:, [0, 2, 1]])
         fresh = [people[place].react_all([query], generator)[0] for place, query in zip(places, sided, strict=True)]
         rows, given_by = np.concatenate([rows, *fresh]), np.concatenate([given_by, places])
-        kept = only_kept(rows, given_by, left_out)
+        kept = rows[~np.isin(given_by, left_out)]
         state = sampler.refit(state, kept)
         if leave_out == "clickers":
             left_out = find_clickers(rows, given_by, state.coordinates, seed=seed).people
-            kept = only_kept(rows, given_by, left_out)
+            kept = rows[~np.isin(given_by, left_out)]
         curve.append(judge.accuracy(sampler.report(state, kept).coordinates))
         if len(curve) == options.rounds:
             blind = {place for place, person in enumerate(people) if person.lapse}

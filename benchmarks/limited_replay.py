@@ -39,9 +39,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=30, help="rounds of n answers")
     parser.add_argument("--d", type=int, default=2)
     parser.add_argument("--noise", nargs="*", default=["STE", "CKL", "GNMDS"], help="noise models to search with, too")
+    parser.add_argument("--lapse", type=float, default=Adaptive.lapse, help="of the search of Adaptive")
+    parser.add_argument("--ridge", type=float, default=Adaptive.ridge, help="of the search of Adaptive")
+    parser.add_argument("--random-share", type=float, default=Adaptive.random_share)
     parser.add_argument("--levels", type=float, nargs="+", default=[0.70, 0.72, 0.74, 0.75, 0.76])
     options = parser.parse_args()
-    adaptive = Adaptive(d=options.d)
+    adaptive = Adaptive(d=options.d, lapse=options.lapse, ridge=options.ridge, random_share=options.random_share)
     searches = {"Random": None, "Adaptive": adaptive.model, LEARNED: LEARNED}
     searches |= {f"search {name}": noise_model(name, lapse=adaptive.lapse) for name in options.noise}
     for path in present(options.data):

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from salmon.geometry import Coordinates
-from salmon.learning.objective import Triplets, check_triplets, compared_distances
+from salmon.learning.objective import check_triplets, compared_distances
 from salmon.learning.refit import fit
 from salmon.noise import TSTE
 from salmon.parallel import Executor
@@ -91,8 +91,3 @@ def chance_ratios(log_odds: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDA
 def _probability(parameters: NDArray[np.float64], log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     slope, lapse = parameters
     return lapse + (1 - 2 * lapse) / (1 + np.exp(-slope * log_odds))
-
-
-def only_kept(triplets: Triplets, people: NDArray[np.integer], left_out: tuple[int, ...]) -> Triplets:
-    """Return the answers of everybody who is not left out."""
-    return triplets[~np.isin(people, left_out)] if left_out else triplets

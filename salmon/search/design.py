@@ -430,6 +430,10 @@ class _ChunkTable:
         scores *= self.weights[place]
         scores += 1
         np.divide(self.gains[place], scores, out=scores)
+        # Where no answer would tell anything, as about targets on one spot, all scores are 0: any two other targets will do.
+        head = self.heads[place]
+        scores[head] = scores[:, head] = -1
+        np.fill_diagonal(scores, -1)
         low, high = sorted(divmod(int(scores.argmax()), len(scores)))
         return low, high
 
@@ -439,7 +443,7 @@ class _CandidateTable:
     """The pairs of feet that may score highest for a few heads, found by compiled loops; `found` (k,) counts them.
 
     `feet` (k, m, 2) are the pairs, and `figures` (k, m, 3) their w, w·kv and v. Where a head has too many of them to be
-    kept, `found` is −1, and its feet are chosen by `fallback`.
+    kept, `found` is −1; then, and where no pair tells anything, its feet are chosen by `fallback`.
     """
 
     loops: _Loops
@@ -474,7 +478,7 @@ class _CandidateTable:
     def best_feet(self, place: int, posted: Single) -> tuple[int, int]:
         """Return the feet of the highest score, as `_ChunkTable.best_feet` does."""
         found = self.found[place]
-        if found < 0:
+        if found < 1:
             return self.fallback(place).best_feet(0, posted)
         feet, figures = self.feet[place, :found], self.figures[place, :found]
         y, head = self.rows.y[place], int(self.rows.heads[place])

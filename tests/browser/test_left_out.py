@@ -1,6 +1,7 @@
 """What the map's caption says of the model: whom it leaves out, and how much features explain."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from salmon.simulate import egg_world
 from tests.archives import write_zip
-from tests.program import Program
+from tests.program import Program, poll
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -18,7 +19,7 @@ SPEC = "title: Eggs\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share:
 
 
 def answer_all(address: str, each: int) -> None:
-    """Let four people answer as the eggs are, and a fifth choose what stands on the left."""
+    """Let four people answer as the eggs are, and a fifth, who answers twice as often, choose what stands on the left."""
     world, generator = egg_world(30), np.random.default_rng(5)
     with httpx.Client(base_url=address) as client:
         sessions = [
@@ -26,7 +27,7 @@ def answer_all(address: str, each: int) -> None:
             for k in range(5)
         ]
         for _ in range(each):
-            for person, session in enumerate(sessions):
+            for person, session in [*enumerate(sessions), (4, sessions[4])]:
                 query = client.get("query", headers=session).raise_for_status().json()
                 asked = np.array([[query["head"], query["left"], query["right"]]])
                 winner = int(world.answer(asked, generator)[0, 1]) if person < 4 else query["left"]
@@ -49,6 +50,9 @@ def test_the_map_says_whom_it_leaves_out_and_what_features_explain(
             data={"state": "open", "name": "eggs"},
         ).raise_for_status()
     answer_all(f"{program.address}/e/eggs/", 80)
+    with httpx.Client(base_url=f"{program.address}/api/experiments/eggs", auth=login) as client:
+        model = partial(client.get, "model", params={"sampler": "Adaptive"})
+        poll(lambda: model().json().get("numbers", {}).get("reported_of") == 480, "the last report", seconds=60)
     page.goto(f"{program.address}/console/experiments/eggs/map")
     page.get_by_label("Name").fill(login[0])
     page.get_by_label("Password").fill(login[1])

@@ -24,11 +24,11 @@ async def test_whoever_clicks_blindly_leaves_the_model_and_stays_in_the_data(
     crowd, experiment, service = await learning(slug, spec)
     for batch in range(1, 7):
         await crowd.answer(48, participants=4)
-        for _ in range(12):
+        for _ in range(24):
             await crowd.answer_left("p9")
-        run_until(service, lambda batch=batch: absorbed(service, experiment) == 60 * batch)
+        run_until(service, lambda batch=batch: absorbed(service, experiment) == 72 * batch)
     reported = service.experiments[experiment].learners["Adaptive"]
-    run_until(service, lambda: reported._reported_to == 360)
+    run_until(service, lambda: reported._reported_to == 432)
     model = await owned("GET", f"/api/experiments/{slug}/model", params={"sampler": "Adaptive"})
     assert model.raise_for_status().json()["numbers"]["left_out"] == expected
-    assert len(await read_answers(store, experiment)) == 360
+    assert len(await read_answers(store, experiment)) == 432

@@ -116,6 +116,13 @@ def test_within_a_period_the_posterior_follows_every_query_and_the_target_spread
     np.testing.assert_allclose(arrangement.covariance, covariance, atol=1e-6)
 
 
+def test_targets_on_one_spot_are_asked_about_in_pairs_of_different_feet():
+    linear = linearise(np.zeros((6, 2)), TSTE(lapse=0.05))
+    covariance = np.eye(12)
+    arrangement = arrange(linear, covariance, design_target(linear, covariance), open_turns(np.arange(6)))
+    assert all(len(set(query)) == 3 for query in arrangement.queries.tolist())
+
+
 def test_a_head_with_more_candidates_than_there_is_room_for_gets_the_same_feet(monkeypatch):
     _, covariance, linear, target = designed(TSTE(lapse=0.05), 20, 2, seed=5)
     expected = arrange(linear, covariance, target, open_turns(np.arange(20)))

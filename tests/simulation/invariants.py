@@ -30,14 +30,12 @@ from salmon.records import NO_SCORE, Answer, Served
 from salmon.wire import Keys, decode_answer, decode_query, is_intact
 from salmon.wire.keys import NOBODY, place_of
 from tests.bundles import rows_of
-from tests.simulation.processes import SECRET, SETTINGS, URL
+from tests.simulation.processes import CODE, SECRET, SETTINGS, URL
 from tests.simulation.store_model import Before, Stream
 from tests.simulation.virtual_loop import Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import Web, World
-
-CODE = "DONE"
 
 #: Name → what must hold.
 INVARIANTS = {
@@ -233,7 +231,9 @@ class Checks:
     def _check_code(self, name: str, session: str | None) -> None:
         """Check that whoever is told the code has completed."""
         participant = self._signer.read_session(session).participant if session else ""
-        fields = self._hash(Keys(self._world.experiment).participant(participant))
+        if not self._hash((keys := Keys(self._world.experiment)).state):
+            return  # it was deleted with everybody in it while the reply was under way
+        fields = self._hash(keys.participant(participant))
         enough = int(fields.get(b"answers", b"0")) >= self._world.scenario.max_queries or b"save_incomplete" in fields
         self.require(
             "nobody gets the code before the end",

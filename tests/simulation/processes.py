@@ -25,6 +25,8 @@ URL = "redis://store:6379/0"
 #: Unix time at which every simulated world begins, in milliseconds.
 START_MS = 1_800_000_000_000
 SECRET = "the secret of a simulated world"
+#: The code of who has finished: too long to stand in a signature by chance.
+CODE = "COMPLETED-4711"
 SETTINGS = Settings(redis_url=URL, secret=SECRET, data="/nonexistent/salmon")
 
 

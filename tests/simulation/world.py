@@ -44,7 +44,7 @@ from tests.simulation.faults import FAULTS, STRIKE
 from tests.simulation.invariants import Checks, Violation
 from tests.simulation.page_model import Json, Offline, Person, Respondent
 from tests.simulation.planted import Fault
-from tests.simulation.processes import SETTINGS, START_MS, URL, Backend, Clock, Web
+from tests.simulation.processes import CODE, SETTINGS, START_MS, URL, Backend, Clock, Web
 from tests.simulation.scripts import Script
 from tests.simulation.scripts import start as start_script
 from tests.simulation.store_server import StoreServer, StoreSocket, StoreTransport, Trouble
@@ -94,7 +94,7 @@ class Scenario:
             f"html: {{max_queries: {most}}}",
             f"samplers: {{{', '.join(samplers)}}}",
             f"seed: {generator.randint(0, 10**6)}",
-            "recruitment: {completion_code: DONE}",
+            f"recruitment: {{completion_code: {CODE}}}",
         ]
         if fixed:
             details = ", ".join(

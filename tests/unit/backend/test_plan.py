@@ -94,6 +94,11 @@ def test_a_busy_learner_leaves_its_share_of_the_core() -> None:
     assert Refit() in next_steps(heavy, 1000.0 + 2.0 / DUTY)
 
 
+def test_nothing_is_evaluated_before_the_first_model() -> None:
+    assert Evaluate() not in next_steps(replace(FRESH, received=90), 1000.0)
+    assert Evaluate() in next_steps(replace(SETTLED, evaluated=0), 1000.0)
+
+
 def test_an_evaluation_takes_a_tenth_of_a_core_and_sees_every_answer_in_the_end() -> None:
     due = 1000.0 + 3.0 / EVALUATION_DUTY
     behind = replace(SETTLED, evaluated=80, evaluation=Timed(began=1000.0, seconds=3.0))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from salmon.learning import fit
-from salmon.learning.clickers import FALSE_POSITIVE_RATE, chance_ratios, find_clickers, only_kept
+from salmon.learning.clickers import FALSE_POSITIVE_RATE, chance_ratios, find_clickers
 from salmon.simulate import SimulatedParticipant, egg_world, stream
 
 WORLD = egg_world(30)
@@ -59,9 +59,3 @@ def test_a_map_that_says_nothing_speaks_against_nobody():
     generator = np.random.default_rng(1)
     ratios = chance_ratios(3 * generator.normal(size=5000), np.ones(5000, dtype=bool))
     assert abs(ratios).max() < 0.1
-
-
-def test_only_answers_of_others_are_kept():
-    rows, people = crowd([0.0, 0.0, 1.0], 5)
-    np.testing.assert_array_equal(only_kept(rows, people, (1,)), np.concatenate([rows[:5], rows[10:]]))
-    assert only_kept(rows, people, ()) is rows

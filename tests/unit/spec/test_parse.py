@@ -223,7 +223,7 @@ def test_the_spec_names_the_noise_models_and_samplers_that_there_are():
 @pytest.mark.parametrize("noise", NOISE_MODELS)
 def test_whatever_a_spec_takes_for_a_sampler_the_sampler_takes(sampler_class: str, noise: str):
     words = {"noise": noise, "module": noise, "scorer": "infogain", "priority": "scores", "optimizer": "Embedding"}
-    words |= {"lapse": "0.1", "random_share": "15%"}
+    words |= {"lapse": "0.1", "random_share": "15%", "leave_out": "nobody"}
     for argument in argument_names(sampler_class):
         common = f"sampling: {{common: {{noise: {noise}, {argument}: {words.get(argument, 1)}}}}}"
         noise_name = "noise" if "noise" in argument_names(sampler_class) else "module"
