@@ -4,6 +4,7 @@ The platforms are stand-ins that the browser finds under their own names; nothin
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -235,6 +236,13 @@ def test_somebody_withdraws_in_the_middle_of_the_trials_after_being_asked_once_m
     (row,) = laboratory.lines(address, "participants.jsonl")
     assert (row["status"], row["answers"], row["keep"]) == ("withdrawn", 3, False)
     assert people_of(laboratory, address)["ada"]["action"] == "look at"
+    # The page Participants leads the experimenter to the erasure.
+    laboratory.log_in(page)
+    page.goto(f"{laboratory.program.address}/console/experiments/withdrawn/participants")
+    expect(page.locator("#as-of")).to_contain_text("1 participant withdrew: what they gave is kept until you erase it.")
+    page.get_by_role("link", name="Erase ada").click()
+    expect(page.locator("#person tbody tr")).to_have_count(1)
+    expect(page.locator("#person tbody tr")).to_contain_text(re.compile("ada.*withdrawn.*3 answers"))
 
 
 def test_mechanical_turk_in_a_frame_of_another_origin_without_any_cookies(
