@@ -78,7 +78,7 @@ async def test_the_overview_history_and_map_follow_the_learning(learning: Callab
     for _ in range(6):
         await answer_and_absorb(crowd, service, experiment, 40)
     learner = service.experiments[experiment].learners["Adaptive"]
-    run_until(service, lambda: learner._reported is not None)
+    run_until(service, lambda: learner._reported is not None and learner._evaluated > 0)
 
     seen = (await owned("GET", f"{base}/overview")).json()
     assert seen["answers"]["total"] == sum(row[1] for row in seen["series"]["rows"]) == 240
