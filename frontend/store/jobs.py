@@ -1,11 +1,11 @@
 """Jobs of the learning process: requested here, carried out there, and their results read here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from frontend.errors import NotFoundError
 from frontend.store.connection import Verbs
+from frontend.store.lua import CANCEL_REQUEST
 from salmon.wire import KEPT_SECONDS, REQUESTS, WAITS_SECONDS, JobStatus, Keys, Request, request
 from salmon.wire.keys import draw_participant_id
 
@@ -68,18 +68,12 @@ class JobRequests(Verbs):
     async def cancel(self, experiment: str, identifier: str) -> JobStatus:
         """Ask a job to stop and return its status.
 
-        A waiting job is cancelled at once, a running one soon, and one that has ended stays as it is. A backend that
-        begins it at this very moment sees the wish before it writes anything.
+        Atomic: a waiting job is cancelled at once, a running one soon, and one that has ended stays as it is. A backend
+        that begins it at this very moment sees the wish before it writes anything.
         """
-        standing = await self.read_request(experiment, identifier)
-        if standing.ended:
-            return standing
-        cancelled = {"cancel": "1"} | ({"state": "cancelled"} if standing.state == "waiting" else {})
-        key = request(identifier)
-        await self._connection.together(
-            lambda pipeline: (pipeline.hset(key, mapping=cast("Any", cancelled)), pipeline.expire(key, KEPT_SECONDS))
-        )
-        return replace(standing, cancel=True, state="cancelled" if standing.state == "waiting" else standing.state)
+        await self.read_request(experiment, identifier)  # NotFoundError where it is about another experiment
+        await self._connection.run(CANCEL_REQUEST, (request(identifier),), (KEPT_SECONDS,))
+        return await self.read_request(experiment, identifier)
 
     async def unknown_participants(self, experiment: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return which of these are no participants of the experiment."""

@@ -320,13 +320,28 @@ redis.call('XADD', KEYS[2], '*', 'at_ms', ARGV[3], 'by', ARGV[4], 'what', ARGV[5
 return 1
 """
 
+#: Asks a job to stop: one that waits is cancelled at once, one that runs is told, and one that has ended stays as it is,
+#: whoever ended it a moment before. Returns its state, or nothing where it has expired.
+#: KEYS request · ARGV seconds to live
+CANCEL_REQUEST = """
+local state = redis.call('HGET', KEYS[1], 'state')
+if state ~= 'waiting' and state ~= 'running' then return state end
+redis.call('HSET', KEYS[1], 'cancel', '1')
+if state == 'waiting' then redis.call('HSET', KEYS[1], 'state', 'cancelled') end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return redis.call('HGET', KEYS[1], 'state')
+"""
+
 #: Lets so many through from one address, and then a few every second: the time at which the address will have used up
-#: nothing moves on with each. Returns 0, or how many milliseconds to wait.
+#: nothing moves on with each. It is never further away than all that may come at once; where it seems to be, a clock was set
+#: back, and the address begins anew. Returns 0, or how many milliseconds to wait.
 #: KEYS arrivals of the address · ARGV now (ms), milliseconds that each costs, how many may come at once
 ADMIT = """
-local now, cost = tonumber(ARGV[1]), tonumber(ARGV[2])
-local free = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0')) + cost
-local wait = free - now - cost * tonumber(ARGV[3])
+local now, cost, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[2]) * tonumber(ARGV[3])
+local known = tonumber(redis.call('GET', KEYS[1]) or '0')
+if known > now + most then known = now end
+local free = math.max(now, known) + cost
+local wait = free - now - most
 if wait > 0 then return math.ceil(wait) end
 redis.call('SET', KEYS[1], free, 'PX', math.ceil(free - now))
 return 0

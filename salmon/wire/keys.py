@@ -298,6 +298,7 @@ _ANSWER_SCRIPTS = (
     " +eval +evalsha)"
 )
 _ACCOUNT_SCRIPTS = "(~salmon:accounts ~{salmon:accounts}:* +eval +evalsha)"
+_REQUEST_SCRIPTS = "(~salmon:request:* +eval +evalsha)"
 
 
 def access_list(frontend_password: str, backend_password: str, eraser_password: str) -> tuple[str, ...]:
@@ -314,7 +315,7 @@ def access_list(frontend_password: str, backend_password: str, eraser_password: 
             FRONTEND_READS,
             FRONTEND_WRITES,
             _FRONTEND_COMMANDS,
-            (_APPEND_ANSWERS, _ANSWER_SCRIPTS, _ACCOUNT_SCRIPTS),
+            (_APPEND_ANSWERS, _ANSWER_SCRIPTS, _ACCOUNT_SCRIPTS, _REQUEST_SCRIPTS),
         ),
         _user("backend", backend_password, BACKEND_READS, BACKEND_WRITES, _BACKEND_COMMANDS, ()),
         _user("eraser", eraser_password, ("salmon:*",), ERASER_WRITES, _ERASER_COMMANDS, ()),

@@ -230,6 +230,15 @@ PLANTED: dict[str, Fault] = {
         in_script("backend.store:BEGIN_REQUEST", "if state ~= 'waiting' and state ~= 'running' then", "if false then"),
         "a job has one owner",
     ),
+    "an ended job is cancelled": Fault(
+        "CANCEL_REQUEST",
+        in_script(
+            "frontend.store.jobs:CANCEL_REQUEST",
+            "if state ~= 'waiting' and state ~= 'running' then return state end",
+            "state = 'waiting'",
+        ),
+        "a job has one owner",
+    ),
     "any backend writes about a job": Fault(
         "NOTE_REQUEST",
         in_script("backend.store:NOTE_REQUEST", "or backend ~= ARGV[1]", ""),

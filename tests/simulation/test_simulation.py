@@ -92,6 +92,7 @@ def test_every_script_and_every_route_of_participants_has_a_planted_fault() -> N
         "PUBLISH",
         "BEGIN_REQUEST",
         "NOTE_REQUEST",
+        "CANCEL_REQUEST",
     }
     routes = {
         f"{method} {route.path.removeprefix('/e/{slug}').removeprefix('/')}"

@@ -19,6 +19,7 @@ from frontend.store.lua import (
     ADMIT,
     ARRIVE,
     BEGIN_TURN,
+    CANCEL_REQUEST,
     CHANGE_STATUS,
     CHANGE_WHERE_KNOWN,
     COMPLETE,
@@ -211,6 +212,7 @@ SCRIPTS = st.one_of(
     _script(PUBLISH, ("q", "model", "history", "fence", "pending"), "1", "100", "1", "generation", "3", "0"),
     st.tuples(st.just("HSET"), st.just("job"), st.just("state"), st.sampled_from(["waiting", "done"])),
     st.tuples(st.just("HSET"), st.just("job"), st.just("cancel"), st.sampled_from(["0", "1"])),
+    _script(CANCEL_REQUEST, ("job",), "60"),
     _script(BEGIN_REQUEST, ("job",), st.sampled_from(["b1", "b2"]), "1000", "60", "2", "Too many tries."),
     _script(NOTE_REQUEST, ("job",), st.sampled_from(["b1", "b2"]), "1000", "60", "note", VALUES),
     st.tuples(
@@ -324,6 +326,6 @@ def test_every_script_of_the_program_is_compared_here() -> None:
         )
     }
     assert scripts - unused == {
-        ADMIT, ARRIVE, BEGIN_TURN, CHANGE_STATUS, CHANGE_WHERE_KNOWN, COMPLETE, BEGIN_REQUEST, NOTE_REQUEST, PUBLISH, READ_ANSWERS,
+        ADMIT, ARRIVE, BEGIN_TURN, CANCEL_REQUEST, CHANGE_STATUS, CHANGE_WHERE_KNOWN, COMPLETE, BEGIN_REQUEST, NOTE_REQUEST, PUBLISH, READ_ANSWERS,
         RECORD_ANSWER, REMEMBER_QUERY, TAKE_QUERY,
     }  # fmt: skip
