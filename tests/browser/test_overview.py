@@ -89,7 +89,8 @@ def take_looks(page: Page, pictures: Path, name: str) -> None:
             page.emulate_media(color_scheme=scheme)
             if screen == "desktop":
                 assert_accessible(page)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            # Figures follow the size of the window a moment later.
+            page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
             take_picture(page, pictures / f"overview-{name}-{screen}-{scheme}.png")
     page.set_viewport_size({"width": 1280, "height": 800})
     page.emulate_media(color_scheme="light")
