@@ -25,6 +25,7 @@ from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder
+from salmon.cli.check import find_archive
 from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.serve import DEFAULT_DATA, DataOption
 from salmon.errors import StartError
@@ -46,7 +47,6 @@ def launch(
 
     Example: salmon launch examples/colors/experiment.yaml
     """
-    beside = spec.parent / "targets.zip"
     path = spec.expanduser().resolve()
 
     async def put(context: Context) -> tuple[str, list[str]]:
@@ -54,7 +54,7 @@ def launch(
             context,
             path.read_bytes(),
             spec_name=path,
-            archive=targets or (beside if beside.exists() else None),
+            archive=find_archive(spec, targets),
             name=name,
             owner=LOCAL,
             state="draft" if draft else "open",

@@ -32,8 +32,7 @@ def check(
     Example: salmon check experiment.yaml targets.zip
     """
     console = Console(soft_wrap=True, highlight=False)
-    beside = spec.parent / "targets.zip"
-    targets = targets or (beside if beside.exists() else None)
+    targets = find_archive(spec, targets)
     with spec.open("rb") as file:
         text = file.read(MAX_BYTES + 1)
     manifest = None
@@ -58,6 +57,12 @@ def check(
     if parsed.manifest is not None and (pictures := parsed.manifest.pictures):
         count += f" and, for texts, {listed((picture.name for picture in pictures), 'and')}"
     console.print(f"{spec.name} is ready: {count}; {samplers}.", style="green")
+
+
+def find_archive(spec: Path, given: Path | None) -> Path | None:
+    """Return the ZIP of targets that was given, or else the targets.zip beside an experiment's file, if there is one."""
+    beside = spec.parent / "targets.zip"
+    return given or (beside if beside.exists() else None)
 
 
 def _read_before_zip(text: bytes) -> tuple[bool, tuple[Problem, ...]]:

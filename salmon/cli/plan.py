@@ -129,6 +129,7 @@ def _read(
     """Return the study of a file or of a number of targets, and what its answers take."""
     from dataclasses import replace
 
+    from salmon.cli.check import find_archive
     from salmon.planning import Costs, PlannedStudy, costs_of, study_of
     from salmon.spec import SamplerSpec, check_archive, parse_spec, targets_of
 
@@ -143,8 +144,7 @@ def _read(
         study = PlannedStudy(targets, 2, sampler, **assumed)
         costs = Costs(seconds=seconds, besides=besides, pay=pay, fee=fee)
     else:
-        beside = path.parent / "targets.zip"
-        archive = archive or (beside if beside.exists() else None)
+        archive = find_archive(path, archive)
         manifest = None
         if archive is not None:
             manifest, problems = check_archive(archive, trusted=True)

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from salmon.cli.check import find_archive
 from salmon.cli.data_directory import DataDirectory
 from salmon.client import ApiClient
 from salmon.errors import SpecError, StartError, listed
@@ -62,8 +63,7 @@ def rehearse(
 
     Example: salmon rehearse experiment.yaml --people 50
     """
-    beside = spec.parent / "targets.zip"
-    archive = targets or (beside if beside.exists() else None)
+    archive = find_archive(spec, targets)
     parsed = _read(spec, archive)
     world = random_world(len(targets_of(parsed.spec, parsed.manifest)), d, seed)
     shares: dict[Kind, float] = {"coin": coin, "fast": fast, "rule": rule, "leaving": leaving}
