@@ -97,6 +97,12 @@ class Scene:
         except (psutil.NoSuchProcess, OSError, ValueError):
             return 0
 
+    async def until_running(self, name: str) -> None:
+        """Wait until the supervisor has replaced the process that was killed before."""
+        async with asyncio.timeout(LONGEST_RECOVERY):
+            while not self.pid_of(name):
+                await asyncio.sleep(0.02)
+
     async def restart(self) -> None:
         """Start the program again, as a system's own service manager does."""
         await asyncio.to_thread(self.program.start)
@@ -166,6 +172,8 @@ async def kill(at: Scene, kind: str) -> None:
             program.child(kind).kill()
         return asyncio.create_task(at.restart()) if kind in {"all", "supervisor"} else None
 
+    if kind not in {"all", "supervisor", "worker"}:
+        await at.until_running(kind)
     await at.inject(f"kill -9: {kind}", act)
 
 
