@@ -36,6 +36,7 @@ BESIDE_ROUTES = (
     pages.TargetsData,
     pages.ParticipantsData,
     pages.ExportsData,
+    pages.AnalysisData,
     pages.SettingsData,
     FitResult,
     AnswerBody,

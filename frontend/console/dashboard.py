@@ -21,7 +21,6 @@ from frontend.console.overview import (
     OverviewInputs,
     OverviewReply,
     SamplerView,
-    dimensions_of,
     overview,
 )
 from frontend.console.participants import count_proposed
@@ -237,7 +236,7 @@ async def _view(
     if progress is None:
         return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
     history = await context.histories.read(experiment.id, name)
-    expected = history.outlook(len(experiment.targets), dimensions_of(experiment.spec, name), worth=WORTH)
+    expected = history.outlook(len(experiment.targets), experiment.dimensions_of(name), worth=WORTH)
     return SamplerView(
         name, sampler_class, True, progress.listed, progress.pending, history.last, expected, progress.held_out
     )

@@ -19,7 +19,7 @@ OWN_FIELDS = frozenset(
     }
 )
 #: Why an experiment closed or paused by itself: the key of the section `stopping`, and "" where somebody did it.
-EndedBy = Literal["", "answers", "participants", "at", "errors_above"]
+EndedBy = Literal["", "answers", "participants", "at", "accuracy_gain_below", "errors_above"]
 #: What somebody may do with an experiment that is shared with them.
 Share = Literal["view", "edit"]
 

@@ -393,7 +393,8 @@ class Stopping(Part):
     participants: Positive | None = None  # so many places there are; it closes when all who hold one have finished
     at: Moment | None = None
     errors_above: Share | None = None  # pauses where the pages of more participants than this report a failure
-    accuracy_gain_below: Share | None = None
+    accuracy_gain_below: Share | None = None  # closes when the next `per` answers surely bring less accuracy than this
+    per: Positive = 1000
 
 
 class Bonus(Part):

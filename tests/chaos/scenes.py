@@ -89,6 +89,7 @@ class Scene:
             if isinstance(restarting, asyncio.Task):
                 await restarting
         self.faults.append(Fault(kind, recovery, seconds))
+        print(f"{len(self.faults)}. {kind}: {recovery:.2f} s", flush=True)  # noqa: T201 - a run takes half an hour
 
     def pid_of(self, name: str) -> int:
         """Return the process that the supervisor runs under this name; 0 where none runs."""
@@ -152,9 +153,16 @@ async def scene(
         await made.until_ready()
         exported = await asyncio.to_thread(program.export, slug, "responses.csv", login)
         made.comparison = await compare(ledger, program.data, slug, exported, made.secrets)
+        made.notes += failures_in(program.log)
     finally:
         if program.running:
             await asyncio.to_thread(program.stop)
+
+
+def failures_in(log: list[str]) -> list[str]:
+    """Return what the program logged of errors that it has no sentence for, each with its traceback."""
+    places = [number for number, line in enumerate(log) if "request failed" in line]
+    return ["\n".join(log[number : number + 40]) for number in places[:5]]
 
 
 async def kill(at: Scene, kind: str) -> None:
@@ -227,7 +235,8 @@ async def terminate(at: Scene) -> None:
         at.program.child("frontend").terminate()
 
     await at.until_ready()
-    await at.inject("SIGTERM in requests: frontend", act)
+    # The old process still answers while it ends.
+    await at.inject("SIGTERM in requests: frontend", act, replaced="frontend")
 
 
 async def starve(at: Scene, seconds: float = 8.0) -> None:
