@@ -26,6 +26,7 @@ from frontend.console.overview import (
 from frontend.console.participants import count_proposed
 from frontend.context import Context, WithContext
 from frontend.experiments import ServedExperiment
+from frontend.notifications import problems_of
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
@@ -226,6 +227,7 @@ async def _read_inputs(context: Context, experiment: ServedExperiment) -> Overvi
             context.metrics.latency("/e/{slug}/answers", "/answer"),
         ),
         media_problems=context.media.watch(experiment.id, experiment.files),
+        message_problems=await problems_of(context, experiment),
     )
 
 

@@ -217,6 +217,7 @@ class OverviewInputs:
     media_problems: tuple[str, ...] = ()
     places: Places = field(default_factory=Places)
     proposed: int = 0
+    message_problems: tuple[str, ...] = ()
 
 
 def overview(seen: OverviewInputs) -> OverviewReply:
@@ -430,6 +431,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
+    found += [make_sentence("warning", problem, "The file names it under notify.") for problem in seen.message_problems]
     found += [
         *ended_by_itself(seen.state),
         *full(seen.spec, seen.state, seen.places),

@@ -16,6 +16,7 @@ from salmon.spec.kinds import (
     Colour,
     Count,
     Duration,
+    EMail,
     Flag,
     Integer,
     Keeping,
@@ -33,6 +34,7 @@ from salmon.spec.kinds import (
     Positive,
     PracticeQuery,
     Query,
+    SecureAddress,
     Share,
     Size,
     Target,
@@ -397,6 +399,14 @@ class Stopping(Part):
     per: Positive = 1000
 
 
+class Notify(Part):
+    """Who is told, outside the console, that the experiment closed, is full, stalled or failed."""
+
+    email: tuple[EMail, ...] = ()
+    webhook: SecureAddress | None = None
+    stalled_after: Waiting = timedelta(hours=6)  # nobody answered for so long, while the experiment is open
+
+
 class Bonus(Part):
     """An amount for those who have finished and meet every condition that is named."""
 
@@ -467,6 +477,7 @@ class Spec(Part):
     recruitment: Recruitment = Recruitment()
     stopping: Stopping = Stopping()
     payment: Payment = Payment()
+    notify: Notify = Notify()
     security: Security = Security()
     resume: Resume = Resume()
     privacy: Privacy = Privacy()
