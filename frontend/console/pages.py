@@ -188,11 +188,11 @@ async def experiments_page(request: Request, context: WithContext, experimenter:
 
 
 @router.get("/console/new", response_class=Response)
-async def launch_page(context: WithContext, experimenter: WithExperimenter) -> Response:
+async def launch_page(request: Request, context: WithContext, experimenter: WithExperimenter) -> Response:
     """Return the editor of a new experiment."""
     frame = _frame(context, experimenter, styled=True)
     return context.pages.show(
-        ScriptedPage("launch", frame, LaunchData(examples=await read_examples(experimenter))),
+        ScriptedPage("launch", frame, LaunchData(examples=await read_examples(request, context, experimenter))),
         headers={"Content-Security-Policy": frame.policy},
     )
 

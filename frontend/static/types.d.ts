@@ -1445,7 +1445,6 @@ export interface Replies {
   "POST /api/people/erasures": ErasureRow;
   "GET /api/people/erasures/{}": ErasureRow;
   "POST /api/prolific/events/{}": Record<string, string>;
-  "GET /api/schema": Record<string, any>;
   "POST /create_user": Record<string, any>;
   "POST /create_user/{}/{}": Record<string, any>;
   "POST /e/{}/answers": AnswersReply;
@@ -1461,6 +1460,7 @@ export interface Replies {
   "GET /query": Record<string, any>;
   "GET /reset": Record<string, any>;
   "DELETE /reset": Record<string, any>;
+  "GET /schema.json": Record<string, any>;
 }
 
 export interface Bodies {

@@ -138,7 +138,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "security": "Who may take part without this server's own page.",
         "security.accept_unsigned_answers": "Whether scripts of the first Salmon may answer without tokens.",
         "security.compat": "Whether scripts of the first Salmon are served.",
-        "security.origins": "Other sites that may show the page in a frame.",
+        "security.origins": "Other sites that may show the page in a frame, or ask queries from pages of their own.",
         "resume": "What happens when a participant returns.",
         "resume.policy": "Whether they continue, begin again or are sent away.",
         "resume.max_gap": "How long they may be away, such as 2h.",
@@ -210,6 +210,34 @@ def spec_schema() -> Schema:
     properties["title"] = {"type": "string", "description": DESCRIPTIONS["title"]}
     properties["samplers"] = _samplers()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Salmon experiment", **content}
+
+
+@cache
+def editor_schema() -> Schema:
+    """Return the schema as editors of YAML get it: it refuses unknown keys, but no way of writing a value that is read.
+
+    A text may look like a number, 15% is a number, and `yes` is true. The first type of each value is the one meant.
+    """
+    return _loosened(spec_schema())
+
+
+#: Type of a value -> how else it may be written.
+_WRITTEN = {
+    "string": ("number", "boolean"),
+    "integer": ("string",),
+    "number": ("string",),
+    "boolean": ("string",),
+    "object": ("null",),
+    "array": ("integer",),
+}
+
+
+def _loosened(part: Schema) -> Schema:
+    loosened: Schema = {name: _loosened(value) if isinstance(value, dict) else value for name, value in part.items()}
+    kind = part.get("type")
+    if isinstance(kind, str):
+        loosened["type"] = [kind, *_WRITTEN[kind]]
+    return loosened
 
 
 def _model(model: type[BaseModel], path: str) -> Schema:
