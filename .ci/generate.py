@@ -42,6 +42,7 @@ BESIDE_ROUTES = (
     pages.TargetsData,
     pages.ParticipantsData,
     pages.ExportsData,
+    pages.AnalysisData,
     pages.SettingsData,
     FitResult,
     AnswerBody,

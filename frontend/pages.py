@@ -97,7 +97,7 @@ def _wrap_in_function(name: str, text: str) -> str:
     return f"joined.{name} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
 
 
-Tab = Literal["overview", "map", "targets", "participants", "recruitment", "payment", "exports", "settings"]
+Tab = Literal["overview", "map", "targets", "participants", "analysis", "recruitment", "payment", "exports", "settings"]
 
 
 @dataclass(frozen=True)

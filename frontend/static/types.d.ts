@@ -34,6 +34,15 @@ export interface AccountRow {
 /** What to do about a participant's payment. */
 export type Action = "pay" | "pay by hand" | "bonus" | "screened out" | "look at" | "nothing";
 
+/** What the page of plans, comparisons and reports begins with: the experiment as it stands. */
+export interface AnalysisData {
+  slug: string;
+  may_edit: boolean;
+  targets: number;
+  d: number;
+  currency: string;
+}
+
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
 export interface AnswerBody {
   token: string;
