@@ -52,6 +52,20 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     return _indented(_LINK.sub(rewrite, markdown))
 
 
+def on_post_page(output: str, page: Page, **_: Any) -> str:
+    """Return a page that loads nothing from another server: the theme's help for searching on a disk would be."""
+    return _without_shim(output, "../" * page.url.count("/"))
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Return a page that is no page of the manual in the same way: that of missing addresses."""
+    return _without_shim(output_content, "/")
+
+
+def _without_shim(output: str, root: str) -> str:
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{root}site/worker.js")
+
+
 def _indented(markdown: str) -> str:
     """Return a page in which what belongs to an item of a list is indented by four spaces, as mkdocs wants it.
 
