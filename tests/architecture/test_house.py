@@ -12,7 +12,7 @@ from tests.program import REPOSITORY
 
 PACKAGES = ("salmon", "frontend", "backend")
 MODULES = [path for package in PACKAGES for path in sorted((REPOSITORY / package).rglob("*.py"))]
-MOST_MODULES = 240
+MOST_MODULES = 262
 FEWEST_LINES = 40  # test_shape.py has the upper limit, which holds for tests and JavaScript too
 ROW = re.compile(r"^\| (?P<question>.+?) \| `(?P<file>[^`|]+)` \| `(?P<name>[^`|]+)` \|$", re.MULTILINE)
 MANUAL = (REPOSITORY / "docs" / "architecture.md").read_text()
