@@ -21,7 +21,7 @@ serve: ## run Salmon on this machine: http://localhost:8421 (PORT=…), data in 
 
 test: ## install what the tests need, run the checks, then all tests
 	@requirements/install test
-	@requirements/install-chromium
+	@requirements/install-programs
 	@$(MAKE) --no-print-directory check
 	@.venv/bin/python .ci/tests.py
 
