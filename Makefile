@@ -10,7 +10,7 @@ PEOPLE ?= 50
 ANSWERS ?= 1000000
 export PYTHON
 
-.PHONY: help serve test test-fast coverage check generated simulate-faults chaos agreement soak bench bench-training pictures lock editor-bundle sbom audit clean
+.PHONY: help serve test test-fast coverage check generated simulate-faults chaos agreement soak bench bench-training docs gallery pictures lock editor-bundle sbom audit clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -21,7 +21,7 @@ serve: ## run Salmon on this machine: http://localhost:8421 (PORT=…), data in 
 
 test: ## install what the tests need, run the checks, then all tests
 	@requirements/install test
-	@requirements/install-chromium
+	@requirements/install-programs
 	@$(MAKE) --no-print-directory check
 	@.venv/bin/python .ci/tests.py
 
@@ -95,6 +95,15 @@ bench-training: ## measure training over many workers (hours); results in docs/t
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.scaling
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.large_embedding
 	.venv/bin/python -m benchmarks.training.tables
+
+docs: ## build the documentation site into build/site; links that lead nowhere are errors
+	@requirements/install test
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	@echo "Open build/site/index.html"
+
+gallery: ## draw the gallery of the manual again, from recorded answers of simulated people
+	@requirements/install test
+	@OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.gallery
 
 pictures: ## take the screenshots of docs/ again
 	@requirements/install test

@@ -14,6 +14,7 @@ from frontend.app import create_app
 from frontend.auth import make_first_invitation
 from frontend.context import Context
 from frontend.lifecycle import keep_watch
+from frontend.notifications import keep_telling
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.submissions import keep_asking
@@ -137,7 +138,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             http=TimedProtocol,
             log_config=None,
             access_log=False,
-            proxy_headers=True,
+            proxy_headers=False,  # `frontend.proxies` reads them
             timeout_graceful_shutdown=5,
             server_header=False,
         )
@@ -150,7 +151,12 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         parts = (app.state.context, app.state.subprocesses)
         context = app.state.context
         await asyncio.gather(
-            _show_life(), maintain(*parts), keep_writing(*parts), keep_watch(context), keep_asking(context)
+            _show_life(),
+            maintain(*parts),
+            keep_writing(*parts),
+            keep_watch(context),
+            keep_asking(context),
+            keep_telling(context),
         )
 
     working = asyncio.create_task(work())
@@ -170,7 +176,7 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     while not (server.started and await store.connection.alive()):  # noqa: ASYNC110 - uvicorn tells nobody that it has started
         await asyncio.sleep(0.02)
     host = "localhost" if settings.host in {"127.0.0.1", "0.0.0.0", "::", "::1"} else settings.host  # noqa: S104
-    address = settings.public_url.rstrip("/") or f"http://{host}:{port}"
+    address = settings.public_url or f"http://{host}:{port}"
     if await store.accounts.exist():
         parent_watch.announce(f"{port} {address}")
     else:

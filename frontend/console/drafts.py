@@ -15,7 +15,7 @@ from typing import Annotated, NotRequired
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 from typing_extensions import TypedDict
 
-from frontend.auth import UploadRoute, WithAccount, WithExperimenter, find_editable, find_visible
+from frontend.auth import UploadRoute, WithExperimenter, find_editable, find_visible
 from frontend.console.dashboard import TargetRow, target_rows
 from frontend.context import Context, WithContext
 from frontend.errors import ConflictError, NotFoundError
@@ -23,11 +23,11 @@ from frontend.experiments import ServedExperiment
 from frontend.launching import merge_targets
 from frontend.media import spool_upload
 from frontend.participant import steps
-from frontend.schemas import DraftBody, DraftVersionBody, Json, WindowBody
+from frontend.schemas import DraftBody, DraftVersionBody, WindowBody
 from frontend.store.answers import Counts
 from frontend.store.drafts import DraftVersion, DraftZip
 from salmon.errors import MediaError, Problem
-from salmon.spec import ExaminedSpec, Manifest, Spec, examine_spec, read_tree, spec_schema, targets_of
+from salmon.spec import ExaminedSpec, Manifest, Spec, examine_spec, read_tree, targets_of
 
 
 class ProblemRow(TypedDict):
@@ -159,12 +159,6 @@ async def find_draft(context: WithContext, experimenter: WithExperimenter, slug:
 WithDraft = Annotated[OpenDraft, Depends(find_draft)]
 
 
-@router.get("/schema")
-async def read_schema(_: WithAccount) -> Json:
-    """Return the JSON schema of experiments' files, for editors."""
-    return spec_schema()
-
-
 @router.post("/check")
 async def check(body: DraftBody, context: WithContext, experimenter: WithExperimenter) -> CheckReply:
     """Return every problem of a file and of its draft's ZIP, the files of the ZIP, and a summary where nothing is wrong."""
@@ -173,7 +167,7 @@ async def check(body: DraftBody, context: WithContext, experimenter: WithExperim
     fixed = 0
     if experiment is not None and await context.store.answers.count(experiment.id) > 0:
         fixed = len(experiment.targets)
-    return await asyncio.to_thread(_check, body, experiment, read, fixed)
+    return await asyncio.to_thread(_check, body, experiment, read, fixed, context.settings.mount)
 
 
 @router.get("/draft")
@@ -341,7 +335,9 @@ def _added(old: Manifest, new: Manifest) -> Manifest:
     return Manifest(tuple(replace(entry, index=place) for place, entry in enumerate(entries)), warnings=new.warnings)
 
 
-def _check(body: DraftBody, experiment: ServedExperiment | None, read: DraftZip | None, fixed: int) -> CheckReply:
+def _check(
+    body: DraftBody, experiment: ServedExperiment | None, read: DraftZip | None, fixed: int, mount: str
+) -> CheckReply:
     known = experiment.manifest if experiment is not None and not body.zip else None
     manifest, in_zip = (known, ()) if read is None else _read_zip(read, known, says_trusted(body.spec))
     is_broken = read is not None and manifest is None
@@ -353,7 +349,7 @@ def _check(body: DraftBody, experiment: ServedExperiment | None, read: DraftZip 
             *(problem_json(problem) for problem in examined.problems),
         ],
         "summary": _summary(usable, examined.manifest, counted=not (body.zip or is_broken)) if usable else None,
-        "files": _files_json(examined, read, trusted=says_trusted(body.spec))
+        "files": _files_json(examined, read, trusted=says_trusted(body.spec), mount=mount)
         if examined.manifest is not None or read is not None
         else None,
     }
@@ -375,14 +371,14 @@ def _read_zip(read: DraftZip, known: Manifest | None, trusted: bool) -> tuple[Ma
         return None, (*problems, *error.problems)
 
 
-def _files_json(examined: ExaminedSpec, read: DraftZip | None, *, trusted: bool) -> DraftFiles:
+def _files_json(examined: ExaminedSpec, read: DraftZip | None, *, trusted: bool, mount: str) -> DraftFiles:
     """Return the files of the ZIP: targets with what is odd about them, and the pictures of texts.
 
     `reread` where the file has come to say something else about whether they are trusted since the ZIP was read.
     """
     manifest = examined.manifest
     targets = manifest.targets() if manifest is not None else ()
-    rows = target_rows(targets, manifest, Counts.of({}))
+    rows = target_rows(targets, manifest, Counts.of({}), mount=mount)
     odd = [row for row in rows if row["odd"]]
     listed = rows if len(rows) <= MOST_LISTED else [*odd, *(row for row in rows if not row["odd"])][:MOST_LISTED]
     pictures = manifest.picture_files() if manifest is not None else ()
@@ -396,7 +392,7 @@ def _files_json(examined: ExaminedSpec, read: DraftZip | None, *, trusted: bool)
         "pictures": [
             {
                 "name": picture.filename,
-                "media": f"/media/{picture.media}",
+                "media": f"{mount}/media/{picture.media}",
                 "bytes": picture.size_bytes,
                 "width": picture.width_px,
                 "height": picture.height_px,

@@ -217,6 +217,7 @@ class OverviewInputs:
     media_problems: tuple[str, ...] = ()
     places: Places = field(default_factory=Places)
     proposed: int = 0
+    message_problems: tuple[str, ...] = ()
 
 
 def overview(seen: OverviewInputs) -> OverviewReply:
@@ -332,8 +333,24 @@ def _by_outlook(best: Outlook, now: HeldOutAccuracy | None) -> OverviewVerdict:
             f"{ever} if nobody ever stopped answering." if ever else "",
         )
     why = f"Further answers can still bring up to {_points(best.gain_high)} (95 %), about {_points(best.gain)}."
-    more = "far more answers are needed" if best.more is None else f"about {_rounded(best.more):,} more answers"
-    return OverviewVerdict("info", f"Not yet: {more}.", f"{accuracy}. {why}" if accuracy else why)
+    return OverviewVerdict("info", f"Not yet: {_more_in_words(best)}.", f"{accuracy}. {why}" if accuracy else why)
+
+
+def _more_in_words(best: Outlook) -> str:
+    """Say how many more answers leave no more than a point to gain, with the interval of that number."""
+    if best.more is None:
+        return "far more answers are needed"
+    low = f"{_rounded(best.more_low):,}" if best.more_low else "0"
+    if best.more_high is None:
+        return (
+            f"about {_rounded(best.more):,} more answers (95 %: {low} or more)"
+            if best.more
+            else "it cannot be said yet"
+        )
+    high = f"{_rounded(best.more_high):,}"
+    if best.more == 0:
+        return f"it may be enough, or up to {high} more answers (95 %)"
+    return f"about {_rounded(best.more):,} more answers (95 %: {low} to {high})"
 
 
 def _by_rule_of_thumb(seen: OverviewInputs, goal: Goal, total: int) -> OverviewVerdict:
@@ -366,12 +383,6 @@ def _rounded(count: int) -> int:
     """Return a count with two digits that mean something."""
     unit = 10 ** max(0, len(str(max(1, count))) - 2)
     return max(unit, round(count / unit) * unit)
-
-
-def dimensions_of(spec: Spec, sampler: str) -> int:
-    """Return the dimensions that a sampler's embedding has."""
-    d = spec.samplers[sampler].arguments.get("d", spec.sampling.common.get("d", 2))
-    return d if isinstance(d, int) else 2
 
 
 @dataclass(frozen=True)
@@ -420,6 +431,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
+    found += [make_sentence("warning", problem, "The file names it under notify.") for problem in seen.message_problems]
     found += [
         *ended_by_itself(seen.state),
         *full(seen.spec, seen.state, seen.places),

@@ -34,6 +34,15 @@ export interface AccountRow {
 /** What to do about a participant's payment. */
 export type Action = "pay" | "pay by hand" | "bonus" | "screened out" | "look at" | "nothing";
 
+/** What the page of plans, comparisons and reports begins with: the experiment as it stands. */
+export interface AnalysisData {
+  slug: string;
+  may_edit: boolean;
+  targets: number;
+  d: number;
+  currency: string;
+}
+
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
 export interface AnswerBody {
   token: string;
@@ -1069,6 +1078,18 @@ export interface QuestionContent {
   required: boolean;
 }
 
+/** How a request arrived: by which scheme, for which host, and what proxies did to it. `forwarded` says whether `X-Forwarded-For` was there and believed, `path` whether the path of the public address was kept or stripped, and `cookie` whether the cookie of an earlier request came back. */
+export interface ReachedReply {
+  scheme: string;
+  host: string;
+  public_url: string;
+  forwarded: "none" | "believed" | "ignored";
+  path: "kept" | "stripped" | "none";
+  cookie: boolean;
+  time_ms: number;
+  takes_from_network: boolean;
+}
+
 /** The recovery codes of a second factor, which are sent once. */
 export interface RecoveryCodesReply {
   recovery_codes: string[];
@@ -1380,6 +1401,7 @@ export interface Replies {
   "PUT /api/accounts/{}/role": ChangedAccountReply;
   "DELETE /api/accounts/{}/second-factor": ChangedAccountReply;
   "POST /api/check": CheckReply;
+  "GET /api/doctor": ReachedReply;
   "GET /api/draft": DraftReply;
   "PUT /api/draft": SavedDraftReply;
   "DELETE /api/draft": SavedDraftReply;
@@ -1436,7 +1458,6 @@ export interface Replies {
   "POST /api/people/erasures": ErasureRow;
   "GET /api/people/erasures/{}": ErasureRow;
   "POST /api/prolific/events/{}": Record<string, string>;
-  "GET /api/schema": Record<string, any>;
   "POST /create_user": Record<string, any>;
   "POST /create_user/{}/{}": Record<string, any>;
   "POST /e/{}/answers": AnswersReply;
@@ -1452,6 +1473,7 @@ export interface Replies {
   "GET /query": Record<string, any>;
   "GET /reset": Record<string, any>;
   "DELETE /reset": Record<string, any>;
+  "GET /schema.json": Record<string, any>;
 }
 
 export interface Bodies {

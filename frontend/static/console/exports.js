@@ -1,5 +1,6 @@
 // The export page: links to every file, and the bundle.
 
+import { at } from "./api.js";
 import { $, data, h, showCopies } from "./dom.js";
 
 showCopies();
@@ -35,6 +36,7 @@ const FILES = [
     ["config", "The experiment file with all defaults filled in.", ["yaml"]],
     ["provenance", "Versions, seeds, hashes and every change made during the run.", ["json"]],
     ["README", "What every column means.", ["md"]],
+    ["report", "Design, participants, accuracy, choice of the dimension, map and a paragraph on methods, in one file. It takes up to a minute.", ["html"]],
     ["analysis", "A notebook and an R script that run on the files of the bundle.", ["ipynb", "R"]],
   ]],
 ];
@@ -70,7 +72,7 @@ function updateLinks() {
   if ($("#excluded").value !== "mark") chosen.set("excluded", $("#excluded").value);
   if ($("#sampler").value) chosen.set("sampler", $("#sampler").value);
   const query = chosen.size ? `?${chosen}` : "";
-  for (const [element, name, extension] of links) element.href = `${base}/exports/${name}.${extension}${query}`;
+  for (const [element, name, extension] of links) element.href = at(`${base}/exports/${name}.${extension}${query}`);
 }
 for (const id of ["excluded", "sampler"]) $(`#${id}`).addEventListener("change", updateLinks);
 updateLinks();
@@ -79,5 +81,5 @@ $("#bundle [name=personal]").closest("label").hidden = !mayEdit;
 $("#bundle").addEventListener("submit", (event) => {
   event.preventDefault();
   const personal = new FormData(event.target).has("personal") ? "?personal=no" : "";
-  h("a", { href: `${base}/bundle${personal}`, download: "" }).click();
+  h("a", { href: at(`${base}/bundle${personal}`), download: "" }).click();
 });

@@ -112,7 +112,12 @@ def told(outlook: Outlook | None = None, spec: str = "targets: 30\n", **changes:
 def test_the_first_line_says_whether_it_is_enough() -> None:
     enough = "Enough: closing now costs at most 0.4 points of accuracy (95 %)."
     assert told(SURE) == ("good", enough, "close")
-    assert told(replace(SURE, gain_high=0.02, more=617)) == ("info", "Not yet: about 620 more answers.", "invite")
+    less = replace(SURE, gain_high=0.02, more=617, more_low=244, more_high=1932)
+    assert told(less) == ("info", "Not yet: about 620 more answers (95 %: 240 to 1,900).", "invite")
+    assert told(replace(less, more_high=None))[1] == "Not yet: about 620 more answers (95 %: 240 or more)."
+    assert (
+        told(replace(less, more=0, more_low=0))[1] == "Not yet: it may be enough, or up to 1,900 more answers (95 %)."
+    )
     assert told(replace(SURE, gain_high=0.2, more=None))[1] == "Not yet: far more answers are needed."
     assert told(SURE, state=replace(STATE, state="closed")) == ("good", enough, "")
     assert told(replace(SURE, gain_high=0.02, more=617), state=replace(STATE, state="paused"))[2] == "open"
