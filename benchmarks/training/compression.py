@@ -103,7 +103,8 @@ def train_at_rate(rate: float, code: Any, rounds: int) -> list[Any]:
             ).history  # fmt: skip
         except SalmonError:
             break
-        if not reached_target(history.rows[-1]):
+        # Two ranks end with the exchange after the one in which the target was reached.
+        if not any(map(reached_target, history.rows)):
             break
         found.append(history)
     return found

@@ -2,8 +2,9 @@
 
     python -m benchmarks.training.default_batch [--seeds 3]
 
-A rule stalls where its batch does not even grow by half although the loss no longer falls, and explodes where its batch exceeds a
-quarter of the examples, or its test loss ends more than 10 % above that of the constant batch that it starts with. Loss floors come from
+A rule stalls where its batch does not even grow by half although the training loss no longer falls (in the last third of its steps by less
+than 1 % of what it was in the third before), and explodes where its batch exceeds a quarter of the examples, or its test loss ends more than 10 %
+above that of the constant batch that it starts with. Loss floors come from
 noise (Friedman, Markov chain, ratings, flipped labels, linear network). Every run takes the same number of epochs; none was tuned but by one
 learning rate for each problem, the best of four for the constant batch.
 """
@@ -37,7 +38,8 @@ FIRST, EPOCHS = 32, 30
 RATES = (0.002, 0.01, 0.05, 0.25)
 RULES: dict[str, Any] = {
     "constant": FIRST,
-    "PadaDamp (default)": PadaDamp(),
+    "PlateauDamp (default)": None,
+    "PadaDamp": PadaDamp(),
     "RadaDamp": RadaDamp(FIRST),
     "RadaDamp, memory .99": RadaDamp(FIRST, memory=0.99),
 }
@@ -117,7 +119,10 @@ def main() -> None:
             steps = float(np.median([run["step"][-1] for run in runs if run is not None] or [np.nan]))
             largest = float(np.median([run["batch_size"].max() for run in runs if run is not None] or [np.nan]))
             constant, updates = (loss, steps) if rule_name == "constant" else (constant, updates)
-            verdict = judge(largest, loss / constant, len(problems[0].train[0])) if rule_name != "constant" else "–"
+            flat = sum(is_flat(run) for run in runs) > len(runs) / 2
+            verdict = "–"
+            if rule_name != "constant":
+                verdict = judge(largest, loss / constant, len(problems[0].train[0]), flat=flat)
             report.add(
                 problem=name, rule=rule_name, rate=rate, first_batch=FIRST, last_batch=largest, updates=steps, test_loss=loss,
                 share=loss / constant, updates_share=steps / updates, verdict=verdict,
@@ -137,11 +142,19 @@ def main() -> None:
     finish(report, "default_batch", panels)
 
 
-def judge(largest: float, share: float, examples: int) -> str:
+def is_flat(history: Any) -> bool:
+    """Whether the training loss no longer fell at the end of a run."""
+    if history is None:
+        return False
+    before, last = (part.mean() for part in np.array_split(history["loss"], 3)[1:])
+    return bool(last > 0.99 * before)
+
+
+def judge(largest: float, share: float, examples: int, *, flat: bool) -> str:
     """Return whether a rule stalls, explodes, or does neither."""
     if not np.isfinite(share) or share > 1.1 or largest > examples / 4:
         return "explodes"
-    return "stalls" if largest < 1.5 * FIRST else "–"
+    return "stalls" if flat and largest < 1.5 * FIRST else "–"
 
 
 if __name__ == "__main__":

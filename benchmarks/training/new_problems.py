@@ -12,7 +12,7 @@ The problems, the systems and this procedure were written down before the first 
 
 The plain twin is SGD with momentum and a constant batch of 64, of which each of four ranks takes 16, and gradients are averaged in every step.
 Its learning rate is the best of four on seeds that are not used again; all systems use this rate. The target of a seed is the test loss that
-its twin has reached after half of its epochs, or better. Other systems have three times as many epochs as the twin to reach it.
+its twin has reached after half of its epochs, or better. Other systems have twice as many epochs as the twin to reach it.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from salmon.training import (
     fit,
 )
 
-RANKS, BATCH, EPOCHS = 4, 64, 24
+RANKS, BATCH, EPOCHS = 4, 64, 12
 RATES = (0.005, 0.02, 0.08, 0.32)
 #: Seeds with which the twin's learning rate is chosen; the measured ones count from 0.
 TUNING_SEEDS = (1000, 1001)
@@ -200,7 +200,7 @@ def main() -> None:
             ends["plain"].append(measure(plain, target))
             for system, options in SYSTEMS.items():
                 if options:
-                    ends[system].append(measure(train(problem, rate, seed, 3 * EPOCHS, target, **options), target))
+                    ends[system].append(measure(train(problem, rate, seed, 2 * EPOCHS, target, **options), target))
         base = np.median(ends["plain"], axis=0)
         for system, found in ends.items():
             middle = np.median(found, axis=0)

@@ -11,7 +11,7 @@ _PUBLIC = {
     "averaging": ("ADPSGD", "Averaging", "CPSGD", "Crossbow", "FullSync"),
     "batch_size": (
         *("AdaDamp", "AdaDampLR", "BatchSize", "BatchSizeInputs", "ConstantBatch", "GeoDamp", "GeoDampLR"),
-        *("PadaDamp", "PadaDampLR", "RadaDamp", "RadaDampLR"),
+        *("PadaDamp", "PadaDampLR", "PlateauDamp", "RadaDamp", "RadaDampLR"),
     ),
     "compression": (
         *("Compression", "EntrywiseAtomo", "QSGD", "SpectralAtomo", "TernGrad"),

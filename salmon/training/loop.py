@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from salmon.errors import SalmonError
 from salmon.training.averaging import Averaging, Crossbow, FullSync
-from salmon.training.batch_size import BatchSize, PadaDamp, as_batch_size
+from salmon.training.batch_size import BatchSize, PlateauDamp, as_batch_size
 from salmon.training.compression import Compression
 from salmon.training.groups import Group, VirtualGroup
 from salmon.training.history import TrainingHistory
@@ -24,8 +24,8 @@ from salmon.training.replicas import Replicas, flatten_parameters, write_paramet
 from salmon.training.shards import ShardedData
 from salmon.training.state import Checkpoint, HistoryRow, TrainingJob, TrainingState
 
-# The rule for the examples of a step, unless a number or another rule is given.
-_DEFAULT_BATCH = PadaDamp()
+# The default batch grows up to this share of the examples; from then on the learning rate falls.
+_STEPS_OF_EPOCH = 8
 # Doubling the replicas must shorten the time to the target by this factor.
 _REQUIRED_GAIN = 1.05
 _MOST_REPLICAS = 32
@@ -84,8 +84,8 @@ def fit(
     group
         `TorchGroup` or `VirtualGroup`; None is one rank in this process.
     loss, epochs, batch_size, averaging, compression, monitors, policies, seed
-        How the module is trained. The default batch size is that of the DataLoader, otherwise `PadaDamp()`: 32 examples at first,
-        and one more every ten steps.
+        How the module is trained. The default batch size is that of the DataLoader, otherwise `PlateauDamp(32)`: more
+        than 32 examples once the loss no longer falls, up to an eighth of all examples.
     parameter_groups
         Pairs (pattern, options): parameters whose name matches, such as `*.bias`, are trained with these options of the optimiser.
     clip_norm
@@ -215,20 +215,22 @@ def describe_row(row: HistoryRow) -> str:
 
 def _read_data(data: Any) -> tuple[tuple[torch.Tensor, ...] | ShardedData, BatchSize | int]:
     """Return tensors of the same length or shards, and the default batch size."""
-    if isinstance(data, ShardedData):
-        return data, _DEFAULT_BATCH
     collections = list(data) if isinstance(data, list | tuple) else [data]
-    if any(hasattr(each, "to_delayed") for each in collections):
-        return ShardedData.from_dask(*collections), _DEFAULT_BATCH
     if isinstance(data, DataLoader):
         _check_loader(data)
-        batch_size = cast("int", data.batch_size)
-        return _check_tensors(_read_dataset(data.dataset, data.collate_fn)), batch_size
-    if isinstance(data, TensorDataset):
-        return _check_tensors(data.tensors), _DEFAULT_BATCH
-    if isinstance(data, Dataset):
-        return _check_tensors(_read_dataset(data, default_collate)), _DEFAULT_BATCH
-    return _check_tensors([data] if isinstance(data, torch.Tensor | np.ndarray) else list(data)), _DEFAULT_BATCH
+        return _check_tensors(_read_dataset(data.dataset, data.collate_fn)), cast("int", data.batch_size)
+    if isinstance(data, ShardedData):
+        examples = data
+    elif any(hasattr(each, "to_delayed") for each in collections):
+        examples = ShardedData.from_dask(*collections)
+    elif isinstance(data, TensorDataset):
+        examples = _check_tensors(data.tensors)
+    elif isinstance(data, Dataset):
+        examples = _check_tensors(_read_dataset(data, default_collate))
+    else:
+        examples = _check_tensors([data] if isinstance(data, torch.Tensor | np.ndarray) else list(data))
+    first = PlateauDamp()
+    return examples, replace(first, maximum=max(first.initial, count_examples(examples) // _STEPS_OF_EPOCH))
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

@@ -233,13 +233,23 @@ def test_a_policy_follows_the_noise_scale_and_workers_follow_the_batch():
     assert set(largest) == {-(-batches.max() // 10)}
 
 
-def test_the_default_batch_grows_slowly():
+def test_the_default_batch_grows_once_the_loss_no_longer_falls():
     batches = fit(
         network(), regression(), partial(torch.optim.SGD, lr=0.02), loss=torch.nn.MSELoss(reduction="none"), epochs=40
     ).history["batch_size"]
     # An epoch has 120 examples, and its last batch those that are left.
-    assert batches[:8].tolist() == [32, 33, 33, 22, 33, 33, 33, 21]
-    assert 40 < batches.max() < 60
+    assert batches[:8].tolist() == [32, 32, 32, 24] * 2
+    assert batches.max() == 32
+    history = fit(
+        torch.nn.Linear(6, 1),
+        [each.repeat(5, 1) for each in regression()],
+        partial(torch.optim.SGD, lr=0.1),
+        loss=torch.nn.MSELoss(reduction="none"),
+        epochs=40,
+    ).history
+    # An eighth of the examples at most; then the learning rate falls.
+    assert history["batch_size"].max() == 75
+    assert history["learning_rate"].min() < 0.1
 
 
 def follow_noise(scales, policy):
