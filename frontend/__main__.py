@@ -138,7 +138,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             http=TimedProtocol,
             log_config=None,
             access_log=False,
-            proxy_headers=True,
+            proxy_headers=False,  # `frontend.proxies` reads them
             timeout_graceful_shutdown=5,
             server_header=False,
         )
@@ -176,7 +176,7 @@ async def _announce(settings: Settings, store: Store, server: uvicorn.Server, po
     while not (server.started and await store.connection.alive()):  # noqa: ASYNC110 - uvicorn tells nobody that it has started
         await asyncio.sleep(0.02)
     host = "localhost" if settings.host in {"127.0.0.1", "0.0.0.0", "::", "::1"} else settings.host  # noqa: S104
-    address = settings.public_url.rstrip("/") or f"http://{host}:{port}"
+    address = settings.public_url or f"http://{host}:{port}"
     if await store.accounts.exist():
         parent_watch.announce(f"{port} {address}")
     else:

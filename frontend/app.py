@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
-from frontend import auth, errors, salmon1
+from frontend import errors, login, reached, salmon1
 from frontend.admission import Admission
 from frontend.console import (
     accounts,
@@ -36,6 +36,7 @@ from frontend.pages import Script, accepts_gzip
 from frontend.participant import arrival_routes
 from frontend.participant import routes as participant
 from frontend.participant.shortcut import TrialShortcut
+from frontend.proxies import Proxies
 from frontend.salmon1.answering import ScriptShortcut
 from frontend.schemas import Json
 from frontend.settings import Settings
@@ -59,7 +60,7 @@ _ROUTERS = (
     *(
         participant,
         arrival_routes,
-        auth,
+        login,
         accounts,
         transfer,
         drafts,
@@ -96,6 +97,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        servers=[{"url": settings.public_url}] if settings.public_url else None,
         exception_handlers={
             SalmonError: errors.answer_salmon_error,
             ClientDisconnect: errors.answer_client_left,
@@ -113,11 +115,15 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         most_upload_bytes=int(settings.upload_gb * 1e9),
     )
     app.add_middleware(MetricsMiddleware, metrics=context.metrics)
-    app.add_middleware(ScriptShortcut)  # these two are the outermost: they count their requests themselves
+    app.add_middleware(ScriptShortcut)  # these two are outside of the metrics: they count their requests themselves
     app.add_middleware(TrialShortcut)
+    app.add_middleware(
+        Proxies, mount=settings.mount, trusted=settings.trusted_proxies, login_header=settings.login_header
+    )
     for module in _ROUTERS:
         app.include_router(module.router)
     app.include_router(_server)
+    app.include_router(reached.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/scripts/{name}", _script, response_class=Response)
     app.add_api_route("/client/{name}", _client, response_class=Response)

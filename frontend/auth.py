@@ -15,15 +15,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import Depends, Request
 from fastapi.routing import APIRoute
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from frontend.admission import address_of
 from frontend.context import Context, WithContext
-from frontend.errors import BadRequestError, ForbiddenError, LoginError, NotFoundError, TooManyError, status_of
+from frontend.errors import BadRequestError, ForbiddenError, LoginError, NotFoundError, TooManyError
 from frontend.experiments import ServedExperiment
-from frontend.pages import LoginPage
 from frontend.security import (
     DEVICE_SECONDS,
     complaint_about_name,
@@ -39,7 +38,6 @@ from frontend.security import (
 from frontend.store.accounts import LOCAL, Account, Invitation, Role, new_account, with_password
 from frontend.store.experiments import ExperimentState
 from frontend.store.sessions import Access, ConsoleSession, Guesser, Scope
-from salmon.errors import SalmonError
 from salmon.logs import fields
 
 log = logging.getLogger("salmon.accounts")
@@ -50,11 +48,9 @@ _LEVELS: tuple[AccessLevel, ...] = ("none", "view", "edit", "own")
 #: Words of a User-Agent and the name of the browser or system; the first that is there counts.
 _BROWSERS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
 _SYSTEMS = (("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"), ("Mac OS", "macOS"))
-_WRONG = "The name or the password is wrong."
+WRONG_LOGIN = "The name or the password is wrong."
 #: The type of bodies that hold files.
 _UPLOADED = "multipart/form-data"
-
-router = APIRouter(prefix="/console")
 
 
 @dataclass(frozen=True)
@@ -75,116 +71,6 @@ class Experimenter:
     experiment: str = ""
 
 
-@router.get("/welcome", response_class=Response)
-async def welcome(context: WithContext, invitation: str = "") -> Response:
-    """Show the form that makes an account or sets a new password, for whoever opens a link that was not used yet."""
-    invited = await _read_invitation(context, invitation)
-    accounts = context.store.accounts
-    taken = invited.purpose != "reset" and (
-        await accounts.read(invited.name) is not None if invited.name else await accounts.exist()
-    )
-    if taken or invited.used_ms:
-        return RedirectResponse("/console/login", status_code=303)
-    return context.pages.show(LoginPage(invited.purpose, name=invited.name, invitation=invitation))
-
-
-@router.post("/welcome", response_class=Response)
-async def take_up_invitation(
-    request: Request,
-    context: WithContext,
-    name: Annotated[str, Form()] = "",
-    password: Annotated[str, Form()] = "",
-    invitation: Annotated[str, Form()] = "",
-) -> Response:
-    """Make the account that a link stands for and begin a session, or set the new password of one."""
-    try:
-        invited = await _read_invitation(context, invitation)
-    except ForbiddenError as error:
-        return context.pages.show(LoginPage("log_in", message=str(error)), status=403)
-    name = invited.name or name
-    if complaint := complaint_about_name(name) or complaint_about_password(name, password):
-        page = LoginPage(invited.purpose, name=name[:64], invitation=invitation, message=complaint)
-        return context.pages.show(page, status=422)
-    try:
-        account = await take_up(context, invited, invitation, name, password)
-    except SalmonError as error:
-        return context.pages.show(LoginPage("log_in", message=str(error)), status=status_of(error))
-    if invited.purpose == "reset":
-        await context.store.sessions.end_all(account.id)
-        await note(request, context, name, "password reset", "by a link")
-        return RedirectResponse("/console/login", status_code=303)
-    await note(request, context, name, "account created", f"{account.role}, invited by {invited.by}")
-    return await begin_session(request, context, RedirectResponse("/console/", status_code=303), account)
-
-
-@router.get("/login", response_class=Response)
-async def login_page(context: WithContext) -> Response:
-    """Ask for name and password."""
-    return context.pages.show(LoginPage("log_in"))
-
-
-@router.post("/login", response_class=Response)
-async def log_in(
-    request: Request,
-    context: WithContext,
-    name: Annotated[str, Form()] = "",
-    password: Annotated[str, Form()] = "",
-) -> Response:
-    """Check a name and password and begin a session, or ask for the code of the second factor."""
-    if complaint_about_name(name) or not 0 < len(password) <= 1024:
-        return context.pages.show(LoginPage("log_in", name=name[:64], message=_WRONG), status=422)
-    try:
-        account = await check_password(request, context, name, password)
-    except (LoginError, TooManyError) as error:
-        status = 429 if isinstance(error, TooManyError) else 403
-        return context.pages.show(LoginPage("log_in", name=name, message=str(error)), status=status)
-    if account.second_factor:
-        pending = context.signer.sign_step("login", account.id, f"{name}:{_mark(account)}")
-        return context.pages.show(LoginPage("code", name=name, invitation=pending))
-    await note(request, context, name, "login")
-    return await begin_session(request, context, RedirectResponse("/console/", status_code=303), account)
-
-
-@router.post("/login/code", response_class=Response)
-async def log_in_with_code(
-    request: Request,
-    context: WithContext,
-    invitation: Annotated[str, Form()] = "",
-    code: Annotated[str, Form()] = "",
-) -> Response:
-    """Check the code of the second factor, after the password, and begin a session."""
-    known, content = context.signer.read_step(invitation, "login") or ("", "")
-    name, _, mark = content.partition(":")
-    account = await context.store.accounts.read(name) if name else None
-    if account is None or account.id != known or _mark(account) != mark:
-        return context.pages.show(LoginPage("log_in", message="The login took too long. Begin again."), status=403)
-    try:
-        await check_code(request, context, account, code)
-    except (LoginError, TooManyError) as error:
-        page = LoginPage("code", name=name, invitation=invitation, message=str(error))
-        return context.pages.show(page, status=429 if isinstance(error, TooManyError) else 403)
-    await note(request, context, name, "login", "with a second factor")
-    return await begin_session(request, context, RedirectResponse("/console/", status_code=303), account)
-
-
-@router.post("/logout", response_class=Response)
-async def log_out(request: Request, context: WithContext, csrf: Annotated[str, Form()] = "") -> Response:
-    """End the session of this browser."""
-    secret = request.cookies.get(cookie_name(request, context), "")
-    response = RedirectResponse("/console/login", status_code=303)
-    found = await _find_session(context, secret)
-    if found is None:
-        return response
-    if not secrets.compare_digest(csrf.encode(), csrf_of(secret).encode()):
-        raise _outdated_form()
-    await context.store.sessions.end(digest_of(secret))
-    await note(request, context, found.name, "logout")
-    response.delete_cookie(
-        cookie_name(request, context), secure=context.is_https(request), httponly=True, samesite="lax"
-    )
-    return response
-
-
 async def begin_session(request: Request, context: Context, response: Response, account: Account) -> Response:
     """Return the response with the cookie of a new session, and with the mark that this browser has logged in.
 
@@ -199,7 +85,7 @@ async def begin_session(request: Request, context: Context, response: Response, 
         ConsoleSession(
             account=account.id,
             name=account.name,
-            mark=_mark(account),
+            mark=mark_of_account(account),
             created_ms=now_ms,
             ends_ms=now_ms + seconds * 1000,
             address=address_of(request),
@@ -211,7 +97,15 @@ async def begin_session(request: Request, context: Context, response: Response, 
         (cookie_name(request, context), secret, seconds),
         (_device_cookie(request, context), context.signer.sign_device(account.name, device), DEVICE_SECONDS),
     ):
-        response.set_cookie(cookie, value, max_age=age, httponly=True, samesite="lax", secure=context.is_https(request))
+        response.set_cookie(
+            cookie,
+            value,
+            max_age=age,
+            path=f"{context.settings.mount}/",
+            httponly=True,
+            samesite="lax",
+            secure=context.is_https(request),
+        )
     return response
 
 
@@ -256,7 +150,7 @@ async def _check(
     stored = account.password_hash if account else recent.nobodys_hash
     if not await asyncio.to_thread(password_fits, password, stored) or account is None:
         await note(request, context, name, "login failed", "wrong name or password", failed=True)
-        raise LoginError(_WRONG)
+        raise LoginError(WRONG_LOGIN)
     await guesses.release("password", name, guesser)
     recent.remember(digest, stored, now_ms)
     if by_script:
@@ -389,14 +283,14 @@ async def _find_sender(request: Request, context: Context) -> Experimenter:
             )
         return Experimenter(account.id, account.name, account.role, "password")
     secret = request.cookies.get(cookie_name(request, context), "")
-    account = await _find_session(context, secret)
+    account = await find_session(context, secret)
     if account is None:
         raise LoginError("Please log in first.", hint="Scripts send an API token, or name and password by HTTP Basic.")
     csrf = csrf_of(secret)
     if request.method not in {"GET", "HEAD"}:
         sent = request.headers.get("x-csrf-token") or str((await request.form()).get("csrf", ""))
         if not secrets.compare_digest(sent.encode(), csrf.encode()):
-            raise _outdated_form()
+            raise outdated_form()
     return Experimenter(account.id, account.name, account.role, "session", csrf, digest_of(secret))
 
 
@@ -415,7 +309,7 @@ class UploadRoute(APIRoute):
             if _UPLOADED in request.headers.get("content-type", ""):
                 if "x-csrf-token" not in request.headers and "authorization" not in request.headers:
                     if request.cookies:
-                        raise _outdated_form()
+                        raise outdated_form()
                     raise LoginError("Please log in first.", hint="Scripts send an API token, or name and password.")
                 await read_account(request, request.app.state.context)
             return await handle(request)
@@ -531,34 +425,47 @@ def browser_of(request: Request) -> str:
 
 
 def cookie_name(request: Request, context: Context) -> str:
-    """Return the name of the session cookie; over HTTPS, browsers take this prefix from this very host only."""
-    return "__Host-salmon_login" if context.is_https(request) else "salmon_login"
+    """Return the name of the session cookie."""
+    return _cookie_prefix(request, context) + "salmon_login"
 
 
 def _device_cookie(request: Request, context: Context) -> str:
-    return "__Host-salmon_device" if context.is_https(request) else "salmon_device"
+    return _cookie_prefix(request, context) + "salmon_device"
+
+
+def _cookie_prefix(request: Request, context: Context) -> str:
+    """Return what browsers hold a cookie to by its name: over HTTPS, `__Host-` is taken from this very host only.
+
+    That prefix demands the path `/`. Under a path of its own, this server keeps its cookies from the host's other
+    applications, and `__Secure-` is the prefix for that.
+    """
+    if not context.is_https(request):
+        return ""
+    return "__Secure-" if context.settings.mount else "__Host-"
 
 
 def _device_of(request: Request, context: Context, name: str) -> str:
     return context.signer.read_device(request.cookies.get(_device_cookie(request, context), ""), name)
 
 
-def _mark(account: Account) -> str:
+def mark_of_account(account: Account) -> str:
+    """Return what a session or a half-finished login remembers of an account; another mark ends it."""
     return mark_of(f"{account.id}:{account.password_hash}", account.role)
 
 
-def _outdated_form() -> ForbiddenError:
+def outdated_form() -> ForbiddenError:
+    """Return the error about a form whose CSRF token is not that of the session."""
     return ForbiddenError("This form is out of date.", hint="Reload the page and try again.")
 
 
-async def _find_session(context: Context, secret: str) -> Account | None:
+async def find_session(context: Context, secret: str) -> Account | None:
     """Return the account of a session that goes on."""
     if not secret:
         return None
     found = await context.store.sessions.find(
         digest_of(secret), now_ms=context.now_ms(), idle_ms=round(context.settings.session_idle_hours * 3_600_000)
     )
-    return found[1] if found and found[0].mark == _mark(found[1]) else None
+    return found[1] if found and found[0].mark == mark_of_account(found[1]) else None
 
 
 async def _by_token(request: Request, context: Context, secret: str) -> Experimenter:
@@ -571,17 +478,6 @@ async def _by_token(request: Request, context: Context, secret: str) -> Experime
     return Experimenter(
         account.id, account.name, account.role, "api_token", scope=token.scope, experiment=token.experiment
     )
-
-
-async def _read_invitation(context: Context, secret: str) -> Invitation:
-    """Return the invitation of a link; ForbiddenError where it is unknown, revoked or expired."""
-    invited = await context.store.accounts.read_invitation(digest_of(secret)) if secret else None
-    if invited is None or invited.ends_ms < context.now_ms():
-        raise ForbiddenError(
-            "This link is invalid, was revoked, or has expired.",
-            hint="Ask for a new one, or run `salmon user add NAME` on the server.",
-        )
-    return invited
 
 
 def _basic(credentials: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from frontend.auth import make_account, note
 from frontend.console.accounts import change_role, link_of, make_reset, remove_account
 from frontend.console.experiments import examples
 from frontend.context import Context, open_context
-from frontend.errors import ConflictError
+from frontend.errors import BadRequestError, ConflictError
 from frontend.launching import free_slug, slug_of
 from frontend.launching import launch as launch_experiment
 from frontend.settings import Settings
@@ -132,8 +132,12 @@ def _launch_elsewhere(server: str, spec: Path, archive: Path | None, *, name: st
 
 
 def export_bundle(
-    slug: Annotated[str, typer.Argument(help="The experiment's name in its link.")],
-    out: Annotated[Path | None, typer.Option(help="The ZIP to write; by default SLUG-bundle.zip.")] = None,
+    slug: Annotated[str, typer.Argument(help="The experiment's name in its link.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Write a bundle of every experiment into a directory.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The ZIP to write, by default SLUG-bundle.zip; with --all a directory, by default this one."),
+    ] = None,
     personal: Annotated[
         bool, typer.Option(help="Include platform ids; a bundle without them cannot be imported.")
     ] = True,
@@ -143,9 +147,28 @@ def export_bundle(
 
     Example: salmon export colors --out colors.zip
     """
-    order = ExportOrder(slug, *BUNDLE, personal=personal)
-    path = (out or Path(order.filename)).expanduser().resolve()
-    # Under its name there is never half a bundle.
+    if every == bool(slug):
+        raise BadRequestError("Name one experiment, or write --all.", hint="Example: salmon export colors")
+    if not every:
+        order = ExportOrder(slug, *BUNDLE, personal=personal)
+        _write_bundle(data, order, (out or Path(order.filename)).expanduser().resolve())
+        return
+    folder = (out or Path()).expanduser().resolve()
+    if not folder.is_dir():
+        raise BadRequestError(
+            f"There is no directory {folder}.", hint="Make it first: with --all, --out names a directory."
+        )
+
+    async def names(context: Context) -> list[str]:
+        return sorted(state.slug for state in await context.store.experiments.list())
+
+    for name in _with_store(data, names):
+        order = ExportOrder(name, *BUNDLE, personal=personal)
+        _write_bundle(data, order, folder / order.filename)
+
+
+def _write_bundle(data: Path, order: ExportOrder, path: Path) -> None:
+    """Write a bundle to a path, under whose name there is never half a bundle."""
     temporary = path.with_name(f".{path.name}.part")
 
     async def put(context: Context) -> dict[str, str]:

@@ -46,7 +46,7 @@ class Context:
     @cached_property
     def pages(self) -> Pages:
         """The templates."""
-        return Pages.open()
+        return Pages.open(self.settings.mount)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -110,7 +110,7 @@ class Context:
 
     def address(self, request: Request) -> str:
         """Return the address under which this server is reached, without a slash at the end."""
-        return (self.settings.public_url or str(request.base_url)).rstrip("/")
+        return self.settings.public_url or str(request.base_url).rstrip("/")
 
     def is_https(self, request: Request) -> bool:
         """Return whether browsers reach this server over HTTPS."""

@@ -32,6 +32,8 @@ _ELSEWHERE = re.compile(
     r"""(?:src|href|poster)\s*=\s*["']?\s*(?:https?:)?//|url\(\s*["']?\s*(?:https?:)?//""", re.IGNORECASE
 )
 
+_MEDIA_ADDRESS = re.compile(r"""([="'(\s])/media/(?=[0-9a-f])""")
+
 
 def clean(text: str, *, trusted: bool) -> str:
     """Return the text without scripts, handlers, frames and forms; unchanged where the spec says `trusted: true`."""
@@ -53,6 +55,11 @@ def prose(text: str, *, trusted: bool) -> str:
 def plain(text: str) -> str:
     """Return the words of some HTML, for places that show no tags."""
     return html.unescape(re.sub(r"<[^>]*>", "", text))
+
+
+def place_media(text: str, mount: str) -> str:
+    """Return some HTML whose media have addresses below the path that a proxy shows this server under."""
+    return _MEDIA_ADDRESS.sub(rf"\1{mount}/media/", text) if mount else text
 
 
 def refers_elsewhere(text: str) -> bool:

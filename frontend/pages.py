@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -246,7 +246,8 @@ class LoginPage:
     """Form for name and password, or for the code of a second factor.
 
     `purpose` is to log in, to enter a code, to make the first account or an invited one, or to set a new password;
-    `invitation` is what the form carries from the step before.
+    `invitation` is what the form carries from the step before. `institution` names whose login may be used instead; empty
+    where there is none.
     """
 
     template = "login.html"
@@ -254,6 +255,7 @@ class LoginPage:
     name: str = ""
     invitation: str = ""
     message: str = ""
+    institution: str = ""
 
 
 PageContext = ParticipantPage | ErrorPage | LoginPage | ExperimentsPage | ScriptedPage | TabPage
@@ -312,8 +314,8 @@ class Pages:
     clients: Mapping[str, Script]
 
     @staticmethod
-    def open() -> "Pages":
-        """Return the templates of this installation."""
+    def open(mount: str) -> "Pages":
+        """Return the templates of this installation, whose addresses begin with the path that a proxy shows it under."""
         environment = Environment(
             loader=FileSystemLoader(Path(str(files("templates")))),
             autoescape=True,
@@ -323,6 +325,7 @@ class Pages:
         )
         # The one way around autoescape: HTML that `frontend.html.clean` has cleaned.
         environment.filters["cleaned"] = Markup
+        cast("dict[str, object]", environment.globals)["mount"] = mount
         environment.policies["json.dumps_function"] = _json
         static = Path(__file__).parent / "static"
         clients = {

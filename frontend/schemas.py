@@ -86,7 +86,7 @@ class StepBody(Body):
     )
 
 
-AccountName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+AccountName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-][A-Za-z0-9._@+-]{0,63}$")]
 Password = Annotated[str, Field(min_length=1, max_length=1024)]
 
 

@@ -240,13 +240,13 @@ _COMMON = frozenset(
 )
 #: Names that the log and the history of experiments use for what no account has done.
 _RESERVED = frozenset({"local", "server"})
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAME = re.compile(r"[A-Za-z0-9._+-][A-Za-z0-9._@+-]{0,63}")
 
 
 def complaint_about_name(name: str) -> str:
     """Return why an account may not have this name; "" where it may."""
     if not _NAME.fullmatch(name):
-        return "A name has 1 to 64 letters, digits, dots, dashes and underscores."
+        return "A name has 1 to 64 letters, digits, dots, dashes, underscores, + and, not at its beginning, @."
     return f"The name {name!r} is reserved." if name.lower() in _RESERVED else ""
 
 

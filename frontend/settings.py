@@ -1,13 +1,23 @@
 """Settings of the web process: read from its environment, once."""
 
+import ipaddress
+import re
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 #: The secret of docker/example.env: who leaves it there could be impersonated by anybody.
 EXAMPLE_SECRET = "change-me-to-forty-random-characters"  # noqa: S105
+#: What paths of our own begin with. A proxy may strip the path that it shows us under or keep it, so it is none of these.
+OWN_NAMES = frozenset(
+    {"api", "answer", "client", "config", "console", "create_user", "dashboard", "download", "e", "embeddings"}
+    | {"healthz", "init", "init_exp", "logs", "media", "meta", "metrics", "openapi.json", "query", "readyz", "reset"}
+    | {"responses", "restore", "schema.json", "scripts", "static"}
+)
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
 
 
 class Settings(BaseSettings):
@@ -36,13 +46,30 @@ class Settings(BaseSettings):
         default="no",
         description="Whether other web processes listen on the same port: first begins to share it, join joins in.",
     )
-    public_url: str = Field(default="", description="The address that participants use, if there is a proxy in front.")
+    public_url: str = Field(
+        default="",
+        description="The address that participants use, if there is a proxy in front; it may end in a path.",
+    )
+    trusted_proxies: str = Field(
+        default="127.0.0.1,::1",
+        description="Addresses and networks of the proxies whose word about a request's sender is believed.",
+    )
     upload_gb: float = Field(default=50, gt=0, description="The largest upload of an experimenter, in GB.")
     session_idle_hours: float = Field(
         default=12, gt=0, le=8760, description="A login in the console ends when it was not used for so many hours."
     )
     session_days: float = Field(
         default=7, gt=0, le=365, description="A login in the console ends after so many days, used or not."
+    )
+    login_header: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9-]*$",
+        description="The header in which a trusted proxy says whom it has logged in, such as X-Remote-User; empty: none.",
+    )
+    login_name: str = Field(default="your institution", description="Whose login that is, as the login page calls it.")
+    login_role: Literal["", "viewer", "experimenter"] = Field(
+        default="",
+        description="The role of accounts that such a login makes; empty: it only enters accounts that exist.",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is logged.")
     log_format: Literal["text", "json"] = Field(default="text", description="How a line of the log is written.")
@@ -93,6 +120,47 @@ class Settings(BaseSettings):
                 " output of `openssl rand -base64 30`"
             )
         return secret
+
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, address: str) -> str:
+        address = address.strip().rstrip("/")
+        if not address:
+            return ""
+        parts = urlsplit(address)
+        if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+            raise ValueError(
+                f"{address!r} is no address of a server; write it as in a browser, such as https://lab.example.edu/salmon"
+            )
+        if not _PATH.fullmatch(parts.path):
+            raise ValueError(f"the path {parts.path!r} may have letters, digits, dots, dashes and underscores only")
+        first = parts.path.split("/")[1] if parts.path else ""
+        if first in OWN_NAMES:
+            raise ValueError(f"pages of Salmon's own begin with /{first}; choose another path, such as /salmon")
+        return address
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_trusted_proxies(cls, proxies: str) -> str:
+        for each in filter(None, (part.strip() for part in proxies.split(","))):
+            try:
+                if each != "*":
+                    ipaddress.ip_network(each)
+            except ValueError:
+                raise ValueError(
+                    f"{each!r} is neither an address nor a network; write them as in 10.0.0.5,192.168.0.0/24"
+                ) from None
+        return proxies
+
+    @property
+    def institution(self) -> str:
+        """Whose login the login page offers; empty where there is none."""
+        return self.login_name if self.login_header else ""
+
+    @property
+    def mount(self) -> str:
+        """The path under which a proxy shows this server, such as "/salmon"; "" where that is the top of its host."""
+        return urlsplit(self.public_url).path
 
     @property
     def media_location(self) -> str:

@@ -26,7 +26,9 @@ from frontend.console.overview import (
 from frontend.console.participants import count_proposed
 from frontend.context import Context, WithContext
 from frontend.experiments import ServedExperiment
+from frontend.html import place_media
 from frontend.notifications import problems_of
+from frontend.reached import UNBUFFERED
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
 from frontend.transfer.subprocesses import Subprocesses, WithSubprocesses
@@ -61,8 +63,13 @@ ODD_BYTES = 10.0
 ODD_TYPE = 0.7
 
 
-def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts) -> list[TargetRow]:
-    """Return one row a target, by index, with sentences about what looks odd."""
+def target_rows(
+    targets: Sequence[TargetSpec], manifest: Manifest | None, counts: Counts, *, mount: str = ""
+) -> list[TargetRow]:
+    """Return one row a target, by index, with sentences about what looks odd.
+
+    `mount` is the path that a proxy shows this server under: addresses of media begin with it.
+    """
     entries = {entry.index: entry for entry in manifest.entries} if manifest is not None else {}
     contents = [entries[t.index].sha256 if t.index in entries else t.html for t in targets]
     first = {content: place for place, content in reversed(list(enumerate(contents)))}
@@ -93,8 +100,8 @@ def target_rows(targets: Sequence[TargetSpec], manifest: Manifest | None, counts
                 "index": target.index,
                 "kind": target.kind,
                 "name": target.filename,
-                "html": "" if target.media else target.html,
-                "media": f"/media/{target.media}" if target.media else "",
+                "html": "" if target.media else place_media(target.html, mount),
+                "media": f"{mount}/media/{target.media}" if target.media else "",
                 "alt": target.alt,
                 "sha256": entry.sha256 if entry else "",
                 "bytes": entry.size_bytes if entry else 0,
@@ -129,7 +136,6 @@ QUIET_SECONDS = 15.0
 LIVE_SECONDS = 600.0
 #: How often a live page looks who is proposed for exclusion.
 QUALITY_SECONDS = 10.0
-_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 router = APIRouter(prefix="/api/experiments/{slug}")
 
@@ -149,7 +155,7 @@ async def stream(
 ) -> Response:
     """Send the overview as server-sent events, whenever something has changed."""
     return StreamingResponse(
-        _events(request, context, subprocesses, experiment.id), media_type="text/event-stream", headers=_UNBUFFERED
+        _events(request, context, subprocesses, experiment.id), media_type="text/event-stream", headers=UNBUFFERED
     )
 
 
@@ -157,7 +163,7 @@ async def stream(
 async def read_targets(experiment: WithExperiment, context: WithContext) -> list[TargetRow]:
     """Return all targets: what each is, how often it was asked about, and what looks odd about it."""
     counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
-    return target_rows(experiment.targets, experiment.manifest, counts)
+    return target_rows(experiment.targets, experiment.manifest, counts, mount=context.settings.mount)
 
 
 def samplers_with_embedding(spec: Spec) -> list[str]:

@@ -167,7 +167,7 @@ async def check(body: DraftBody, context: WithContext, experimenter: WithExperim
     fixed = 0
     if experiment is not None and await context.store.answers.count(experiment.id) > 0:
         fixed = len(experiment.targets)
-    return await asyncio.to_thread(_check, body, experiment, read, fixed)
+    return await asyncio.to_thread(_check, body, experiment, read, fixed, context.settings.mount)
 
 
 @router.get("/draft")
@@ -335,7 +335,9 @@ def _added(old: Manifest, new: Manifest) -> Manifest:
     return Manifest(tuple(replace(entry, index=place) for place, entry in enumerate(entries)), warnings=new.warnings)
 
 
-def _check(body: DraftBody, experiment: ServedExperiment | None, read: DraftZip | None, fixed: int) -> CheckReply:
+def _check(
+    body: DraftBody, experiment: ServedExperiment | None, read: DraftZip | None, fixed: int, mount: str
+) -> CheckReply:
     known = experiment.manifest if experiment is not None and not body.zip else None
     manifest, in_zip = (known, ()) if read is None else _read_zip(read, known, says_trusted(body.spec))
     is_broken = read is not None and manifest is None
@@ -347,7 +349,7 @@ def _check(body: DraftBody, experiment: ServedExperiment | None, read: DraftZip 
             *(problem_json(problem) for problem in examined.problems),
         ],
         "summary": _summary(usable, examined.manifest, counted=not (body.zip or is_broken)) if usable else None,
-        "files": _files_json(examined, read, trusted=says_trusted(body.spec))
+        "files": _files_json(examined, read, trusted=says_trusted(body.spec), mount=mount)
         if examined.manifest is not None or read is not None
         else None,
     }
@@ -369,14 +371,14 @@ def _read_zip(read: DraftZip, known: Manifest | None, trusted: bool) -> tuple[Ma
         return None, (*problems, *error.problems)
 
 
-def _files_json(examined: ExaminedSpec, read: DraftZip | None, *, trusted: bool) -> DraftFiles:
+def _files_json(examined: ExaminedSpec, read: DraftZip | None, *, trusted: bool, mount: str) -> DraftFiles:
     """Return the files of the ZIP: targets with what is odd about them, and the pictures of texts.
 
     `reread` where the file has come to say something else about whether they are trusted since the ZIP was read.
     """
     manifest = examined.manifest
     targets = manifest.targets() if manifest is not None else ()
-    rows = target_rows(targets, manifest, Counts.of({}))
+    rows = target_rows(targets, manifest, Counts.of({}), mount=mount)
     odd = [row for row in rows if row["odd"]]
     listed = rows if len(rows) <= MOST_LISTED else [*odd, *(row for row in rows if not row["odd"])][:MOST_LISTED]
     pictures = manifest.picture_files() if manifest is not None else ()
@@ -390,7 +392,7 @@ def _files_json(examined: ExaminedSpec, read: DraftZip | None, *, trusted: bool)
         "pictures": [
             {
                 "name": picture.filename,
-                "media": f"/media/{picture.media}",
+                "media": f"{mount}/media/{picture.media}",
                 "bytes": picture.size_bytes,
                 "width": picture.width_px,
                 "height": picture.height_px,

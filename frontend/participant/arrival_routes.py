@@ -103,7 +103,7 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
         direction=direction_of(language),
         strings=strings,
         setting=setting,
-        sample=sample_of(experiment) if preview else None,
+        sample=sample_of(experiment, mount=context.settings.mount) if preview else None,
         elements=elements_of(spec),
         hooks=hooks_of(spec),
         script=context.pages.participant_script.name,
@@ -356,6 +356,7 @@ async def _arrival_reply(
 ) -> ArrivalReply:
     """Return all that the page needs to begin or to go on."""
     spec = experiment.spec
+    mount = context.settings.mount
     numbers = await context.store.turns.read_numbers(experiment.id, participant.id)
     return {
         "numbers": {"open": list(numbers.open), "next": numbers.next},
@@ -369,8 +370,8 @@ async def _arrival_reply(
         "review": review,
         "language": language,
         "page": page_of(spec, language),
-        "steps": steps_of(experiment, participant),
-        "targets": [target_of(target, trusted=spec.page.trusted) for target in experiment.targets],
+        "steps": steps_of(experiment, participant, mount=mount),
+        "targets": [target_of(target, trusted=spec.page.trusted, mount=mount) for target in experiment.targets],
         "load_all": not loads_ahead(experiment.targets),
         "soon": await prefetch_targets(
             context.store,

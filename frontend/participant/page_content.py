@@ -12,7 +12,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from frontend.experiments import ParsedRevision, ServedExperiment
-from frontend.html import clean, prose, refers_elsewhere
+from frontend.html import clean, place_media, prose, refers_elsewhere
 from frontend.languages import strings_of
 from frontend.pages import participant_policy
 from frontend.participant import steps
@@ -288,12 +288,13 @@ def page_of(spec: Spec, language: str) -> PageSettings:
     }
 
 
-def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant) -> StepsContent:
+def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant, *, mount: str) -> StepsContent:
     """Return what each step around the trials shows; the right options of the comprehension stay on the server."""
     spec, trusted, manifest = parsed.spec, parsed.spec.page.trusted, parsed.manifest
 
     def prose_of(text: str) -> str:
-        return prose(manifest.address_files(text) if manifest is not None else text, trusted=trusted)
+        text = manifest.address_files(text) if manifest is not None else text
+        return place_media(prose(text, trusted=trusted), mount)
 
     content: StepsContent = {"order": list(steps.steps_of(spec))}
     if spec.consent is not None:
@@ -307,7 +308,7 @@ def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant
         content["instructions"] = [
             {
                 "html": prose_of(page.text),
-                "image": f"/media/{pictures[page.image]}" if page.image in pictures else None,
+                "image": f"{mount}/media/{pictures[page.image]}" if page.image in pictures else None,
             }
             for page in spec.instructions
         ]
@@ -343,32 +344,32 @@ def steps_of(parsed: ServedExperiment | ParsedRevision, participant: Participant
     return content
 
 
-def target_of(target: TargetSpec, *, trusted: bool) -> ShownTarget:
+def target_of(target: TargetSpec, *, trusted: bool, mount: str) -> ShownTarget:
     """Return a target as the page shows it; never its file name, which may tell the condition."""
     if target.media:
         return {
             "kind": target.kind,
-            "source": f"/media/{target.media}",
+            "source": f"{mount}/media/{target.media}",
             "alt": target.alt,
             "width": target.width_px,
             "height": target.height_px,
         }
     if target.kind == "text":
         return {"kind": "text", "text": target.html}
-    shown: ShownTarget = {"kind": "html", "html": clean(target.html, trusted=trusted)}
+    shown: ShownTarget = {"kind": "html", "html": place_media(clean(target.html, trusted=trusted), mount)}
     if target.alt:
         shown["alt"] = target.alt
     return shown
 
 
-def sample_of(parsed: ServedExperiment | ParsedRevision) -> tuple[str, str, str]:
+def sample_of(parsed: ServedExperiment | ParsedRevision, *, mount: str) -> tuple[str, str, str]:
     """Return the first three targets as HTML: what a preview shows, before anything is stored."""
     head, left, right = parsed.targets[:3]
     trusted = parsed.spec.page.trusted
 
     def show(target: TargetSpec) -> str:
         still = target.html.replace(" autoplay", "").replace("alt=''", f"alt='{html.escape(target.alt)}'")
-        return still if target.media else clean(target.html, trusted=trusted)
+        return place_media(still if target.media else clean(target.html, trusted=trusted), mount)
 
     return show(head), show(left), show(right)
 

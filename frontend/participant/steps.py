@@ -53,11 +53,13 @@ def steps_of(spec: Spec) -> tuple[Step, ...]:
 
 
 def next_step(spec: Spec, participant: Participant) -> Step:
-    """Return the first step that is not done."""
-    for step in steps_of(spec):
-        if not _is_done(spec, participant, step):
-            return step
-    return "debrief"
+    """Return the first step that is not done.
+
+    The page goes on from the welcome without waiting for the reply, so what comes after it may be here before it.
+    """
+    known = steps_of(spec)
+    left: list[Step] = [step for step in known if step == "debrief" or not _is_done(spec, participant, step)]
+    return left[1] if left[0] == "welcome" and len(left) < len(known) else left[0]
 
 
 def missing_before_trials(spec: Spec, participant: Participant) -> list[Step]:

@@ -1078,6 +1078,18 @@ export interface QuestionContent {
   required: boolean;
 }
 
+/** How a request arrived: by which scheme, for which host, and what proxies did to it. `forwarded` says whether `X-Forwarded-For` was there and believed, `path` whether the path of the public address was kept or stripped, and `cookie` whether the cookie of an earlier request came back. */
+export interface ReachedReply {
+  scheme: string;
+  host: string;
+  public_url: string;
+  forwarded: "none" | "believed" | "ignored";
+  path: "kept" | "stripped" | "none";
+  cookie: boolean;
+  time_ms: number;
+  takes_from_network: boolean;
+}
+
 /** The recovery codes of a second factor, which are sent once. */
 export interface RecoveryCodesReply {
   recovery_codes: string[];
@@ -1389,6 +1401,7 @@ export interface Replies {
   "PUT /api/accounts/{}/role": ChangedAccountReply;
   "DELETE /api/accounts/{}/second-factor": ChangedAccountReply;
   "POST /api/check": CheckReply;
+  "GET /api/doctor": ReachedReply;
   "GET /api/draft": DraftReply;
   "PUT /api/draft": SavedDraftReply;
   "DELETE /api/draft": SavedDraftReply;

@@ -57,8 +57,9 @@ const entry = {
 if (process.argv.includes("--check")) {
   if (read(lockPath)[name]?.sha256 !== entry.sha256) throw new Error(`${name} is not what these packages give`);
 } else {
-  for (const old of readdirSync(vendor).filter((file) => /^codemirror-.*\.js$/.test(file))) rmSync(join(vendor, old));
+  for (const old of readdirSync(vendor).filter((file) => /^codemirror-.*\.(?:js|d\.ts)$/.test(file))) rmSync(join(vendor, old));
   writeFileSync(join(vendor, name), code);
+  writeFileSync(join(vendor, name.replace(/js$/, "d.ts")), 'export * from "../../../requirements/typescript/vendor";\n');
   writeFileSync(join(vendor, "LICENSE-codemirror.txt"), licences.join(`\n${"-".repeat(80)}\n\n`));
   const others = Object.entries(read(lockPath)).filter(([file]) => !file.startsWith("codemirror-"));
   writeFileSync(lockPath, `${JSON.stringify(Object.fromEntries([[name, entry], ...others]), null, 2)}\n`);

@@ -32,6 +32,13 @@ def serve(
     ] = 8421,
     host: Annotated[str, typer.Option(help="127.0.0.1 for this machine alone, 0.0.0.0 for the network.")] = "127.0.0.1",
     data: DataOption = DEFAULT_DATA,
+    public_url: Annotated[
+        str,
+        typer.Option(
+            envvar="SALMON_PUBLIC_URL",
+            help="The address that participants use, if a proxy is in front: https://lab.example.edu/salmon, for example.",
+        ),
+    ] = "",
     web_processes: Annotated[
         int | None,
         typer.Option(
@@ -65,7 +72,7 @@ def serve(
             count = web_processes or max(1, (os.cpu_count() or 1) - 1)
             shutil.rmtree(directory.metrics, ignore_errors=True)
             directory.metrics.mkdir(mode=0o700)
-            store, web, learning = programs(directory, host=host, port=port, web_processes=count)
+            store, web, learning = programs(directory, host=host, port=port, public_url=public_url, web_processes=count)
             # The web process imports its modules while the store reads its files. The learning process, which needs both
             # for longer, leaves them the processors until people are served.
             supervisor.start(*store, web[0])
@@ -87,7 +94,7 @@ def serve(
 
 
 def programs(
-    directory: DataDirectory, *, host: str, port: int, web_processes: int = 1
+    directory: DataDirectory, *, host: str, port: int, public_url: str = "", web_processes: int = 1
 ) -> tuple[tuple[Program, ...], tuple[Program, ...], Program]:
     """Return what runs on one machine: the store, unless an outside one replaces it, the web processes, and the learning
     process.
@@ -105,6 +112,7 @@ def programs(
             **({} if outside else {"SALMON_ERASER_URL": directory.redis_url("eraser", credentials.eraser)}),
             "SALMON_HOST": host,
             "SALMON_PORT": str(port),
+            "SALMON_PUBLIC_URL": public_url,
             **({"SALMON_SHARE_PORT": "first", METRICS: str(directory.metrics)} if web_processes > 1 else {}),
         },
         wait_for_ready=True,

@@ -84,6 +84,9 @@ def pages(tmp_path: Path) -> Path:
     for folder in ("frontend/static/console", "frontend/static/participant", "frontend/static/client"):
         shutil.copytree(REPOSITORY / folder, tmp_path / folder)
     shutil.copy(REPOSITORY / "frontend" / "static" / "types.d.ts", tmp_path / "frontend" / "static")
+    (tmp_path / "frontend" / "static" / "vendor").mkdir()
+    for types in (REPOSITORY / "frontend" / "static" / "vendor").glob("*.d.ts"):
+        shutil.copy(types, tmp_path / "frontend" / "static" / "vendor")
     (tmp_path / "requirements" / "typescript").mkdir(parents=True)
     for name in ("tsconfig.json", "vendor.d.ts"):
         shutil.copy(TYPESCRIPT / name, tmp_path / "requirements" / "typescript")

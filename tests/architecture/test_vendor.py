@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 
 from tests.program import REPOSITORY
 
@@ -40,5 +41,8 @@ def test_the_joined_packages_are_those_of_the_lock_file_of_npm() -> None:
 
 def test_pages_of_the_console_name_the_vendored_file_that_is_there() -> None:
     users = [*(REPOSITORY / "templates").rglob("*.html"), *(REPOSITORY / "frontend/static/console").glob("*.js")]
-    named = {part for path in users for part in path.read_text().split('"') if part.startswith("/static/vendor/")}
-    assert named == {f"/static/vendor/{path.name}" for path in VENDOR.glob("*.js")}
+    named = {name for path in users for name in re.findall(r'(?:\.\.|/static)/vendor/([^"]+)', path.read_text())}
+    assert named == {path.name for path in VENDOR.glob("*.js")}
+    assert {path.name.removesuffix(".d.ts") for path in VENDOR.glob("*.d.ts")} == {
+        path.stem for path in VENDOR.glob("*.js")
+    }

@@ -175,7 +175,7 @@ async def browse(settings: Settings, store: Store, clock: Clock) -> AsyncIterato
     async with AsyncExitStack() as opened:
 
         async def open_one(address: str = HOME, base_url: str = "http://salmon.test", **changed: Any) -> Browser:
-            app = create_app(settings.model_copy(update=changed), store)
+            app = create_app(Settings(**{**settings.model_dump(), **changed}), store)
             app.state.context = replace(app.state.context, now_ms=lambda: clock.ms)
             transport = httpx.ASGITransport(app=app, client=(address, 50000))
             return Browser(await opened.enter_async_context(httpx.AsyncClient(transport=transport, base_url=base_url)))

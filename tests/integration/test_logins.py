@@ -183,7 +183,6 @@ async def test_a_password_that_is_remembered_cannot_be_found_out_while_guesses_w
 
 
 async def test_a_forwarded_address_counts_only_from_a_trusted_proxy(browse: Browse, fresh: MakeAccount) -> None:
-    """The application looks at the connection alone; uvicorn replaces its address for proxies that it trusts."""
     await fresh("forwarded")
     attacker = await browse(ELSEWHERE)
     for guess in range(FREE_GUESSES):

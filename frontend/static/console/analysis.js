@@ -1,6 +1,6 @@
 // The analysis page: plan a study by simulated ones, choose the dimension and the noise model, write a report.
 
-import { Failure, get, post, remove } from "./api.js";
+import { at, Failure, get, post, remove } from "./api.js";
 import { $, copy, count, data, h, number, percent, save, showCopies } from "./dom.js";
 import { Figure } from "./figure.js";
 
@@ -280,7 +280,7 @@ $("#write-report").addEventListener("click", async () => {
   $("#cancel-report").hidden = false;
   told.textContent = "Fitting and judging: this takes up to a minute.";
   try {
-    const reply = await fetch(`${base}/exports/report.html`, { signal: writing.signal });
+    const reply = await fetch(at(`${base}/exports/report.html`), { signal: writing.signal });
     if (!reply.ok) throw new Failure((await reply.json()).error, reply.status);
     save(`${slug}-report.html`, await reply.blob());
     told.textContent = `${slug}-report.html was saved.`;

@@ -15,8 +15,14 @@ export class Failure extends Error {
   }
 }
 
+/** The path under which a proxy shows this server, known from where this module comes from; "" at the top of its host. */
+const MOUNT = new URL("../..", import.meta.url).pathname.slice(0, -1);
+
+/** Return the address of a path of this server: every link, redirect and request of the console is made with it. */
+export const at = (path) => MOUNT + path;
+
 /** @type {() => string} */
-const token = () => /** @type {HTMLMetaElement} */ (document.querySelector('meta[name="csrf"]')).content;
+export const token = () => /** @type {HTMLMetaElement} */ (document.querySelector('meta[name="csrf"]')).content;
 
 export async function request(method, path, body = undefined) {
   const headers = { Accept: "application/json" };
@@ -27,13 +33,13 @@ export async function request(method, path, body = undefined) {
   }
   let reply;
   try {
-    reply = await fetch(path, { method, headers, body });
+    reply = await fetch(at(path), { method, headers, body });
   } catch {
     throw new Failure({ message: "The server does not respond.", hint: "Nothing was changed. Try again in a moment." }, 0);
   }
   const content = await reply.json().catch(() => null);
   if (reply.status === 401) {
-    location.assign("/console/login");
+    location.assign(at("/console/login"));
     throw new Failure({ message: "Your session has ended.", hint: "Log in again." }, 401);
   }
   if (!reply.ok) {
@@ -46,7 +52,7 @@ export async function request(method, path, body = undefined) {
 /** Post a body and return the file that is the reply. */
 export async function download(path, body) {
   const headers = { "Content-Type": "application/json", "X-CSRF-Token": token() };
-  const reply = await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }).catch(() => null);
+  const reply = await fetch(at(path), { method: "POST", headers, body: JSON.stringify(body) }).catch(() => null);
   if (reply === null) throw new Failure({ message: "The server does not respond.", hint: "Try again in a moment." }, 0);
   if (reply.ok) return reply.blob();
   const content = await reply.json().catch(() => null);

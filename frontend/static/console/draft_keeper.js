@@ -1,6 +1,6 @@
 // Saves a draft while somebody types, tells who else has it open, and never overwrites what somebody else has saved.
 
-import { Failure, get, post, put, remove } from "./api.js";
+import { Failure, at, get, post, put, remove, token } from "./api.js";
 
 const PAUSE_MS = 800;
 const AGAIN_MS = 5000;
@@ -167,11 +167,10 @@ export class DraftKeeper {
 
   #close() {
     clearInterval(this.#beat);
-    const csrf = /** @type {HTMLMetaElement} */ (document.querySelector('meta[name="csrf"]')).content;
-    fetch(`/api/draft/windows${this.#query}`, {
+    fetch(at(`/api/draft/windows${this.#query}`), {
       method: "POST",
       keepalive: true,
-      headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": token() },
       body: JSON.stringify({ window: this.#window, closed: true }),
     }).catch(() => {}); // whoever is not heard of has closed the page
   }

@@ -33,7 +33,7 @@ import {
   syntaxHighlighting,
   tags,
   yaml,
-} from "/static/vendor/codemirror-6.43.15.esm.min.js";
+} from "../vendor/codemirror-6.43.15.esm.min.js";
 
 import { h } from "./dom.js";
 import { completionsAt, meaningAt } from "./spec_schema.js";

@@ -1,6 +1,6 @@
 // The list of experiments.
 
-import { post, handleSubmit } from "./api.js";
+import { at, handleSubmit, post } from "./api.js";
 import { $, h, showCopies, showTimes } from "./dom.js";
 import { makeSortable } from "./table.js";
 
@@ -10,7 +10,7 @@ for (const table of document.querySelectorAll("table[data-sortable]")) makeSorta
 
 if ($("#import")) handleSubmit($("#import"), async (form) => {
   const made = await post("/api/experiments/import", form);
-  const link = h("a", { href: `/console/experiments/${made.slug}/` }, made.slug);
+  const link = h("a", { href: at(`/console/experiments/${made.slug}/`) }, made.slug);
   // The form is long: what came of it must not stand below the window.
   requestAnimationFrame(() => $("#import .outcome").scrollIntoView({ block: "center" }));
   return h("div", {}, h("p", {}, "Imported: ", link, "."), ...(made.notes ?? []).map((note) => h("p", { class: "quiet" }, note)));

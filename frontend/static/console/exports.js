@@ -1,5 +1,6 @@
 // The export page: links to every file, and the bundle.
 
+import { at } from "./api.js";
 import { $, data, h, showCopies } from "./dom.js";
 
 showCopies();
@@ -71,7 +72,7 @@ function updateLinks() {
   if ($("#excluded").value !== "mark") chosen.set("excluded", $("#excluded").value);
   if ($("#sampler").value) chosen.set("sampler", $("#sampler").value);
   const query = chosen.size ? `?${chosen}` : "";
-  for (const [element, name, extension] of links) element.href = `${base}/exports/${name}.${extension}${query}`;
+  for (const [element, name, extension] of links) element.href = at(`${base}/exports/${name}.${extension}${query}`);
 }
 for (const id of ["excluded", "sampler"]) $(`#${id}`).addEventListener("change", updateLinks);
 updateLinks();
@@ -80,5 +81,5 @@ $("#bundle [name=personal]").closest("label").hidden = !mayEdit;
 $("#bundle").addEventListener("submit", (event) => {
   event.preventDefault();
   const personal = new FormData(event.target).has("personal") ? "?personal=no" : "";
-  h("a", { href: `${base}/bundle${personal}`, download: "" }).click();
+  h("a", { href: at(`${base}/bundle${personal}`), download: "" }).click();
 });

@@ -1,6 +1,6 @@
 // A figure: a title, a sentence that explains it, a chart, and its data as a table and as files.
 
-import * as echarts from "/static/vendor/echarts-6.1.0.esm.min.js";
+import * as echarts from "../vendor/echarts-6.1.0.esm.min.js";
 
 import { h, save } from "./dom.js";
 

@@ -1,6 +1,6 @@
 // The page that creates an experiment.
 
-import { Failure, post, handleSubmit } from "./api.js";
+import { Failure, at, handleSubmit, post } from "./api.js";
 import { $, data, h } from "./dom.js";
 import { Draft } from "./draft.js";
 
@@ -30,7 +30,7 @@ choice.addEventListener("change", async () => {
 });
 
 async function fetchArchive(name) {
-  const reply = await fetch(`/api/examples/${name}/targets.zip`);
+  const reply = await fetch(at(`/api/examples/${name}/targets.zip`));
   return new File([await reply.blob()], "targets.zip", { type: "application/zip" });
 }
 
@@ -43,7 +43,7 @@ handleSubmit($("#launch"), async (form, button) => {
   try {
     const made = await post("/api/experiments", body);
     draft.finish();
-    location.assign(`/console/experiments/${made.slug}/${made.state === "draft" ? "settings" : ""}`);
+    location.assign(at(`/console/experiments/${made.slug}/${made.state === "draft" ? "settings" : ""}`));
   } catch (error) {
     if (error instanceof Failure && error.problems.length) await draft.check();
     throw error;

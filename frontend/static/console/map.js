@@ -1,6 +1,6 @@
 // The map page: chooses embeddings, groups and selections, and saves files.
 
-import { Failure, download, get, post } from "./api.js";
+import { Failure, at, download, get, post } from "./api.js";
 import { $, copy, count, data, h, number, percent, save, showCopies, svg, time } from "./dom.js";
 import { MapDrawing } from "./map_drawing.js";
 import { SHAPES, axisPairs, readGroups } from "./map_model.js";
@@ -241,7 +241,7 @@ function describe(numbers, newest) {
 /** Return how many people the model leaves out, with a link to them; nothing where it leaves out nobody. */
 /** @type {(numbers: import("../types").MapNumbers) => (string | HTMLElement)[]} */
 const leftOutOf = ({ left_out: people }) =>
-  people ? [", without ", h("a", { href: `/console/experiments/${slug}/participants` }, count(people, "participant")), " who answered by chance"] : [];
+  people ? [", without ", h("a", { href: at(`/console/experiments/${slug}/participants`) }, count(people, "participant")), " who answered by chance"] : [];
 
 async function start() {
   $("#refit").hidden = true;
@@ -361,7 +361,7 @@ await start();
 if (samplers.length) {
   let generation = null;
   let waiting = null;
-  const stream = new EventSource(`${base}/stream`);
+  const stream = new EventSource(at(`${base}/stream`));
   stream.addEventListener("overview", (event) => {
     /** @type {import("../types").OverviewReply} */
     const { samplers: views, state } = JSON.parse(event.data);

@@ -1,6 +1,6 @@
 // The live overview: key figures, problems, figures and tables.
 
-import { Failure, get, put } from "./api.js";
+import { Failure, at, get, put } from "./api.js";
 import { $, copy, count, data, h, milliseconds, number, percent, short, showCopies, time } from "./dom.js";
 import { Figure } from "./figure.js";
 import * as figures from "./figures.js";
@@ -166,7 +166,7 @@ function readHistory(overview) {
 }
 
 const live = $("#live");
-const source = new EventSource(`${base}/stream`);
+const source = new EventSource(at(`${base}/stream`));
 source.addEventListener("overview", (event) => {
   /** @type {import("../types").OverviewReply} */
   const overview = JSON.parse(event.data);

@@ -1,6 +1,6 @@
 // The participants page: quality figures, flags and exclusions.
 
-import { Failure, get, post, put, remove } from "./api.js";
+import { Failure, at, get, post, put, remove } from "./api.js";
 import { $, count, data, duration, h, milliseconds, number, percent, short, showCopies, svg, time } from "./dom.js";
 import { Table } from "./table.js";
 import { Thresholds } from "./thresholds.js";
@@ -79,7 +79,7 @@ const table = new Table(
       show: (row) => (row.flags.length ? h("ul", { class: "reasons" }, ...row.flags.map((flag) => h("li", { class: flag.excludes ? "excludes" : null }, flag.reason))) : ""),
     },
     { name: "answers", label: "Answers", number: true, value: (row) => row.answers, show: (row) => number(row.answers) },
-    { name: "status", label: "Status", value: (row) => row.status, show: (row) => (row.status === "withdrawn" && mayEdit ? h("span", {}, "withdrawn ", h("a", { href: `/console/privacy?id=${encodeURIComponent(row.participant)}`, "aria-label": `Erase ${name(row)}` }, "Erase…")) : row.status) },
+    { name: "status", label: "Status", value: (row) => row.status, show: (row) => (row.status === "withdrawn" && mayEdit ? h("span", {}, "withdrawn ", h("a", { href: at(`/console/privacy?id=${encodeURIComponent(row.participant)}`), "aria-label": `Erase ${name(row)}` }, "Erase…")) : row.status) },
     { name: "geometric_mean_rt_ms", label: "Response time", help: "Geometric mean of the response times", number: true, value: figure("geometric_mean_rt_ms"), show: (row) => milliseconds(figure("geometric_mean_rt_ms")(row)) },
     share("fast_share", "Under 300 ms", "Share of answers given in less than 300 ms"),
     share("left_share", "Left", "Share of answers on the left side"),

@@ -1,6 +1,6 @@
 // The payment page: what to do about everybody's payment, with reasons, sums and the files that platforms take.
 
-import { get } from "./api.js";
+import { at, get } from "./api.js";
 import { $, count, data, h, showCopies } from "./dom.js";
 import { Orders, money } from "./prolific_orders.js";
 import { Table } from "./table.js";
@@ -29,9 +29,9 @@ function show(payment) {
   );
   const where = FILES[platform] ?? "";
   $("#files").append(
-    h("a", { class: "button", href: `${base}/payment/approve.csv`, download: true }, `People to pay ${where}`.trim()),
-    h("a", { class: "button second", href: `${base}/payment/bonus.csv`, download: true }, `Bonuses ${where}`.trim()),
-    h("a", { class: "button second", href: `${base}/payment/all.csv`, download: true }, "Everything with reasons"),
+    h("a", { class: "button", href: at(`${base}/payment/approve.csv`), download: true }, `People to pay ${where}`.trim()),
+    h("a", { class: "button second", href: at(`${base}/payment/bonus.csv`), download: true }, `Bonuses ${where}`.trim()),
+    h("a", { class: "button second", href: at(`${base}/payment/all.csv`), download: true }, "Everything with reasons"),
   );
   const table = new Table(
     [

@@ -1,6 +1,6 @@
 // The privacy page: find, export and erase one person, and follow erasures.
 
-import { Failure, get, handleSubmit, post } from "./api.js";
+import { Failure, at, get, handleSubmit, post } from "./api.js";
 import { $, count, data, h, number, time } from "./dom.js";
 
 const AGAIN_MS = 700;
@@ -55,7 +55,7 @@ function showPerson() {
     rows.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, ...rows))) : "",
     found.bundles.length ? h("p", {}, `Also in ${count(found.bundles.length, "kept bundle")}: `, ...found.bundles.map(({ bundle }) => h("code", {}, bundle, " "))) : "",
   );
-  $("#export").href = `/api/people/export?id=${encodeURIComponent(found.id)}`;
+  $("#export").href = at(`/api/people/export?id=${encodeURIComponent(found.id)}`);
   $("#wanted").textContent = found.id;
   $("#found").hidden = found.experiments.length + found.bundles.length === 0;
 }

@@ -1,6 +1,6 @@
 // The study of an experiment at Prolific: its draft, its places, and its submissions by status.
 
-import { get, handleSubmit, post, put, remove } from "./api.js";
+import { at, get, handleSubmit, post, put, remove } from "./api.js";
 import { $, count, h, number, time } from "./dom.js";
 import { Orders, money } from "./prolific_orders.js";
 
@@ -31,7 +31,7 @@ export async function showProlific(slug) {
   }
 
   function state({ token, study }) {
-    if (!token) return ["Your account has no token for Prolific. ", h("a", { href: "/console/account#prolific-title" }, "Enter it on the page Account"), ", or use the form above."];
+    if (!token) return ["Your account has no token for Prolific. ", h("a", { href: at("/console/account#prolific-title") }, "Enter it on the page Account"), ", or use the form above."];
     if (!study) return ["There is no study at Prolific yet. A draft costs nothing, and nobody sees it until you publish it there."];
     return [`The study is ${words(study.status)}. `, h("a", { href: study.page, target: "_blank", rel: "noreferrer" }, "Open it on Prolific"), ". Approvals and bonuses are on the page ", h("a", { href: "payment" }, "Payment"), "."];
   }

@@ -1,6 +1,6 @@
 // The recruitment page: links and steps for the platform, a check of links, the QR code and one-time links.
 
-import { get, handleSubmit, post } from "./api.js";
+import { at, get, handleSubmit, post } from "./api.js";
 import { $, copy, data, h, showCopies } from "./dom.js";
 import { showProlific } from "./prolific.js";
 
@@ -28,8 +28,8 @@ function show(guide) {
   $("#test").href = guide.test;
   $("#create").hidden = !guide.create;
   if (guide.create) $("#create").href = guide.create;
-  $("#qr").src = `${base}/recruitment/qr.svg`;
-  $("#save-qr").href = `${base}/recruitment/qr.svg`;
+  $("#qr").src = at(`${base}/recruitment/qr.svg`);
+  $("#save-qr").href = at(`${base}/recruitment/qr.svg`);
   $("#save-qr").download = `${slug}-qr.svg`;
 }
 
@@ -41,7 +41,7 @@ handleSubmit($("#check"), async (form) => {
 $("#invitations").addEventListener("submit", (event) => {
   event.preventDefault();
   const form = new FormData(event.target);
-  location.assign(`${base}/recruitment/invitations.csv?count=${form.get("count")}&first=${form.get("first")}`);
+  location.assign(at(`${base}/recruitment/invitations.csv?count=${form.get("count")}&first=${form.get("first")}`));
 });
 
 if (mayEdit) {

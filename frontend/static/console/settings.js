@@ -1,6 +1,6 @@
 // The settings page: state, experiment file, sharing, copy, history and deletion.
 
-import { Failure, post, put, remove, handleSubmit } from "./api.js";
+import { Failure, at, handleSubmit, post, put, remove } from "./api.js";
 import { $, data, h, showCopies, time } from "./dom.js";
 import { Draft } from "./draft.js";
 import { Table } from "./table.js";
@@ -106,7 +106,7 @@ function showSharing() {
 if ($("#copy")) {
   handleSubmit($("#copy"), async (form) => {
     const made = await post(`${base}/copy`, { name: form.get("name") });
-    location.assign(`/console/experiments/${made.slug}/settings`);
+    location.assign(at(`/console/experiments/${made.slug}/settings`));
   });
 }
 
@@ -126,7 +126,7 @@ changes.show(page.changes);
 if (page.access === "own") {
   handleSubmit($("#delete"), async (form) => {
     await remove(base, { name: form.get("name") });
-    location.assign("/console/");
+    location.assign(at("/console/"));
   });
 } else {
   $("#delete").replaceChildren(h("p", {}, "Only the owner can delete this experiment."));

@@ -7,7 +7,7 @@ import {
   isSeq,
   parseDocument,
   stringify,
-} from "/static/vendor/codemirror-6.43.15.esm.min.js";
+} from "../vendor/codemirror-6.43.15.esm.min.js";
 
 const WRITING = { lineWidth: 0, flowCollectionPadding: false };
 

@@ -46,6 +46,15 @@ def test_a_consent_counts_for_its_own_text_only():
     assert take_step(new, active, "consent").status == Status.DECLINED
 
 
+def test_whoever_has_agreed_is_not_welcomed_again_when_the_welcome_comes_later():
+    """Two web processes may carry out the two requests in the other order."""
+    spec = spec_of("consent: {text: first}\ninstructions: [{text: look}]\n")
+    assert steps.next_step(spec, SOMEBODY) == "welcome"
+    agreed = take_step(spec, SOMEBODY, "consent", agreed=True)
+    assert steps.next_step(spec, agreed) == "instructions"
+    assert steps.next_step(spec, take_step(spec, agreed, "welcome")) == "instructions"
+
+
 def test_a_step_before_its_turn_is_refused_by_name():
     spec = spec_of("consent: {text: first}\npractice: {queries: [[0, 1, 2, 1]]}\n")
     with pytest.raises(ConflictError, match="consent comes before practice"):

@@ -1,0 +1,1 @@
+export * from "../../../requirements/typescript/vendor";
