@@ -19,6 +19,6 @@ FROM python:3.11-slim
 RUN useradd --system --create-home --uid 10001 salmon
 COPY --from=build /salmon /salmon
 USER 10001
-ENV OMP_NUM_THREADS=1 PATH=/salmon/bin:$PATH
+ENV OMP_NUM_THREADS=1 PATH=/salmon/bin:$PATH NUMBA_CACHE_DIR=/tmp/numba MPLCONFIGDIR=/tmp/matplotlib
 ENTRYPOINT []
 CMD ["salmon", "backend"]

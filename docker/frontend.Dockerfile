@@ -15,7 +15,7 @@ FROM python:3.11-slim
 RUN useradd --system --create-home --uid 10001 salmon && mkdir /data && chown salmon /data
 COPY --from=build /salmon /salmon
 USER 10001
-ENV SALMON_DATA=/data
+ENV SALMON_DATA=/data MPLCONFIGDIR=/tmp/matplotlib
 VOLUME /data
 EXPOSE 8421
 ENTRYPOINT ["/salmon/bin/salmon", "frontend"]

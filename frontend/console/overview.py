@@ -309,13 +309,18 @@ def verdict(seen: OverviewInputs, said: Sequence[Sentence], *, total: int) -> Ov
 def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
     """Return whether there are enough answers: by the experimenter's own goal, what is still to gain, or a rule of thumb."""
     goal = goal_of(seen)
-    known = [view for view in seen.samplers if view.outlook is not None]
     if goal.label == "your goal" and total >= goal.answers:
         return OverviewVerdict("good", f"Enough: your goal of {goal.answers:,} answers is reached.", goal.sentence)
-    best = max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
+    best = _best_known(seen)
     if best is None or best.outlook is None:
         return _by_rule_of_thumb(seen, goal, total)
     return _by_outlook(best.outlook, best.held_out)
+
+
+def _best_known(seen: OverviewInputs) -> SamplerView | None:
+    """Return the sampler whose map has predicted most answers; None where none has predicted enough."""
+    known = [view for view in seen.samplers if view.outlook is not None]
+    return max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
 
 
 def _by_outlook(best: Outlook, now: HeldOutAccuracy | None) -> OverviewVerdict:
@@ -395,7 +400,7 @@ class Goal:
 
 
 def goal_of(seen: OverviewInputs) -> Goal:
-    """Return the experimenter's own goal, or a rule of thumb where the file names none."""
+    """Return the experimenter's own goal; where the file names none, what the curve of accuracy or a rule of thumb says."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
         return Goal(stopping.answers, "your goal", "From stopping.answers in your file.")
@@ -406,6 +411,17 @@ def goal_of(seen: OverviewInputs) -> Goal:
             "your goal",
             f"{stopping.participants:,} participants with {seen.spec.html.max_queries} queries each.",
         )
+    best = _best_known(seen)
+    outlook = best.outlook if best is not None else None
+    if outlook is not None:
+        total = seen.state.counters.get("answers", 0)
+        more = 0 if outlook.gain_high <= WORTH else outlook.more or outlook.more_high
+        if more is not None:
+            return Goal(
+                total + (_rounded(more) if more else 0),
+                "estimate",
+                "From the curve of accuracy: until at most one percentage point is left to gain.",
+            )
     d = seen.spec.sampling.common.get("d", 2)
     unit = seen.n * int(d if isinstance(d, int) else 2) * log2(max(2, seen.n))
     active = any(view.active for view in seen.samplers)

@@ -50,6 +50,9 @@ COMMANDS = {
     "verify": Command("frontend.commands:verify", "Compare every answer with its checksum.", True),
     "person": Command("frontend.commands:person", "Find, export or erase one person.", True),
     "user": Command("frontend.commands:user", "Manage the accounts of experimenters.", True),
+    "install-service": Command(
+        "salmon.cli.install_service:install_service", "Let systemd start Salmon with the machine.", True
+    ),
     "doctor": Command("frontend.doctor:doctor", "Look at a server from outside and say what is wrong.", True),
     "frontend": Command("frontend.commands:frontend", "Run the web process alone.", True),
     "backend": Command("salmon.cli.serve:backend", "Run the learning process alone.", True),

@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -10,7 +9,7 @@ from playwright.sync_api import TimeoutError as PageTimeoutError
 
 from frontend.console.experiments import examples as find_examples
 from salmon.spec import parse_spec
-from tests.browser.participant import LOCK_OUT_MS, READY, Laboratory, take_picture
+from tests.browser.participant import LOCK_OUT_MS, READY, Laboratory
 from tests.program import REPOSITORY
 
 pytestmark = pytest.mark.browser
@@ -52,7 +51,7 @@ def answer(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_is_walked_to_its_end(laboratory: Laboratory, page: Page, name: str, pictures: Path) -> None:
+def test_an_example_is_walked_to_its_end(laboratory: Laboratory, page: Page, name: str) -> None:
     folder = REPOSITORY / "examples" / name
     archive = folder / "targets.zip"
     text, count = shortened((folder / "experiment.yaml").read_text())
@@ -62,7 +61,6 @@ def test_an_example_is_walked_to_its_end(laboratory: Laboratory, page: Page, nam
     page.goto(f"{address}?{ids}")
     trial = page.locator(READY)
     ended = page.locator("#debriefModal")
-    pictured = False
     for _ in range(300):
         expect(
             page.locator("#message button:visible, #below button:visible").or_(trial).or_(ended).first
@@ -70,9 +68,6 @@ def test_an_example_is_walked_to_its_end(laboratory: Laboratory, page: Page, nam
         if ended.is_visible():
             break
         if trial.is_visible():
-            if not pictured:
-                take_picture(page, pictures / f"example-{name}.png")
-                pictured = True
             answer(page)
             page.wait_for_timeout(350)  # the blank between two trials
         else:

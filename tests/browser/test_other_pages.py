@@ -14,7 +14,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.participant import Laboratory, chosen, plain, slug_of, take_picture
+from tests.browser.participant import Laboratory, chosen, plain, slug_of
 from tests.program import REPOSITORY, Program, poll
 
 pytestmark = pytest.mark.browser
@@ -244,7 +244,7 @@ document.getElementById("salmon").src = "ADDRESS?puid=" + encodeURIComponent("${
 
 
 def test_a_survey_shows_the_page_in_a_frame_and_hands_its_id_through(
-    laboratory: Laboratory, site: Site, page: Page, pictures: Path
+    laboratory: Laboratory, site: Site, page: Page
 ) -> None:
     address = laboratory.launch("framed", plain(2, f"security: {{origins: ['{site.origin}']}}\n"))
     # A survey fills in its placeholder before it sends the page.
@@ -258,7 +258,6 @@ def test_a_survey_shows_the_page_in_a_frame_and_hands_its_id_through(
         frame.locator("#q-left").click()
         expect(frame.locator("#num-queries")).to_have_text(re.compile(rf"^{number}\b"))
     expect(frame.locator("#code code")).to_have_text("C0DE-7")
-    take_picture(page, pictures / "survey-frame.png")
     assert {row["puid"] for row in laboratory.rows(address)} == {"R_3fQ2vTq"}
 
 

@@ -160,3 +160,47 @@ def test_the_proxys_file_is_valid() -> None:
         check=True,
         capture_output=True,
     )
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_every_service_has_a_read_only_root_and_no_privileges(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == "proxy" else [])
+
+
+def test_what_others_wait_for_has_a_health_check() -> None:
+    for name, service in COMPOSE["services"].items():
+        waited_for = service.get("depends_on", {})
+        for other, condition in waited_for.items():
+            assert condition == {"condition": "service_healthy"}, name
+            assert "healthcheck" in COMPOSE["services"][other], f"{name} waits for {other}"
+
+
+def test_the_scheduler_s_health_check_tells_whether_it_is_there() -> None:
+    check = COMPOSE["services"]["scheduler"]["healthcheck"]["test"]
+    assert check[:3] == ["CMD", "/salmon/bin/python", "-c"]
+    with started([*command_of("scheduler", **{"8786": "0"}), "--host", "127.0.0.1"], "Scheduler at:") as lines:
+        port = next(line for line in lines if "Scheduler at:" in line).split()[-1].rpartition(":")[2]
+        code = check[3].replace("8786", port).replace("localhost", "127.0.0.1")
+        assert subprocess.run((sys.executable, "-c", code), check=False).returncode == 0
+    gone = subprocess.run((sys.executable, "-c", code), check=False, capture_output=True)
+    assert gone.returncode != 0
+
+
+def test_cloud_init_has_keys_and_commands_that_are_there() -> None:
+    """The keys of cloud-init's schema that are used, and the commands of ours."""
+    text = (DOCKER / "cloud-init.yaml").read_text()
+    assert text.startswith("#cloud-config\n")
+    content = yaml.safe_load(text)
+    assert set(content) <= {"write_files", "package_update", "package_upgrade", "packages", "runcmd"}
+    assert all(set(each) <= {"path", "content", "permissions", "owner"} for each in content["write_files"])
+    commands = "\n".join(content["runcmd"])
+    for line in content["runcmd"]:
+        subprocess.run(("sh", "-n", "-c", line), check=True)
+    assert (REPOSITORY / "requirements" / "install").exists()
+    words = commands.partition(".venv/bin/salmon ")[2].splitlines()[0].split()
+    page = subprocess.run((BIN / "salmon", words[0], "--help"), capture_output=True, text=True, check=True).stdout
+    assert all(word in page for word in words if word.startswith("--"))

@@ -25,6 +25,19 @@ COMMAND = re.compile(r"^(?: {4,}|`)(?:\.venv/bin/)?salmon ([a-z]+)\b([^`#\n]*)",
 
 #: Blocks that no test runs, by page and first line, each with its reason.
 NOT_RUN = {
+    ("accounts.md", "RequestHeader unset X-Remote-User"): "Apache is not installed for the tests",
+    (
+        "deployment.md",
+        "location /salmon/ {",
+    ): "tests/integration/test_proxies.py and tests/browser/test_proxies.py run nginx with it",
+    ("deployment.md", "lab.example.edu {"): "Caddy is not installed for the tests",
+    ("deployment.md", "ProxyPass        /salmon/ http://127.0.0.1:8421/salmon/ flushpackets=on"): (
+        "Apache is not installed for the tests"
+    ),
+    (
+        "training.md",
+        "from pathlib import Path",
+    ): "needs a scheduler of Dask elsewhere, and goes on from the block above it",
     ("fitting.md", "import numpy as np, torch"): "needs torchvision and pictures; it is not a dependency",
     ("training.md", "from functools import partial"): "needs a scheduler of Dask elsewhere",
     (

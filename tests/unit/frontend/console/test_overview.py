@@ -138,6 +138,21 @@ def test_the_reason_names_the_held_out_accuracy_alone() -> None:
     assert (unjudged["verdict"]["why"], unjudged["samplers"][0]["accuracy"]) == ("", None)
 
 
+def test_the_goal_is_what_the_first_line_says_is_needed() -> None:
+    def goal(outlook: Outlook, spec: str = "targets: 30\n") -> tuple[int, int, str]:
+        view = SamplerView("Adaptive", "Adaptive", active=True, listed=300, pending=2, last=None, outlook=outlook)
+        answers = overview(seen(spec, samplers=(view,)))["answers"]  # type: ignore[arg-type]
+        return answers["goal"], answers["to_go"], answers["goal_is"]
+
+    total = STATE.counters["answers"]
+    less = replace(SURE, gain_high=0.02, more=617, more_low=244, more_high=1932)
+    assert goal(less) == (total + 620, 620, "estimate")
+    assert goal(replace(less, more=0)) == (total + 1900, 1900, "estimate")
+    assert goal(SURE) == (total, 0, "estimate")
+    assert goal(less, "targets: 30\nstopping: {answers: 5000}\n")[2] == "your goal"
+    assert goal(replace(SURE, gain_high=0.2, more=None))[2] == "rule of thumb"
+
+
 def test_the_first_line_before_anything_is_known() -> None:
     assert told(state=replace(STATE, state="draft", counters={})) == ("info", "Not open yet.", "open")
     assert told(state=replace(STATE, counters={})) == ("info", "No answers yet.", "invite")
