@@ -10,7 +10,7 @@ PEOPLE ?= 50
 ANSWERS ?= 1000000
 export PYTHON
 
-.PHONY: help serve test test-fast coverage check generated simulate-faults chaos soak bench bench-training pictures lock editor-bundle sbom audit clean
+.PHONY: help serve test test-fast coverage check generated simulate-faults chaos agreement soak bench bench-training docs gallery pictures lock editor-bundle sbom audit clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -60,6 +60,10 @@ chaos: ## kill, stop, starve and damage the running program (KILLS=200) under pe
 	@requirements/install test
 	@OMP_NUM_THREADS=1 .venv/bin/python -m tests.chaos --kills $(KILLS) --people $(PEOPLE)
 
+agreement: ## train with every batch rule × policy × averaging × compression on 2 and 4 processes, and compare all ranks in every step
+	@requirements/install test
+	@OMP_NUM_THREADS=1 .venv/bin/python -m tests.unit.training.agreement
+
 soak: ## record ANSWERS=1000000 on the running program and watch its memory; about 20 minutes
 	@requirements/install test
 	@OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.soak --answers $(ANSWERS)
@@ -81,11 +85,25 @@ bench-training: ## measure training over many workers (hours); results in docs/t
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.batch_growth
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.periods
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.compression
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.traffic
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.builtin
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.new_problems
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.default_batch
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.replicas
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.noise_scale
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.hyperband
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.scaling
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.large_embedding
 	.venv/bin/python -m benchmarks.training.tables
+
+docs: ## build the documentation site into build/site; links that lead nowhere are errors
+	@requirements/install test
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	@echo "Open build/site/index.html"
+
+gallery: ## draw the gallery of the manual again, from recorded answers of simulated people
+	@requirements/install test
+	@OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.gallery
 
 pictures: ## take the screenshots of docs/ again
 	@requirements/install test

@@ -1,4 +1,5 @@
-"""Write what is made from the code: the types of the pages' JavaScript, the bodies in docs/routes.md, and docs/keys.md.
+"""Write what is made from the code: the types of the pages' JavaScript, the bodies in docs/routes.md, and the pages of keys,
+commands and Python names.
 
 Run `make generated` after a change of a route, a body, a reply or a key of the spec; with `--check` nothing is written,
 and files that are out of date are named. A test does the same.
@@ -21,10 +22,15 @@ from frontend.settings import Settings
 from salmon.jobs import FitResult
 from salmon.spec import spec_schema
 
+sys.path.append(str(Path(__file__).parent))  # a test loads this file by its path
+import reference
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 TYPES = REPOSITORY / "frontend" / "static" / "types.d.ts"
 ROUTES = REPOSITORY / "docs" / "routes.md"
 KEYS = REPOSITORY / "docs" / "keys.md"
+COMMANDS = REPOSITORY / "docs" / "commands.md"
+NAMES = REPOSITORY / "docs" / "python.md"
 #: What pages begin with and what jobs return stands in no route, so it is not in the OpenAPI document.
 BESIDE_ROUTES = (
     ParticipantSetting,
@@ -36,6 +42,7 @@ BESIDE_ROUTES = (
     pages.TargetsData,
     pages.ParticipantsData,
     pages.ExportsData,
+    pages.AnalysisData,
     pages.SettingsData,
     FitResult,
     AnswerBody,
@@ -83,6 +90,8 @@ def generated() -> dict[Path, str]:
         TYPES: types_of(document),
         ROUTES: with_bodies(ROUTES.read_text(), document),
         KEYS: keys(),
+        COMMANDS: reference.commands(MARK),
+        NAMES: reference.names(MARK),
     }
 
 

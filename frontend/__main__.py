@@ -14,6 +14,7 @@ from frontend.app import create_app
 from frontend.auth import make_first_invitation
 from frontend.context import Context
 from frontend.lifecycle import keep_watch
+from frontend.notifications import keep_telling
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.submissions import keep_asking
@@ -150,7 +151,12 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         parts = (app.state.context, app.state.subprocesses)
         context = app.state.context
         await asyncio.gather(
-            _show_life(), maintain(*parts), keep_writing(*parts), keep_watch(context), keep_asking(context)
+            _show_life(),
+            maintain(*parts),
+            keep_writing(*parts),
+            keep_watch(context),
+            keep_asking(context),
+            keep_telling(context),
         )
 
     working = asyncio.create_task(work())

@@ -34,11 +34,13 @@ EVENT_BYTES = 64_000
 _EVENTS = re.compile(r"/api/prolific/events/[^/]+")
 _FORMS = re.compile(r"/console/.*|/create_user.*")
 _UPLOADS = re.compile(r"/api/experiments(?:/import|/[^/]+/spec)?|/api/draft/targets|/init_exp|/restore")
-_PARTICIPANTS = re.compile(r"/e/([^/]+)/(?:arrive|steps/[a-z]+|query|answers|events|finish)|/query|/answer")
+_PARTICIPANTS = re.compile(
+    r"/e/([^/]+)/(?:arrive|steps/[a-z]+|query|answers|events|finish|withdraw|skip)|/query|/answer"
+)
 #: Files and pages that are the same for everybody, whoever asks.
-_PUBLIC = re.compile(r"/(?:media|static|scripts|e)/.*|/|/healthz|/readyz")
-#: Files that a participant page in an origin of its own loads as modules, or to measure them.
-_SHARED_FILES = ("/media/", "/static/", "/scripts/")
+_PUBLIC = re.compile(r"/(?:media|static|scripts|client|e)/.*|/|/healthz|/readyz|/schema\.json")
+#: Files that pages of other origins load as modules, or to measure them.
+_SHARED_FILES = ("/media/", "/static/", "/scripts/", "/client/", "/schema.json")
 
 _PUBLIC_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 #: Pages of other origins may ask, and get another reply than others.

@@ -1,7 +1,7 @@
 """The web application: its routers, error handlers, health checks, media and scripts."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -32,17 +32,19 @@ from frontend.console import (
 from frontend.console import map as maps
 from frontend.context import Context, WithContext
 from frontend.metrics import MetricsMiddleware
-from frontend.pages import accepts_gzip
+from frontend.pages import Script, accepts_gzip
 from frontend.participant import arrival_routes
 from frontend.participant import routes as participant
 from frontend.participant.shortcut import TrialShortcut
 from frontend.proxies import Proxies
 from frontend.salmon1.answering import ScriptShortcut
+from frontend.schemas import Json
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.transfer import routes as transfer
 from salmon import __version__
 from salmon.errors import SalmonError, StoreError
+from salmon.spec import editor_schema
 from salmon.spec.media_files import MEDIA_TYPES
 
 #: Files are stored under the hash of their content, so what an address shows never changes.
@@ -76,7 +78,7 @@ _ROUTERS = (
     salmon1,
 )
 
-_health = APIRouter()
+_server = APIRouter()
 
 
 def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
@@ -120,10 +122,11 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     )
     for module in _ROUTERS:
         app.include_router(module.router)
-    app.include_router(_health)
+    app.include_router(_server)
     app.include_router(reached.router)
     app.add_api_route("/media/{name}", _media, response_class=Response)
     app.add_api_route("/scripts/{name}", _script, response_class=Response)
+    app.add_api_route("/client/{name}", _client, response_class=Response)
     # Only what is ours and small is compressed: media are compressed already, and are asked for in ranges.
     app.mount("/static", GZipMiddleware(StaticFiles(directory=context.pages.static)), name="static")
     return app
@@ -153,7 +156,28 @@ async def _script(name: str, request: Request, context: WithContext) -> Response
     which is not cached then.
     """
     script = context.pages.participant_script
-    headers = {**(_IMMUTABLE if name == script.name else {"Cache-Control": "no-store"}), "Vary": "Accept-Encoding"}
+    return _script_reply(script, request, _IMMUTABLE if name == script.name else {"Cache-Control": "no-store"})
+
+
+async def _client(name: str, request: Request, context: WithContext) -> Response:
+    """Return a module that pages of other sites import: `salmon.js`, or `jspsych-salmon.js` with the plugin for jsPsych.
+
+    Its address stays the same when it changes, so browsers ask each time whether it has.
+    """
+    script = context.pages.clients.get(name)
+    if script is None:
+        raise errors.NotFoundError(
+            f"There is no module {name!r} here.", hint=f"There are {' and '.join(context.pages.clients)}."
+        )
+    headers = {"Cache-Control": "no-cache", "ETag": f'"{script.name}"'}
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return _script_reply(script, request, headers)
+
+
+def _script_reply(script: Script, request: Request, headers: Mapping[str, str]) -> Response:
+    """Return a script as a response, compressed if the browser accepts it."""
+    headers = {**headers, "Vary": "Accept-Encoding"}
     if accepts_gzip(request):
         return Response(
             script.compressed, media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"}
@@ -161,13 +185,13 @@ async def _script(name: str, request: Request, context: WithContext) -> Response
     return Response(script.plain, media_type="text/javascript", headers=headers)
 
 
-@_health.get("/healthz")
+@_server.get("/healthz")
 async def healthz() -> Response:
     """Answer 200 as long as the process runs."""
     return JSONResponse({"status": "ok"})
 
 
-@_health.get("/readyz")
+@_server.get("/readyz")
 async def readyz(context: WithContext) -> Response:
     """Answer 200 when Redis answers and the backend's heartbeat is there, and 503 with what is missing otherwise.
 
@@ -188,7 +212,13 @@ async def readyz(context: WithContext) -> Response:
     return JSONResponse({"status": "ready"} | ({"warning": context.warning} if context.warning else {}))
 
 
-@_health.get("/metrics")
+@_server.get("/schema.json")
+async def read_schema() -> Json:
+    """Return the JSON schema of experiments' files, for editors on any machine."""
+    return editor_schema()
+
+
+@_server.get("/metrics")
 async def metrics(context: WithContext) -> Response:
     """Return counters and durations of this process, for Prometheus."""
     return Response(generate_latest(context.metrics.registry), media_type=CONTENT_TYPE_LATEST)

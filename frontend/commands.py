@@ -13,6 +13,7 @@ from rich.console import Console
 
 from frontend.auth import make_account, note
 from frontend.console.accounts import change_role, link_of, make_reset, remove_account
+from frontend.console.experiments import examples
 from frontend.context import Context, open_context
 from frontend.errors import BadRequestError, ConflictError
 from frontend.launching import free_slug, slug_of
@@ -28,6 +29,7 @@ from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.check import find_archive
 from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.serve import DEFAULT_DATA, DataOption
+from salmon.client import ApiClient, ServerError
 from salmon.errors import StartError
 
 Result = TypeVar("Result")
@@ -41,6 +43,9 @@ def launch(
     ] = None,
     name: Annotated[str, typer.Option(help="The name in the link; by default it is taken from the file.")] = "",
     draft: Annotated[bool, typer.Option("--draft", help="Create a draft instead of opening the experiment.")] = False,
+    server: Annotated[
+        str, typer.Option(help="The address of a server elsewhere; SALMON_TOKEN holds an API token that may change.")
+    ] = "",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Put an experiment on the running server and print the link for participants.
@@ -48,6 +53,9 @@ def launch(
     Example: salmon launch examples/colors/experiment.yaml
     """
     path = spec.expanduser().resolve()
+    if server:
+        _launch_elsewhere(server, path, find_archive(spec, targets), name=name, opened=not draft)
+        return
 
     async def put(context: Context) -> tuple[str, list[str]]:
         made, warnings = await launch_experiment(
@@ -66,6 +74,61 @@ def launch(
     for warning in warnings:
         print(warning, file=sys.stderr)
     print(f"{_address(data)}/e/{slug}/")
+
+
+def example(
+    name: Annotated[str, typer.Argument(help="Which example; without a name, all are listed.")] = "",
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Put an example on the running server, and print links: to try it as a participant, and for participants.
+
+    Example: salmon example eggs
+    """
+    known = {each.name: each for each in examples()}
+    if not name:
+        for each in known.values():
+            print(f"{each.name:10} {each.spec.read_text().partition(chr(10))[0].removeprefix('# ')}")
+        return
+    if name not in known:
+        raise StartError(f"There is no example called {name!r}.", hint=f"There are {', '.join(known)}.")
+
+    async def put(context: Context) -> tuple[str, str]:
+        each = known[name]
+        made, _ = await launch_experiment(
+            context,
+            each.spec.read_bytes(),
+            spec_name=each.spec,
+            archive=each.archive,
+            name="",
+            owner=LOCAL,
+            state="open",
+        )
+        await note(None, context, "server", "experiment created", made.slug)
+        return made.slug, context.signer.sign_tryout(made.experiment)
+
+    slug, key = _with_store(data, put)
+    print(f"Try it as a participant (nothing is recorded): {_address(data)}/e/{slug}/?tryout={key}")
+    print(f"For participants: {_address(data)}/e/{slug}/")
+    print(f"Watch it: {_address(data)}/console/experiments/{slug}/")
+
+
+def _launch_elsewhere(server: str, spec: Path, archive: Path | None, *, name: str, opened: bool) -> None:
+    """Create an experiment on a server that is reached over the network, and print the link for participants."""
+    token = os.environ.get("SALMON_TOKEN", "")
+    if not token:
+        raise StartError(
+            "A server elsewhere needs an API token.",
+            hint="Make one that may change on the page Account of its console, and put it into SALMON_TOKEN.",
+        )
+    try:
+        made = ApiClient(server, token=token).create(spec, targets=archive, name=name, opened=opened)
+    except ServerError as error:
+        for sentence in error.problems:
+            print(sentence, file=sys.stderr)
+        raise
+    for warning in made["warnings"]:
+        print(warning, file=sys.stderr)
+    print(made["address"])
 
 
 def export_bundle(

@@ -15,6 +15,7 @@ from salmon import __version__
 from salmon.errors import SpecError
 from salmon.samplers.passive import PASSIVE, PassiveSampler
 from salmon.spec import Manifest, Spec, TargetSpec, read_stored_spec, targets_of
+from salmon.spec.sampler_arguments import ACTIVE_CLASSES
 from salmon.spec.schema import Checks
 
 
@@ -51,6 +52,16 @@ class ParsedRevision:
         groups = tuple((name, group.participants) for name, group in self.spec.groups.items())
         known = tuple((name, places) for name, places in groups if places is not None)
         return Quota(self.spec.stopping.participants or 0, known)
+
+    @property
+    def active_samplers(self) -> tuple[str, ...]:
+        """The samplers that fit a map while the experiment runs."""
+        return tuple(name for name, one in self.spec.samplers.items() if one.sampler_class in ACTIVE_CLASSES)
+
+    def dimensions_of(self, sampler: str) -> int:
+        """Return the dimensions that a sampler's embedding has."""
+        d = self.spec.samplers[sampler].arguments.get("d", self.spec.sampling.common.get("d", 2))
+        return d if isinstance(d, int) else 2
 
     def has_enough(self, answers: int) -> bool:
         """Return whether so many answers are all that the experiment wanted."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from salmon.learning_curve import Outlook
+    from salmon.learning_curve import Look, Outlook
 
     Coordinates = NDArray[np.float64]
 
@@ -38,6 +38,7 @@ class SamplerHistory:
     aligned: dict[str, Any] = field(default_factory=dict[str, Any])
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _outlook: tuple[str, Outlook | None] = ("", None)
+    _look: tuple[tuple[str, float, int], Look | None] = (("", 0.0, 0), None)
 
     def add(self, line: HistoryLine) -> None:
         """Take the next generation."""
@@ -60,10 +61,29 @@ class SamplerHistory:
         if self._outlook[0] != self.last.stream_id:
             from salmon.learning_curve import outlook
 
-            columns = ("absorbed", "held_right", "held_total")
-            rows = ([line.numbers.get(name, 0.0) for name in columns] for line in self.thinned())
-            self._outlook = (self.last.stream_id, outlook(((a, b, c) for a, b, c in rows), n=n, d=d, worth=worth))
+            self._outlook = (self.last.stream_id, outlook(self._predictions(), n=n, d=d, worth=worth))
         return self._outlook[1]
+
+    def last_look(self, n: int, d: int, *, worth: float, per: int) -> Look | None:
+        """Return the last look of a stopping rule, computed once for each generation."""
+        if self.last is None:
+            return None
+        key = (self.last.stream_id, worth, per)
+        if self._look[0] != key:
+            from salmon.learning_curve import last_look
+
+            self._look = (key, last_look(self._predictions(), n=n, d=d, worth=worth, per=per))
+        return self._look[1]
+
+    @property
+    def predicted(self) -> float:
+        """How many answers to random queries were predicted."""
+        return self.last.numbers.get("held_total", 0.0) if self.last is not None else 0.0
+
+    def _predictions(self) -> list[tuple[float, float, float]]:
+        """Return (answers seen, right predictions, predictions) of each line."""
+        lines = [line.numbers for line in self.thinned()]
+        return [(each.get("absorbed", 0.0), each.get("held_right", 0.0), each.get("held_total", 0.0)) for each in lines]
 
 
 @dataclass(frozen=True)
@@ -90,6 +110,17 @@ class Histories:
             async for stream_id, model in self._store.models.read_history(experiment, sampler, after=after):
                 known.add(HistoryLine.of(stream_id, model))
         return known
+
+    async def last_look(
+        self, experiment: str, dimensions: Mapping[str, int], *, n: int, worth: float, per: int
+    ) -> Look | None:
+        """Return the last look of a stopping rule, at the sampler whose map has predicted most.
+
+        `dimensions` are those of each sampler that fits a map.
+        """
+        found = [(d, await self.read(experiment, name)) for name, d in dimensions.items()]
+        d, history = max(found, key=lambda one: one[1].predicted, default=(0, SamplerHistory()))
+        return history.last_look(n, d, worth=worth, per=per)
 
     async def newest(self, experiment: str, sampler: str) -> MapEmbedding | None:
         """Return the embedding that is shown now; None before the first."""

@@ -5,11 +5,13 @@ closes at once where an answer or a participant is the last that was wanted, and
 experiment twice a minute besides.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from frontend.context import Context
 from frontend.errors import EarlyError, FullError, NotFoundError, NotOpenError, OverloadError
@@ -20,6 +22,9 @@ from frontend.store.statuses import Status
 from salmon.logs import fields
 from salmon.spec import Spec
 from salmon.wire.keys import is_tryout
+
+if TYPE_CHECKING:
+    from salmon.learning_curve import Look
 
 log = logging.getLogger("salmon.lifecycle")
 
@@ -43,8 +48,11 @@ class Ending:
     sentence: str
 
 
-def due(spec: Spec, *, answers: int, finished: int, now_ms: int) -> Ending | None:
-    """Return why an experiment has to close now; None where it goes on. `finished` are those who hold a place."""
+def due(spec: Spec, *, answers: int, finished: int, now_ms: int, look: Look | None = None) -> Ending | None:
+    """Return why an experiment has to close now; None where it goes on.
+
+    `finished` are those who hold a place, and `look` is the last one at what further answers would bring.
+    """
     stopping, wanted = spec.stopping, wanted_participants(spec)
     if stopping.at is not None and now_ms >= stopping.at.timestamp() * 1000:
         return Ending("at", f"stopping.at is {stopping.at:%Y-%m-%d %H:%M} UTC, and that is past.")
@@ -52,6 +60,12 @@ def due(spec: Spec, *, answers: int, finished: int, now_ms: int) -> Ending | Non
         return Ending("answers", f"stopping.answers is {stopping.answers:,}, and there are {answers:,} answers.")
     if wanted and finished >= wanted:
         return Ending("participants", f"{wanted:,} participants are wanted, and {finished:,} have finished.")
+    if stopping.accuracy_gain_below is not None and look is not None and look.stops:
+        return Ending(
+            "accuracy_gain_below",
+            f"after {look.answers:,.0f} answers, {stopping.per:,} more bring less than {100 * stopping.accuracy_gain_below:g}"
+            " points of accuracy, with all looks at it taken together in 95 of 100 such experiments.",
+        )
     return None
 
 
@@ -179,16 +193,21 @@ def last_sign_ms(participant: Participant) -> int:
 
 
 async def close_if_due(
-    context: Context, experiment: ServedExperiment, *, answers: int | None = None, finished: int | None = None
+    context: Context,
+    experiment: ServedExperiment,
+    *,
+    answers: int | None = None,
+    finished: int | None = None,
+    look: Look | None = None,
 ) -> bool:
     """Close an open experiment that has what it wanted, and return whether it was closed now."""
     stopping, wanted = experiment.spec.stopping, wanted_participants(experiment.spec)
-    if experiment.state.state != "open" or not (stopping.at or stopping.answers or wanted):
+    if experiment.state.state != "open" or not (stopping.at or stopping.answers or wanted or look):
         return False
     if finished is None:
         finished = (await context.store.participants.read_places(experiment.id)).finished
     known = experiment.state.counters.get("answers", 0) if answers is None else answers
-    ending = due(experiment.spec, answers=known, finished=finished, now_ms=context.now_ms())
+    ending = due(experiment.spec, answers=known, finished=finished, now_ms=context.now_ms(), look=look)
     return ending is not None and await _end(context, experiment, ending)
 
 
@@ -201,13 +220,32 @@ async def why_it_would_close(context: Context, experiment: ServedExperiment) -> 
     """Return why an experiment would close again at once if it were opened."""
     places = await context.store.participants.read_places(experiment.id)
     answers = experiment.state.counters.get("answers", 0)
-    return due(experiment.spec, answers=answers, finished=places.finished, now_ms=context.now_ms())
+    look = await _last_look(context, experiment)
+    return due(experiment.spec, answers=answers, finished=places.finished, now_ms=context.now_ms(), look=look)
+
+
+async def _last_look(context: Context, experiment: ServedExperiment) -> Look | None:
+    """Return the last look at what further answers would bring, where that closes the experiment."""
+    stopping = experiment.spec.stopping
+    if stopping.accuracy_gain_below is None:
+        return None
+    dimensions = {name: experiment.dimensions_of(name) for name in experiment.active_samplers}
+    return await context.histories.last_look(
+        experiment.id,
+        dimensions,
+        n=len(experiment.targets),
+        worth=stopping.accuracy_gain_below,
+        per=stopping.per,
+    )
 
 
 async def look_at(context: Context, experiment: ServedExperiment) -> None:
     """Free places, and close or pause an experiment where that is due."""
     await free_abandoned(context, experiment)
-    if experiment.state.state != "open" or await close_if_due(context, experiment):
+    if experiment.state.state != "open":
+        return
+    look = await _last_look(context, experiment)
+    if await close_if_due(context, experiment, look=look):
         return
     if experiment.spec.stopping.errors_above is not None:
         since_ms = max(experiment.state.since_ms, context.now_ms() - FAILURE_MS)

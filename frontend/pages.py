@@ -20,7 +20,7 @@ from markupsafe import Markup
 from pydantic_core import to_json
 from starlette.responses import HTMLResponse, Response
 
-_IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "\./(\w+)\.js";$', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{ ([\w, ]+) \} from "(?:\.|\.\./participant)/(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:class|function|const) (\w+))", re.MULTILINE)
 _UNSUPPORTED = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 #: Comments that have lines of their own. What stands behind code stays: it could be part of a string.
@@ -47,20 +47,28 @@ def read_script(folder: Path, entry: str) -> Script:
     return Script.of(join_modules({path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.js")}, entry))
 
 
-def join_modules(modules: Mapping[str, str], entry: str) -> str:
-    """Return one script that does what `entry` does; raise ValueError with the first line that cannot be joined.
+def read_client(static: Path, *entries: str) -> Script:
+    """Return one ES module for pages of other sites, with the exports of these modules of the folder `client`."""
+    paths = (*(static / "participant").glob("*.js"), *(static / "client").glob("*.js"))
+    modules = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    exports = (f"export const {{ {', '.join(_EXPORT.findall(modules[name]))} }} = joined.{name};\n" for name in entries)
+    return Script.of(join_modules(modules, *entries) + "".join(exports))
+
+
+def join_modules(modules: Mapping[str, str], *entries: str) -> str:
+    """Return one script that does what `entries` do; raise ValueError with the first line that cannot be joined.
 
     Two forms are supported: `import { names } from "./module.js"` on one line, and `export` in front of the declaration
     of a class, function or constant. Comments on lines of their own are left out: they were a sixth of what is sent. So
     that no string is taken for one, a template literal must end on its line.
     """
     return "const joined = {};\n" + "".join(
-        _wrap_in_function(name, modules[name]) for name in _sort_by_imports(modules, entry)
+        _wrap_in_function(name, modules[name]) for name in _sort_by_imports(modules, entries)
     )
 
 
-def _sort_by_imports(modules: Mapping[str, str], entry: str) -> list[str]:
-    """Return the names of the modules that `entry` needs, each after those that it imports."""
+def _sort_by_imports(modules: Mapping[str, str], entries: tuple[str, ...]) -> list[str]:
+    """Return the names of the modules that `entries` need, each after those that it imports."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -73,7 +81,8 @@ def _sort_by_imports(modules: Mapping[str, str], entry: str) -> list[str]:
         if name not in order:
             order.append(name)
 
-    visit(entry, ())
+    for entry in entries:
+        visit(entry, ())
     return order
 
 
@@ -88,7 +97,7 @@ def _wrap_in_function(name: str, text: str) -> str:
     return f"joined.{name} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();\n"
 
 
-Tab = Literal["overview", "map", "targets", "participants", "recruitment", "payment", "exports", "settings"]
+Tab = Literal["overview", "map", "targets", "participants", "analysis", "recruitment", "payment", "exports", "settings"]
 
 
 @dataclass(frozen=True)
@@ -294,11 +303,15 @@ def participant_policy(
 
 @dataclass(frozen=True)
 class Pages:
-    """Renderer of pages; autoescape is always on, and a name that the context does not have is an error."""
+    """Renderer of pages; autoescape is always on, and a name that the context does not have is an error.
+
+    `clients` are the modules that pages of other sites import, by the name of their file.
+    """
 
     environment: Environment
     static: Path
     participant_script: Script
+    clients: Mapping[str, Script]
 
     @staticmethod
     def open(mount: str) -> "Pages":
@@ -315,7 +328,11 @@ class Pages:
         cast("dict[str, object]", environment.globals)["mount"] = mount
         environment.policies["json.dumps_function"] = _json
         static = Path(__file__).parent / "static"
-        return Pages(environment, static, read_script(static / "participant", "main"))
+        clients = {
+            "salmon.js": read_client(static, "salmon"),
+            "jspsych-salmon.js": read_client(static, "salmon", "jspsych"),
+        }
+        return Pages(environment, static, read_script(static / "participant", "main"), clients)
 
     def show(self, page: PageContext, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
         """Return a page as a response."""

@@ -98,6 +98,17 @@ class Settings(BaseSettings):
     sona_url: str = Field(
         default="", description="Where SONA is, for tests; empty: at the school's address in the experiment's file."
     )
+    smtp_url: str = Field(
+        default="",
+        repr=False,
+        description="The mail server: smtp://USER:PASSWORD@HOST:587 (with STARTTLS) or smtps://…; empty: no mail is sent.",
+    )
+    mail_from: str = Field(
+        default="", description="The address that mail comes from; empty: the user of SALMON_SMTP_URL."
+    )
+    webhook_hosts: str = Field(
+        default="", description="The hosts that webhooks of experiments may be sent to, with commas; empty: none."
+    )
     log_directory: str = Field(default="", description="Where each process writes a log file; empty: standard error.")
 
     @field_validator("secret")

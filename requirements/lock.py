@@ -1,4 +1,4 @@
-"""Rewrite serve.txt, test.txt and frontend.txt: pin every package, with the hash of every file of its version.
+"""Rewrite serve.txt, test.txt, docs.txt and frontend.txt: pin every package, with the hash of every file of its version.
 
 Run `make lock` after a change of dependencies. torch has a file of its own, torch.txt, because its builds come from two
 indexes with different files. To change its version, replace everything below the comment of torch.txt by the new pin
@@ -86,4 +86,6 @@ if __name__ == "__main__":
     lock_torch()
     lock(HERE / "serve.txt", "--extra", "server", "--extra", "build")
     lock(HERE / "test.txt", "--extra", "build", "--extra", "test", "--constraint", str(HERE / "serve.txt"))
+    versions = ("--constraint", str(HERE / "serve.txt"), "--constraint", str(HERE / "test.txt"))
+    lock(HERE / "docs.txt", *versions, source=str(HERE / "docs.in"))
     lock(HERE / "frontend.txt", "--constraint", str(HERE / "serve.txt"), source=str(HERE / "frontend.in"))

@@ -7,9 +7,10 @@ busy, restarts or is out of reach is sent again, under the same turn and token, 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import httpx
@@ -33,11 +34,17 @@ Connections = httpx.AsyncClient
 
 
 class ServerError(SalmonError):
-    """Raised for a request that the server refused, or that it did not answer for a minute."""
+    """Raised for a request that the server refused, or that it did not answer for a minute.
 
-    def __init__(self, message: str, *, hint: str = "", where: str = "", status: int = 0) -> None:
+    `problems` are the sentences about a file with mistakes, each with its line.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", where: str = "", status: int = 0, problems: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message, hint=hint, where=where)
         self.status = status
+        self.problems = problems
 
 
 @dataclass(frozen=True)
@@ -118,26 +125,64 @@ async def connections(people: int) -> AsyncGenerator[Connections]:
 
 @dataclass(frozen=True)
 class ApiClient:
-    """A script of an experimenter, with their account, at the server of this address."""
+    """Client for scripts of an experimenter, at the server of this address: with an API token, or with name and password.
+
+    Every method raises ServerError with the server's own sentence where a request is refused. Routes that have no method
+    here are reached with `read` and `download`; docs/routes.md lists them.
+    """
 
     address: str
-    name: str
-    password: str
+    name: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+    def experiments(self) -> list[dict[str, Any]]:
+        """Return the experiments that the account may see."""
+        return self.read("experiments")
+
+    def create(
+        self, spec: Path, *, targets: Path | None = None, name: str = "", opened: bool = False
+    ) -> dict[str, Any]:
+        """Make an experiment of a YAML file and a ZIP of targets; return it with its `slug`, `address` and `warnings`."""
+        with ExitStack() as files:
+            sent = {"spec": (spec.name, files.enter_context(spec.open("rb")))}
+            if targets is not None:
+                sent["targets"] = (targets.name, files.enter_context(targets.open("rb")))
+            form = {"name": name, "state": "open" if opened else "draft"}
+            return self._send("POST", "experiments", files=sent, data=form).json()
+
+    def change_state(self, slug: str, state: Literal["open", "paused", "closed"]) -> dict[str, Any]:
+        """Open, pause or close an experiment; return it."""
+        return self._send("PUT", f"experiments/{slug}/state", json={"state": state}).json()
+
+    def overview(self, slug: str) -> dict[str, Any]:
+        """Return the figures of an experiment's overview: answers, participants, accuracy, what is wrong."""
+        return self.read(f"experiments/{slug}/overview")
+
+    def export(self, slug: str, name: str, to: Path) -> Path:
+        """Download one file of an experiment, such as `responses.csv`, or everything as `bundle`; return where it is."""
+        path = f"experiments/{slug}/bundle" if name == "bundle" else f"experiments/{slug}/exports/{name}"
+        to.write_bytes(self.download(path))
+        return to
 
     def read(self, path: str) -> Any:
-        """Return the JSON of a route below /api/; ServerError where it is refused."""
-        return self._get(path).json()
+        """Return the JSON of a route below /api/."""
+        return self._send("GET", path).json()
 
     def download(self, path: str) -> bytes:
-        """Return a file of a route below /api/; ServerError where it is refused."""
-        return self._get(path).content
+        """Return a file of a route below /api/."""
+        return self._send("GET", path).content
 
-    def _get(self, path: str) -> httpx.Response:
-        url = f"{self.address}/api/{path}"
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        url = f"{self.address.rstrip('/')}/api/{path}"
+        if self.token:
+            options["headers"] = {"Authorization": f"Bearer {self.token}"}
+        else:
+            options["auth"] = (self.name, self.password)
         try:
-            reply = httpx.get(url, auth=(self.name, self.password), timeout=READ_SECONDS)
+            reply = httpx.request(method, url, timeout=READ_SECONDS, **options)
         except httpx.TransportError as error:
-            raise _unreachable("GET", path, error) from error
+            raise _unreachable(method, path, error) from error
         if not reply.is_success:
             raise _error_of(reply.status_code, _json_of(reply), path)
         return reply
@@ -189,6 +234,6 @@ def _wanted_pause(reply: httpx.Response) -> float:
 def _error_of(status: int, body: Any, where: str) -> ServerError:
     told = body.get("error", {}) if isinstance(body, dict) else {}
     message = str(told.get("message", "")) or f"The server answered with status {status}."
-    return ServerError(
-        message, hint=str(told.get("hint", "")), where=str(told.get("where", "")) or where, status=status
-    )
+    problems = tuple(str(problem.get("sentence") or problem.get("message", "")) for problem in told.get("problems", ()))
+    place = str(told.get("where", "")) or where
+    return ServerError(message, hint=str(told.get("hint", "")), where=place, status=status, problems=problems)

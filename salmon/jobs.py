@@ -1,8 +1,7 @@
 """Define the jobs that an experimenter may request of the learning process, and their arguments.
 
 There are four kinds: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
-comparison of dimensions and noise models (`cross_validation`), and the whole experiment with simulated participants
-(`rehearsal`).
+comparison of dimensions and noise models (`cross_validation`), and the plan of a study by simulated ones (`plan`).
 """
 
 import re
@@ -33,8 +32,9 @@ RECOMMENDED = "PowerTSTE"
 COMPARED = (RECOMMENDED, "TSTE", "STE", "CKL", "SOE", "GNMDS")
 
 MOST_DIMENSIONS = 10
-#: Fits of one comparison, and answers a target in one rehearsal: more would keep others waiting for hours.
+#: Fits of one comparison, and targets and answers a target of one plan: more would keep others waiting for hours.
 MOST_FITS = 2000
+MOST_PLANNED = 300
 MOST_ANSWERS_A_TARGET = 200
 #: Entries of one list.
 MOST_LISTED = 10_000
@@ -129,11 +129,6 @@ def _active_sampler(value: Any, info: ValidationInfo) -> str:
     return str(value)
 
 
-def _answers_of_a_rehearsal(value: Any, info: ValidationInfo) -> int:
-    n: int | None = (info.context or {}).get("n")
-    return whole(n or 1, MOST_ANSWERS_A_TARGET * n if n else None)(value)
-
-
 Sampler = Annotated[str, BeforeValidator(_active_sampler)]
 Dimensions = Annotated[int, BeforeValidator(whole(1, MOST_DIMENSIONS))]
 Noise = Annotated[str, BeforeValidator(choice(*NOISE_MODELS))]
@@ -208,26 +203,46 @@ class CrossValidation:
 
 
 @dataclass(frozen=True, config=_FROZEN)
-class Rehearsal:
-    """The experiment with simulated participants in random worlds of d dimensions.
+class StudyPlan:
+    """Simulated studies of so many targets in d dimensions: accuracy against answers, and what an accuracy takes.
 
-    `lapse` is the share of answers that are guesses.
+    `people` and `world` are those of `salmon.planning`, `lapse` is the share of answers that are guesses, and `answers` how
+    many are looked at (0: as many as usual). `seconds` is the time of one answer, `besides` the minutes of everything else,
+    `pay` what an hour costs, and `fee` the share of it that a platform adds. Without an `accuracy` a usual one is aimed at.
     """
 
     sampler: Sampler
-    answers: Annotated[int, BeforeValidator(_answers_of_a_rehearsal)]
-    runs: Repetitions
+    targets: Annotated[int, BeforeValidator(whole(4, MOST_PLANNED))]
     d: Dimensions
-    lapse: Annotated[float, BeforeValidator(number(0, 1))]
+    people: Annotated[str, BeforeValidator(choice("typical", "clear", "hard"))]
+    world: Annotated[str, BeforeValidator(choice("random", "clusters"))]
+    lapse: Annotated[float, BeforeValidator(number(0, 0.9))]
+    answers: Annotated[int, BeforeValidator(whole(0, MOST_ANSWERS_A_TARGET * MOST_PLANNED))]
+    runs: Repetitions
+    accuracy: Annotated[float, BeforeValidator(number(0.5, 1))] | None
+    seconds: Annotated[float, BeforeValidator(number(0.1, 600))]
+    besides: Annotated[float, BeforeValidator(number(0, 600))]
+    pay: Annotated[float, BeforeValidator(number(0, 10_000))]
+    fee: Annotated[float, BeforeValidator(number(0, 2))]
+
+    @model_validator(mode="after")
+    def _few_enough_answers(self) -> Self:
+        most = MOST_ANSWERS_A_TARGET * self.targets
+        if self.answers > most:
+            raise Misfit(
+                sentence=f"answers is {self.answers:,}; for {self.targets} targets at most {most:,} are simulated.",
+                at=("answers",),
+            )
+        return self
 
 
-Job = FitWithout | EmbeddingAsOf | CrossValidation | Rehearsal
+Job = FitWithout | EmbeddingAsOf | CrossValidation | StudyPlan
 
 _KINDS: dict[str, type[Job]] = {
     "fit": FitWithout,
     "embedding": EmbeddingAsOf,
     "cross_validation": CrossValidation,
-    "rehearsal": Rehearsal,
+    "plan": StudyPlan,
 }
 #: The kinds of jobs.
 KINDS = tuple(_KINDS)
@@ -266,7 +281,21 @@ def _defaults(kind: str, spec: Spec, n: int, sampler: str) -> dict[str, Any]:
         "fit": {"exclude": (), "sampler": sampler, "d": d, "noise": noise, "folds": 10},
         "embedding": {"sampler": sampler, "generation": None, "answers": None},
         "cross_validation": {"dimensions": (1, 2, 3), "noise": COMPARED, "folds": 10, "repeats": 1},
-        "rehearsal": {"sampler": sampler, "answers": 20 * n, "runs": 3, "d": d, "lapse": 0.0},
+        "plan": {
+            "sampler": sampler,
+            "targets": n,
+            "d": d,
+            "people": "typical",
+            "world": "random",
+            "lapse": 0.0,
+            "answers": 0,
+            "runs": 6,
+            "accuracy": None,
+            "seconds": 3.0,
+            "besides": 3.0,
+            "pay": 0.0,
+            "fee": 0.0,
+        },
     }[kind]
 
 

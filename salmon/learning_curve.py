@@ -8,7 +8,8 @@ probability of what was seen, so an interval of what is still to gain includes w
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,12 @@ Floats = NDArray[np.float64]
 
 #: Predictions until something is said.
 LEAST_PREDICTIONS = 50
-#: The probability with which `gain_high` is not exceeded.
+#: The probability with which `gain_high` is not exceeded, and that of the interval of further answers.
 SURE = 0.95
+#: A stopping rule is looked at whenever the answers have grown by this factor. Over all looks together, the probability
+#: that it stops although the next answers would bring more than was called worth having is at most `ALPHA`.
+LOOKS = 1.2
+ALPHA = 0.05
 _BINS = 24
 _ENDS = np.linspace(0.51, 0.99, 33)
 _RATES = np.array([0.85, 1.0, 1.2])
@@ -31,22 +36,45 @@ _FUTURE = 50.0
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What further answers would bring: accuracy now, and what is still to gain, if one never stopped.
+class LearningCurve:
+    """The curves that an experiment may be on after `answers`, each with its probability given `predictions`."""
 
-    `gain` is the median, `gain_high` exceeds the truth with 95 % probability. `more` is how many answers are needed until
-    `gain_high` is no more than what was called worth having, as far as one can tell now; None if that is far away.
-    """
-
+    answers: float
     predictions: int
-    accuracy: float
-    gain: float
-    gain_high: float
-    more: int | None
+    ends: Floats = field(repr=False)
+    scales: Floats = field(repr=False)
+    rates: Floats = field(repr=False)
+    weights: Floats = field(repr=False)
+
+    def accuracy(self) -> float:
+        """Return the accuracy expected now."""
+        return float(self.weights @ self._at(self.answers))
+
+    def gain(self, share: float, *, more: float = inf) -> float:
+        """Return what so many more answers bring; the truth is below it with this probability."""
+        return _quantile(self._gains(more), self.weights, share)
+
+    def chance_of_gain(self, worth: float, *, more: float) -> float:
+        """Return the probability that so many more answers bring more than `worth`."""
+        return float(self.weights[self._gains(more) > worth].sum())
+
+    def more_answers(self, worth: float, share: float) -> float:
+        """Return how many more answers are needed until no more than `worth` is left to gain; the truth is below it with this
+        probability.
+        """
+        above = np.maximum(self.ends - 0.5, worth)
+        needed = self.scales * ((above / worth) ** (1 / self.rates) - 1.0)
+        return _quantile(np.maximum(0.0, needed - self.answers), self.weights, share)
+
+    def _gains(self, more: float) -> Floats:
+        return (self.ends if more == inf else self._at(self.answers + more)) - self._at(self.answers)
+
+    def _at(self, answers: float) -> Floats:
+        return _accuracy(answers, self.ends, self.scales, self.rates)
 
 
-def outlook(history: Iterable[tuple[float, float, float]], *, n: int, d: int, worth: float) -> Outlook | None:
-    """Return the outlook of an experiment of n targets in d dimensions; None for fewer than 50 predictions.
+def learning_curve(history: Iterable[tuple[float, float, float]], *, n: int, d: int) -> LearningCurve | None:
+    """Return the curve of an experiment of n targets in d dimensions; None for fewer than 50 predictions.
 
     `history` holds, for each generation of the map, the answers it had seen, and how many predictions were right and
     were made until then.
@@ -54,19 +82,79 @@ def outlook(history: Iterable[tuple[float, float, float]], *, n: int, d: int, wo
     seen, right, made = bins(history)
     if made.sum() < LEAST_PREDICTIONS:
         return None
-    now = float(seen[-1])
     ends, scales, rates = (part.ravel() for part in np.meshgrid(_ENDS, n * d * _SCALES, _RATES, indexing="ij"))
     expected = np.clip(_accuracy(seen[None, :], ends[:, None], scales[:, None], rates[:, None]), 1e-6, 1 - 1e-6)
     evidence = (right * np.log(expected) + (made - right) * np.log1p(-expected)).sum(axis=1)
     evidence += np.where(rates == 1.0, np.log(2.0), 0.0)
     evidence -= 0.5 * (np.log(scales / (n * d * _USUAL_SCALE)) / _SCALE_SPREAD) ** 2
     weights = np.exp(evidence - evidence.max())
-    weights /= weights.sum()
-    accuracy = float(weights @ _accuracy(now, ends, scales, rates))
-    gains = ends - _accuracy(now, ends, scales, rates)
-    gain_high = _quantile(gains, weights, SURE)
-    more = 0 if gain_high <= worth else _more(now, ends, scales, rates, weights, worth)
-    return Outlook(int(made.sum()), accuracy, _quantile(gains, weights, 0.5), gain_high, more)
+    return LearningCurve(float(seen[-1]), int(made.sum()), ends, scales, rates, weights / weights.sum())
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What further answers would bring: accuracy now, and what is still to gain, if one never stopped.
+
+    `gain` is the median, `gain_high` exceeds the truth with 95 % probability. `more` is how many answers are needed until no
+    more than what was called worth having is left to gain, as far as one can tell now, and (`more_low`, `more_high`) its
+    95 % interval; None if that is far away.
+    """
+
+    predictions: int
+    accuracy: float
+    gain: float
+    gain_high: float
+    more: int | None
+    more_low: int = 0
+    more_high: int | None = None
+
+
+def outlook(history: Iterable[tuple[float, float, float]], *, n: int, d: int, worth: float) -> Outlook | None:
+    """Return the outlook of an experiment, as `learning_curve` reads its history."""
+    curve = learning_curve(history, n=n, d=d)
+    if curve is None:
+        return None
+    low, more, high = (curve.more_answers(worth, share) for share in ((1 - SURE) / 2, 0.5, (1 + SURE) / 2))
+    furthest = (_FUTURE - 1.0) * curve.answers
+    return Outlook(
+        curve.predictions,
+        curve.accuracy(),
+        curve.gain(0.5),
+        curve.gain(SURE),
+        round(more) if more < furthest else None,
+        round(min(low, furthest)),
+        round(high) if high < furthest else None,
+    )
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look of a stopping rule: after `answers`, `chance` of a gain above the wanted one, allowed up to `allowed`."""
+
+    answers: float
+    chance: float
+    allowed: float
+
+    @property
+    def stops(self) -> bool:
+        """Whether the experiment has what it wanted."""
+        return self.chance <= self.allowed
+
+
+def last_look(history: Iterable[tuple[float, float, float]], *, n: int, d: int, worth: float, per: int) -> Look | None:
+    """Return the last look at whether `per` more answers bring more than `worth`; None before the first.
+
+    The first look is after `per` answers, and each sees only the answers until then. The k-th from 0 may be wrong with a
+    probability of ALPHA / ((k + 1)(k + 2)), which sums to ALPHA however long one looks.
+    """
+    rows = [row for row in history if row[2] > 0]
+    if not rows or rows[-1][0] < per:
+        return None
+    number = int(log(rows[-1][0] / per) / log(LOOKS) + 1e-9)
+    curve = learning_curve((row for row in rows if row[0] <= per * LOOKS**number + 0.5), n=n, d=d)
+    if curve is None:
+        return None
+    return Look(curve.answers, curve.chance_of_gain(worth, more=per), ALPHA / ((number + 1) * (number + 2)))
 
 
 def bins(history: Iterable[tuple[float, float, float]]) -> tuple[Floats, Floats, Floats]:
@@ -94,14 +182,3 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
     order = np.argsort(values)
     place = int(np.searchsorted(np.cumsum(weights[order]), share))
     return float(values[order][min(place, len(values) - 1)])
-
-
-def _more(now: float, ends: Floats, scales: Floats, rates: Floats, weights: Floats, worth: float) -> int | None:
-    """Return how many more answers bring what is left to gain down to `worth` with 95 % probability."""
-    # The bound falls with every further answer, so that halving finds the place.
-    least, most = 0.0, (_FUTURE - 1.0) * now
-    for _ in range(12):
-        middle = (least + most) / 2
-        left = _quantile(ends - _accuracy(now + middle, ends, scales, rates), weights, SURE)
-        least, most = (least, middle) if left <= worth else (middle, most)
-    return round(most) if most < (_FUTURE - 1.0) * now else None

@@ -9,6 +9,7 @@ of n queries; a running experiment refits more often.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, isfinite, log2
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -281,6 +282,21 @@ class Plan:
     best_possible: float
     values: Mapping[str, Floats] = field(repr=False)
 
+    @classmethod
+    def of(cls, study: PlannedStudy, runs: Sequence[Mapping[str, Stage]]) -> "Plan":
+        """Return the plan of a study from the last stage of every run, by the name of what asks."""
+        values = {name: np.array([run[name].curve for run in runs]) for name in study.contenders}
+        neighbours = {name: np.array([run[name].neighbours for run in runs]) for name in study.contenders}
+        return cls(
+            study,
+            study.points,
+            len(runs),
+            {name: Curve.of(found) for name, found in values.items()},
+            {name: Curve.of(found) for name, found in neighbours.items()},
+            float(np.mean([stage.best_possible for run in runs for stage in run.values()])),
+            values,
+        )
+
     def needed(self, name: str, level: float) -> Needed:
         """Return how many answers reach an accuracy, each run's running maximum joined by straight lines.
 
@@ -321,31 +337,70 @@ def simulate(
     """
     contenders, points = study.contenders, study.points
     total = runs * len(contenders) * len(points)
-    accuracy: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
-    neighbours: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
-    best: list[float] = []
+    made: list[dict[str, Stage]] = []
     done = 0
     for run in range(runs):
         person, seed = study.person(run)
+        ends: dict[str, Stage] = {}
         for name, sampler in contenders.items():
             stage = Stage(np.zeros((0, 3), np.int32))
             for answers in points:
                 stage = advance(sampler, study.d, person, seed, answers, stage)
                 done += 1
                 progress(done, total)
-            accuracy[name].append(stage.curve)
-            neighbours[name].append(stage.neighbours)
-            best.append(stage.best_possible)
-        values = {name: np.array(found) for name, found in accuracy.items()}
-        yield Plan(
-            study,
-            points,
-            run + 1,
-            {name: Curve.of(found) for name, found in values.items()},
-            {name: Curve.of(np.array(found)) for name, found in neighbours.items()},
-            float(np.mean(best)),
-            values,
-        )
+            ends[name] = stage
+        made.append(ends)
+        yield Plan.of(study, made)
+
+
+def as_dict(plan: Plan, costs: Costs, level: float) -> dict[str, Any]:
+    """Return the plan as plain values; what is not known is None."""
+    study = plan.study
+    return {
+        "targets": study.n,
+        "dimensions": study.d,
+        "people": study.people,
+        "world": study.world,
+        "lapse": study.lapse,
+        "seed": study.seed,
+        "runs": plan.runs,
+        "best_possible": plan.best_possible,
+        "answers": list(plan.answers),
+        "accuracy": {name: _plain(curve) for name, curve in plan.accuracy.items()},
+        "neighbours": {name: _plain(curve) for name, curve in plan.neighbours.items()},
+        "to_reach": {"accuracy": level, **{name: _needs(plan.needed(name, level), costs) for name in plan.accuracy}},
+        "participant": {"answers": costs.answers, "fitted_answers": costs.useful, "minutes": costs.minutes},
+        "texts": texts(plan, costs, level),
+    }
+
+
+def _plain(curve: Curve) -> dict[str, list[float | None]]:
+    return {
+        name: [value if isfinite(value) else None for value in values]
+        for name, values in (("mean", curve.mean), ("low", curve.low), ("high", curve.high))
+    }
+
+
+def _needs(needed: Needed, costs: Costs) -> dict[str, Any]:
+    def of(answers: float) -> dict[str, Any] | None:
+        if not isfinite(answers):
+            return None
+        return {
+            "answers": round(answers),
+            "participants": costs.participants(answers),
+            "hours": round(costs.hours(answers), 2),
+            "money": round(costs.money(answers), 2),
+        }
+
+    return {"middle": of(needed.middle), "low": of(needed.low), "high": of(needed.high)}
+
+
+def texts(plan: Plan, costs: Costs, level: float) -> dict[str, str]:
+    """Return the paragraphs for the form of an ethics board and for a preregistration."""
+    return {
+        "ethics": ethics_paragraph(plan, costs, level),
+        "preregistration": preregistration_paragraph(plan, costs, level),
+    }
 
 
 def ethics_paragraph(plan: Plan, costs: Costs, level: float) -> str:

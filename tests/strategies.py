@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from salmon.spec import Spec, parse_spec
 from salmon.spec.page_texts import PAGE_TEXTS
-from salmon.spec.sampler_arguments import NOISE_MODELS
+from salmon.spec.sampler_arguments import ACTIVE_CLASSES, NOISE_MODELS
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*/experiment.yaml"))
 
@@ -75,17 +75,25 @@ def _written(draw: st.DrawFn, n: int) -> dict[str, Any]:
             "on_failure": st.sampled_from(["nothing", "flag", "warn", "screen_out"]), "tolerate": st.integers(0, 9),
         })),
         "stopping": draw(_some({
-            "answers": st.integers(1, 10**6), "at": st.datetimes().map(str), "accuracy_gain_below": _SHARES,
+            "answers": st.integers(1, 10**6), "at": st.datetimes().map(str),
             "participants": st.integers(1, 10**6), "errors_above": _SHARES,
         })),
         "payment": draw(_some({
             "currency": st.sampled_from(["GBP", "USD"]), "reward": _AMOUNTS,
             "bonus": st.lists(st.fixed_dictionaries({"amount": _AMOUNTS}, optional={"catch_accuracy": _SHARES}), max_size=2),
         })),
+        "notify": draw(_some({
+            "email": st.just(["ada@lab.example.org"]), "webhook": st.just("https://hooks.example.org/x?y=1"), "stalled_after": _WAITS,
+        })),
         "privacy": draw(_some({"keep_ids": _KEPT, "keep_answers": _KEPT})),
         "resume": draw(_some({"policy": st.sampled_from(["continue", "restart", "block"]), "max_gap": _DURATIONS, "abandoned_after": _WAITS})),
         "seed": draw(st.integers(0, 2**53 - 1)),
     }  # fmt: skip
+    if any(one.get("class", name) in ACTIVE_CLASSES for name, one in samplers.items()) and draw(st.booleans()):
+        tree["stopping"] = tree.get("stopping", {}) | {
+            "accuracy_gain_below": "0.5%",
+            "per": draw(st.integers(1, 10**6)),
+        }
     optional = {
         "consent": st.fixed_dictionaries({"text": texts()}, optional={"decline_url": st.just("https://example.org/x")}),
         "instructions": st.lists(st.fixed_dictionaries({"text": texts()}), max_size=3),

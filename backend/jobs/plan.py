@@ -5,11 +5,11 @@ from collections.abc import Callable
 from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
-from backend.jobs.rehearsal import plan_rehearsal
 from backend.jobs.steps import JobPlan
+from backend.jobs.study_plan import plan_study
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
-from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, Rehearsal, read_job
+from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, StudyPlan, read_job
 from salmon.spec import Spec
 from salmon.wire import Request
 
@@ -21,8 +21,8 @@ def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -
         raise SalmonError("The experiment was deleted before this request was carried out.")
     spec, n = store.read_spec(asked.experiment, found.revision)
     job = read_job(asked.kind, asked.arguments, spec, n)
-    if isinstance(job, Rehearsal):
-        return plan_rehearsal(job, spec, n)
+    if isinstance(job, StudyPlan):
+        return plan_study(job, spec)
     answers = _answered(store, asked.experiment, job, spec, n, on_progress)
     match job:
         case EmbeddingAsOf():

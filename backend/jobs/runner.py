@@ -137,6 +137,8 @@ class JobRunner:
             outcomes.append(self._outcome(asked, step, shared, earlier))
             if step.after is not None:
                 outcomes[step.after] = None
+            if (known := plan.so_far(outcomes)) is not None:
+                self._note(asked, {"result": to_json_value(known)})
         if self._store.find_experiment(asked.experiment) is None:
             raise SalmonError("The experiment was deleted while this request was carried out.")
         return plan.conclude(outcomes)

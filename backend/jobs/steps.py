@@ -28,12 +28,14 @@ class JobStep:
 class JobPlan:
     """The steps of a job, in order; `conclude` turns their outcomes into the result.
 
-    `shared` are the first arguments of every step; they are sent to the workers once.
+    `shared` are the first arguments of every step; they are sent to the workers once. `so_far` returns what is known after
+    the first outcomes, where that is worth showing before the end.
     """
 
     steps: tuple[JobStep, ...]
     conclude: Callable[[Sequence[Any]], Mapping[str, Any]]
     shared: tuple[Any, ...] = ()
+    so_far: Callable[[Sequence[Any]], Mapping[str, Any] | None] = lambda _: None
 
 
 @dataclass(frozen=True)

@@ -84,12 +84,12 @@ def main() -> None:
 
 @contextmanager
 def _request(program: Program, n: int) -> Iterator[None]:
-    """A request that runs for longer than any crowd answers: a rehearsal of another experiment."""
+    """A request that runs for longer than any crowd answers: a plan of another experiment."""
     address = program.launch_text(f"rehearsed-{time.monotonic_ns()}", f"targets: {n}\n")
     slug = address.rstrip("/").rpartition("/")[2]
     address = f"{program.address}/api/experiments/{slug}/requests"
     with httpx.Client(auth=program.add_user(f"asks-{slug}")) as client:
-        body = {"kind": "rehearsal", "arguments": {"answers": 200 * n, "runs": 20}}
+        body = {"kind": "plan", "arguments": {"answers": 200 * n, "runs": 20}}
         made = client.post(address, json=body).raise_for_status().json()["request"]
         yield
         ended = client.delete(f"{address}/{made}").raise_for_status().json()

@@ -32,6 +32,7 @@ EPOCHS = 40.0
 CODES: dict[str, Any] = {
     "none": None,
     **{f"QSGD, {bits} bits": QSGD(bits) for bits in (1, 4, 8)},
+    **{f"QSGD, {bits} bits, buckets of 512": QSGD(bits, bucket=512) for bits in (1, 4, 8)},
     "TernGrad": TernGrad(),
     **{f"entry-wise ATOMO, {share:.0%}": EntrywiseAtomo(share) for share in (0.1,)},
     **{f"spectral ATOMO, {budget}": SpectralAtomo(budget, bits=32) for budget in (1, 2, 3, 4)},
@@ -56,21 +57,25 @@ def optimizer(rate: float) -> Any:
     return partial(torch.optim.SGD, lr=rate)
 
 
-def wide(problem: Problem) -> nn.Module:
+def wide() -> nn.Module:
     """Return a network whose gradients are matrices worth compressing."""
-    del problem
     return build_seeded(
         lambda: nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)), 0
     )
 
 
-def variances(problem: Problem) -> dict[str, tuple[float, float]]:
-    """Return (bytes, variance / |g|²) of each compression for one gradient after an epoch of training."""
-    module = fit(wide(problem), problem.train, optimizer(0.2), loss=problem.loss, epochs=1).module
+def gradient_of(problem: Problem) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+    """Return a gradient (P,) after an epoch of training, and the shapes of its layers."""
+    module = fit(wide(), problem.train, optimizer(0.2), loss=problem.loss, epochs=1, batch_size=32).module
     chosen = [each[:128] for each in problem.train]
     problem.loss(module(chosen[0]), chosen[1]).mean().backward()
     shapes = [tuple(each.shape) for each in module.parameters()]
-    gradient = torch.cat([each.grad.reshape(-1) for each in module.parameters()]).numpy()
+    return torch.cat([each.grad.reshape(-1) for each in module.parameters()]).numpy(), shapes
+
+
+def variances(problem: Problem) -> dict[str, tuple[float, float]]:
+    """Return (bytes, variance / |g|²) of each compression for one gradient after an epoch of training."""
+    gradient, shapes = gradient_of(problem)
     found = {}
     for name, code in CODES.items():
         if code is None:
@@ -93,12 +98,13 @@ def train_at_rate(rate: float, code: Any, rounds: int) -> list[Any]:
     for seed in range(rounds):
         try:
             history = fit(
-                wide(problem), problem.train, optimizer(rate), VirtualGroup(2), loss=CROSS_ENTROPY, batch_size=128, epochs=EPOCHS,
+                wide(), problem.train, optimizer(rate), VirtualGroup(2), loss=CROSS_ENTROPY, batch_size=128, epochs=EPOCHS,
                 compression=code, watch=problem.judge, watch_every=5, seed=seed, until=reached_target,
             ).history  # fmt: skip
         except SalmonError:
             break
-        if not reached_target(history.rows[-1]):
+        # Two ranks end with the exchange after the one in which the target was reached.
+        if not any(map(reached_target, history.rows)):
             break
         found.append(history)
     return found
@@ -171,7 +177,7 @@ def main() -> None:
             curves[name] = thin((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
             last = [history.rows[-1] for history in histories]
             job = TrainingJob(
-                wide(problem), optimizer(rate), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=code, until=reached_target,
+                wide(), optimizer(rate), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=code, until=reached_target,
                 watch=problem.judge, watch_every=5,
             )  # fmt: skip
             seconds, path = measure_over_link(executor, job, problem, FASTER, name, given.rounds)
@@ -180,7 +186,7 @@ def main() -> None:
                 slow[SLOWER, name], _ = measure_over_link(
                     executor, job, problem, SLOWER, f"{name}, slower", given.rounds
                 )
-            size, variance = codes.get(name, (4.0 * sum(each.numel() for each in wide(problem).parameters()), 0.0))
+            size, variance = codes.get(name, (4.0 * sum(each.numel() for each in wide().parameters()), 0.0))
             report.add(
                 code=name, bytes=size, variance=variance, rate=rate, steps_to=int(np.median([row["step"] for row in last])),
                 kilobytes_to=float(np.median([row["bytes_sent"] for row in last])) / 1e3, link_s=slow[FASTER, name],

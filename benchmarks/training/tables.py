@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.training.figure import FOLDER
 from benchmarks.training.markdown import Document, dash, select_rows, small, table, two, whole
@@ -143,14 +144,125 @@ def compression(document: Document) -> str:
     )  # fmt: skip
 
 
-def replicas(document: Document) -> str:
-    """Throughput, and epochs to a target."""
+def traffic(document: Document) -> str:
+    """Bytes on the sockets of a step, relative to a dense all-reduce, for each number of ranks."""
+    rows = {(row["code"], row["ranks"]): row for row in document["rows"]}
+    ranks = sorted({count for _, count in rows})
     return table(
-        ("learning rate", "replicas", "examples/s", "× one replica", "epochs to 97 %", "seconds", "speed-up"),
+        ("what is sent", *(f"{count} ranks, kB" for count in ranks), *(f"{count} ranks / dense" for count in ranks)),
         (
             (
-                dash(row.get("rate"), "g"), str(row["replicas"]), whole(row["examples_s"]), f"{row['times_one']:.1f}",
-                dash(row.get("epochs"), ".1f"), dash(row.get("seconds"), ".2f"), dash(row.get("times_sooner"), ".1f"),
+                "dense, all-reduce" if code == "none" else code,
+                *(whole(rows[code, count]["socket_bytes"] / 1e3) for count in ranks),
+                *(two(rows[code, count]["times_dense"]) for count in ranks),
+            )
+            for code in dict.fromkeys(row["code"] for row in document["rows"])
+        ),
+    )
+
+
+def new_problems(document: Document) -> str:
+    """Updates, epochs, agreements and bytes of each system relative to its plain twin, on each problem."""
+    return table(
+        ("problem", "system", "reached", "updates", "/ plain", "epochs", "/ plain", "agreements", "/ plain", "kB", "/ plain"),
+        (
+            (
+                row["problem"], row["system"], row["reached"],
+                *(
+                    shown
+                    for figure in ("updates", "epochs", "agreements", "bytes")
+                    for shown in (_amount(row, figure), dash(row[f"{figure}_share"], ".2f"))
+                ),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def _amount(row: dict[str, Any], figure: str) -> str:
+    value = row[figure]
+    return "–" if value is None else whole(value / 1e3) if figure == "bytes" else two(value)
+
+
+def default_batch(document: Document) -> str:
+    """Batches, updates and losses of the default rule and of others on ten problems."""
+    return table(
+        ("problem", "rule", "largest batch", "updates / constant", "test loss", "/ constant", "stalls or explodes"),
+        (
+            (
+                row["problem"], row["rule"], whole(row["last_batch"]), f"{row['updates_share']:.2f}", small(row["test_loss"]),
+                f"{row['share']:.3f}", row["verdict"],
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def builtin(document: Document) -> str:
+    """Steps and bytes of torch's own methods and ours."""
+    return table(
+        ("method", "learning rate", "reached", "steps", "kB to the target", "bytes of a step", "seconds on loopback"),
+        (
+            (
+                row["method"], f"{row['rate']:g}", row["reached"], whole(row["steps"]), whole(row["kilobytes"]),
+                whole(row["bytes_step"]), f"{row['seconds']:.2f}",
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def large_embedding(document: Document) -> str:
+    """Seconds and accuracy of an embedding of many answers."""
+    return table(
+        ("method", "seconds", "speed-up", "objective", "accuracy on other answers"),
+        (
+            (
+                row["method"],
+                whole(row["seconds"]),
+                f"{row['times_one']:.2f}",
+                f"{row['objective']:.4f}",
+                f"{row['accuracy']:.4f}",
+            )
+            for row in document["rows"]
+        ),
+    )
+
+
+def optuna_search(document: Document) -> str:
+    """Best scores of searches with the same number of calls."""
+    return table(
+        (
+            "problem",
+            "search",
+            "best score",
+            "after half of the calls",
+            "share of random search's calls to its best score",
+            "seeds",
+        ),
+        (
+            (
+                row["problem"],
+                row["search"],
+                f"{row['best']:.4f}",
+                f"{row['half']:.4f}",
+                dash(row["calls_to_random"], ".2f"),
+                row["reached"],
+            )
+            for row in document["rows"]
+        ),
+    )
+
+
+def replicas(document: Document) -> str:
+    """Epochs, updates and seconds to a target, with the same total batch."""
+    return table(
+        ("total batch", "method", "learning rate", "epochs to 97 %", "/ one model", "updates", "seconds", "/ one model"),
+        (
+            (
+                str(row["total_batch"]), row["method"] if row["method"] != "Crossbow" else f"Crossbow({row['replicas']}) × 16",
+                f"{row['rate']:g}", f"{row['epochs']:.1f}", f"{row['epochs_sgd']:.2f}", whole(row["updates"]),
+                f"{row['seconds']:.2f}", f"{row['times_sgd']:.2f}",
             )
             for row in document["rows"]
         ),
@@ -240,6 +352,8 @@ BLOCKS: dict[str, Callable[[Document], str]] = {
     "periods notes": notes,
     "compression": compression,
     "compression notes": notes,
+    "traffic": traffic,
+    "traffic notes": notes,
     "replicas": replicas,
     "replicas notes": notes,
     "noise scale": noise_scale,

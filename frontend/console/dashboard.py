@@ -21,13 +21,13 @@ from frontend.console.overview import (
     OverviewInputs,
     OverviewReply,
     SamplerView,
-    dimensions_of,
     overview,
 )
 from frontend.console.participants import count_proposed
 from frontend.context import Context, WithContext
 from frontend.experiments import ServedExperiment
 from frontend.html import place_media
+from frontend.notifications import problems_of
 from frontend.reached import UNBUFFERED
 from frontend.store.answers import Counts
 from frontend.store.models import SamplerProgress
@@ -233,6 +233,7 @@ async def _read_inputs(context: Context, experiment: ServedExperiment) -> Overvi
             context.metrics.latency("/e/{slug}/answers", "/answer"),
         ),
         media_problems=context.media.watch(experiment.id, experiment.files),
+        message_problems=await problems_of(context, experiment),
     )
 
 
@@ -243,7 +244,7 @@ async def _view(
     if progress is None:
         return SamplerView(name, sampler_class, active=False, listed=0, pending=0, last=None)
     history = await context.histories.read(experiment.id, name)
-    expected = history.outlook(len(experiment.targets), dimensions_of(experiment.spec, name), worth=WORTH)
+    expected = history.outlook(len(experiment.targets), experiment.dimensions_of(name), worth=WORTH)
     return SamplerView(
         name, sampler_class, True, progress.listed, progress.pending, history.last, expected, progress.held_out
     )

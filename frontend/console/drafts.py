@@ -15,7 +15,7 @@ from typing import Annotated, NotRequired
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 from typing_extensions import TypedDict
 
-from frontend.auth import UploadRoute, WithAccount, WithExperimenter, find_editable, find_visible
+from frontend.auth import UploadRoute, WithExperimenter, find_editable, find_visible
 from frontend.console.dashboard import TargetRow, target_rows
 from frontend.context import Context, WithContext
 from frontend.errors import ConflictError, NotFoundError
@@ -23,11 +23,11 @@ from frontend.experiments import ServedExperiment
 from frontend.launching import merge_targets
 from frontend.media import spool_upload
 from frontend.participant import steps
-from frontend.schemas import DraftBody, DraftVersionBody, Json, WindowBody
+from frontend.schemas import DraftBody, DraftVersionBody, WindowBody
 from frontend.store.answers import Counts
 from frontend.store.drafts import DraftVersion, DraftZip
 from salmon.errors import MediaError, Problem
-from salmon.spec import ExaminedSpec, Manifest, Spec, examine_spec, read_tree, spec_schema, targets_of
+from salmon.spec import ExaminedSpec, Manifest, Spec, examine_spec, read_tree, targets_of
 
 
 class ProblemRow(TypedDict):
@@ -157,12 +157,6 @@ async def find_draft(context: WithContext, experimenter: WithExperimenter, slug:
 
 
 WithDraft = Annotated[OpenDraft, Depends(find_draft)]
-
-
-@router.get("/schema")
-async def read_schema(_: WithAccount) -> Json:
-    """Return the JSON schema of experiments' files, for editors."""
-    return spec_schema()
 
 
 @router.post("/check")

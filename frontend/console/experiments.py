@@ -284,10 +284,11 @@ async def delete(
 
 
 @router.get("/examples")
-async def read_examples(_: WithAccount) -> list[ExampleRow]:
-    """Return experiments to begin with."""
+async def read_examples(request: Request, context: WithContext, _: WithAccount) -> list[ExampleRow]:
+    """Return experiments to begin with; their first line tells editors of YAML where the schema is."""
+    schema = f"# yaml-language-server: $schema={context.address(request)}/schema.json\n"
     return [
-        {"name": example.name, "spec": example.spec.read_text(), "zip": example.archive is not None}
+        {"name": example.name, "spec": schema + example.spec.read_text(), "zip": example.archive is not None}
         for example in examples()
     ]
 

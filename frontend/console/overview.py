@@ -217,6 +217,7 @@ class OverviewInputs:
     media_problems: tuple[str, ...] = ()
     places: Places = field(default_factory=Places)
     proposed: int = 0
+    message_problems: tuple[str, ...] = ()
 
 
 def overview(seen: OverviewInputs) -> OverviewReply:
@@ -308,13 +309,18 @@ def verdict(seen: OverviewInputs, said: Sequence[Sentence], *, total: int) -> Ov
 def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
     """Return whether there are enough answers: by the experimenter's own goal, what is still to gain, or a rule of thumb."""
     goal = goal_of(seen)
-    known = [view for view in seen.samplers if view.outlook is not None]
     if goal.label == "your goal" and total >= goal.answers:
         return OverviewVerdict("good", f"Enough: your goal of {goal.answers:,} answers is reached.", goal.sentence)
-    best = max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
+    best = _best_known(seen)
     if best is None or best.outlook is None:
         return _by_rule_of_thumb(seen, goal, total)
     return _by_outlook(best.outlook, best.held_out)
+
+
+def _best_known(seen: OverviewInputs) -> SamplerView | None:
+    """Return the sampler whose map has predicted most answers; None where none has predicted enough."""
+    known = [view for view in seen.samplers if view.outlook is not None]
+    return max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
 
 
 def _by_outlook(best: Outlook, now: HeldOutAccuracy | None) -> OverviewVerdict:
@@ -332,8 +338,24 @@ def _by_outlook(best: Outlook, now: HeldOutAccuracy | None) -> OverviewVerdict:
             f"{ever} if nobody ever stopped answering." if ever else "",
         )
     why = f"Further answers can still bring up to {_points(best.gain_high)} (95 %), about {_points(best.gain)}."
-    more = "far more answers are needed" if best.more is None else f"about {_rounded(best.more):,} more answers"
-    return OverviewVerdict("info", f"Not yet: {more}.", f"{accuracy}. {why}" if accuracy else why)
+    return OverviewVerdict("info", f"Not yet: {_more_in_words(best)}.", f"{accuracy}. {why}" if accuracy else why)
+
+
+def _more_in_words(best: Outlook) -> str:
+    """Say how many more answers leave no more than a point to gain, with the interval of that number."""
+    if best.more is None:
+        return "far more answers are needed"
+    low = f"{_rounded(best.more_low):,}" if best.more_low else "0"
+    if best.more_high is None:
+        return (
+            f"about {_rounded(best.more):,} more answers (95 %: {low} or more)"
+            if best.more
+            else "it cannot be said yet"
+        )
+    high = f"{_rounded(best.more_high):,}"
+    if best.more == 0:
+        return f"it may be enough, or up to {high} more answers (95 %)"
+    return f"about {_rounded(best.more):,} more answers (95 %: {low} to {high})"
 
 
 def _by_rule_of_thumb(seen: OverviewInputs, goal: Goal, total: int) -> OverviewVerdict:
@@ -368,12 +390,6 @@ def _rounded(count: int) -> int:
     return max(unit, round(count / unit) * unit)
 
 
-def dimensions_of(spec: Spec, sampler: str) -> int:
-    """Return the dimensions that a sampler's embedding has."""
-    d = spec.samplers[sampler].arguments.get("d", spec.sampling.common.get("d", 2))
-    return d if isinstance(d, int) else 2
-
-
 @dataclass(frozen=True)
 class Goal:
     """How many answers are wanted, and where that number comes from."""
@@ -384,7 +400,7 @@ class Goal:
 
 
 def goal_of(seen: OverviewInputs) -> Goal:
-    """Return the experimenter's own goal, or a rule of thumb where the file names none."""
+    """Return the experimenter's own goal; where the file names none, what the curve of accuracy or a rule of thumb says."""
     stopping = seen.spec.stopping
     if stopping.answers is not None:
         return Goal(stopping.answers, "your goal", "From stopping.answers in your file.")
@@ -395,6 +411,17 @@ def goal_of(seen: OverviewInputs) -> Goal:
             "your goal",
             f"{stopping.participants:,} participants with {seen.spec.html.max_queries} queries each.",
         )
+    best = _best_known(seen)
+    outlook = best.outlook if best is not None else None
+    if outlook is not None:
+        total = seen.state.counters.get("answers", 0)
+        more = 0 if outlook.gain_high <= WORTH else outlook.more or outlook.more_high
+        if more is not None:
+            return Goal(
+                total + (_rounded(more) if more else 0),
+                "estimate",
+                "From the curve of accuracy: until at most one percentage point is left to gain.",
+            )
     d = seen.spec.sampling.common.get("d", 2)
     unit = seen.n * int(d if isinstance(d, int) else 2) * log2(max(2, seen.n))
     active = any(view.active for view in seen.samplers)
@@ -420,6 +447,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
+    found += [make_sentence("warning", problem, "The file names it under notify.") for problem in seen.message_problems]
     found += [
         *ended_by_itself(seen.state),
         *full(seen.spec, seen.state, seen.places),

@@ -119,6 +119,14 @@ class ExportsData(TabData):
     names: list[str]
 
 
+class AnalysisData(TabData):
+    """What the page of plans, comparisons and reports begins with: the experiment as it stands."""
+
+    targets: int
+    d: int
+    currency: str
+
+
 class SharedAccount(TypedDict):
     """An account that an experiment can be shared with."""
 
@@ -180,11 +188,11 @@ async def experiments_page(request: Request, context: WithContext, experimenter:
 
 
 @router.get("/console/new", response_class=Response)
-async def launch_page(context: WithContext, experimenter: WithExperimenter) -> Response:
+async def launch_page(request: Request, context: WithContext, experimenter: WithExperimenter) -> Response:
     """Return the editor of a new experiment."""
     frame = _frame(context, experimenter, styled=True)
     return context.pages.show(
-        ScriptedPage("launch", frame, LaunchData(examples=await read_examples(experimenter))),
+        ScriptedPage("launch", frame, LaunchData(examples=await read_examples(request, context, experimenter))),
         headers={"Content-Security-Policy": frame.policy},
     )
 
@@ -232,7 +240,7 @@ async def first_tab(
 async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithAccount
 ) -> Response:
-    """Return another tab of an experiment: map, targets, participants, recruitment, payment, exports or settings."""
+    """Return another tab of an experiment: map, targets, participants, analysis, recruitment, payment, exports or settings."""
     state = experiment.state
     head = ExperimentHead(
         slug=state.slug,
@@ -256,7 +264,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Served
         case "map":
             rows = await read_targets(experiment, context)
             names = await asyncio.to_thread(_labels, experiment)
-            return MapData(
+            found: TabData = MapData(
                 **every,
                 answers=experiment.state.counters.get("answers", 0),
                 samplers=samplers_with_embedding(experiment.spec),
@@ -276,17 +284,26 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Served
                 ],
             )
         case "targets":
-            return TargetsData(**every, targets=await read_targets(experiment, context))
+            found = TargetsData(**every, targets=await read_targets(experiment, context))
         case "exports":
             active = samplers_with_embedding(experiment.spec)
-            return ExportsData(**every, samplers=active, names=list(experiment.spec.samplers))
+            found = ExportsData(**every, samplers=active, names=list(experiment.spec.samplers))
+        case "analysis":
+            active = list(experiment.active_samplers)
+            found = AnalysisData(
+                **every,
+                targets=len(experiment.targets),
+                d=experiment.dimensions_of(active[0]) if active else 2,
+                currency=experiment.spec.payment.currency if experiment.spec.payment.reward is not None else "",
+            )
         case "settings":
-            return await _settings(context, experimenter, experiment)
+            found = await _settings(context, experimenter, experiment)
         case "overview":
             names = await asyncio.to_thread(_labels, experiment)
-            return OverviewData(**every, samplers=samplers_with_embedding(experiment.spec), names=list(names))
+            found = OverviewData(**every, samplers=samplers_with_embedding(experiment.spec), names=list(names))
         case "participants" | "recruitment" | "payment":
-            return ParticipantsData(**every, samplers=samplers_with_embedding(experiment.spec))
+            found = ParticipantsData(**every, samplers=samplers_with_embedding(experiment.spec))
+    return found
 
 
 async def _settings(context: Context, experimenter: Experimenter, experiment: ServedExperiment) -> SettingsData:

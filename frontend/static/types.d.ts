@@ -34,6 +34,15 @@ export interface AccountRow {
 /** What to do about a participant's payment. */
 export type Action = "pay" | "pay by hand" | "bonus" | "screened out" | "look at" | "nothing";
 
+/** What the page of plans, comparisons and reports begins with: the experiment as it stands. */
+export interface AnalysisData {
+  slug: string;
+  may_edit: boolean;
+  targets: number;
+  d: number;
+  currency: string;
+}
+
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
 export interface AnswerBody {
   token: string;
@@ -1449,7 +1458,6 @@ export interface Replies {
   "POST /api/people/erasures": ErasureRow;
   "GET /api/people/erasures/{}": ErasureRow;
   "POST /api/prolific/events/{}": Record<string, string>;
-  "GET /api/schema": Record<string, any>;
   "POST /create_user": Record<string, any>;
   "POST /create_user/{}/{}": Record<string, any>;
   "POST /e/{}/answers": AnswersReply;
@@ -1465,6 +1473,7 @@ export interface Replies {
   "GET /query": Record<string, any>;
   "GET /reset": Record<string, any>;
   "DELETE /reset": Record<string, any>;
+  "GET /schema.json": Record<string, any>;
 }
 
 export interface Bodies {

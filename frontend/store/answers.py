@@ -84,6 +84,11 @@ class Answers(Verbs):
         stream_id, fresh, count, total = receipt
         return AnswerReceipt(stream_id, duplicate=not fresh, count=int(count), total=int(total))
 
+    async def last_ms(self, experiment: str) -> int:
+        """Return when the last answer came; 0 before the first."""
+        last = await self._connection.do(lambda client: client.xrevrange(Keys(experiment).answers, count=1))
+        return int(last[0][0].partition("-")[0]) if last else 0
+
     async def count(self, experiment: str) -> int:
         """Return how many answers there are."""
         return int(await self._connection.do(lambda client: client.xlen(Keys(experiment).answers)))

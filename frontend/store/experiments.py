@@ -19,7 +19,7 @@ OWN_FIELDS = frozenset(
     }
 )
 #: Why an experiment closed or paused by itself: the key of the section `stopping`, and "" where somebody did it.
-EndedBy = Literal["", "answers", "participants", "at", "errors_above"]
+EndedBy = Literal["", "answers", "participants", "at", "accuracy_gain_below", "errors_above"]
 #: What somebody may do with an experiment that is shared with them.
 Share = Literal["view", "edit"]
 
@@ -184,6 +184,22 @@ class Experiments(Verbs):
         """Return the counters that figures are drawn from."""
         return await self._connection.do(lambda client: client.hgetall(Keys(experiment).counts))
 
+    async def claim_message(self, experiment: str, event: str, *, now_ms: int) -> bool:
+        """Note that somebody is told of an event now, and return whether nobody else has done so."""
+        return bool(await self._connection.do(lambda client: client.hsetnx(Keys(experiment).told, event, str(now_ms))))
+
+    async def forget_message(self, experiment: str, event: str) -> None:
+        """Take back that somebody was told."""
+        await self._connection.do(lambda client: client.hdel(Keys(experiment).told, event))
+
+    async def note_message_problem(self, experiment: str, problem: str) -> None:
+        """Note why the last message was not sent; nothing where it was."""
+        await self._connection.do(lambda client: client.hset(Keys(experiment).told, "problem", problem))
+
+    async def read_message_problem(self, experiment: str) -> str:
+        """Return why the last message was not sent; nothing where it was, or none was due."""
+        return await self._connection.do(lambda client: client.hget(Keys(experiment).told, "problem")) or ""
+
     async def delete(self, slug: str, experiment: str) -> None:
         """Delete an experiment: its name, its description, and all that is known of its participants.
 
@@ -200,7 +216,16 @@ class Experiments(Verbs):
             names = keys.of_participant(participant)
             await self._connection.do(lambda client, names=names: client.delete(*names))
         names = (
-            *(keys.arrivals, keys.places, keys.events, keys.counts, keys.changes, keys.quality, keys.prolific),
+            *(
+                keys.arrivals,
+                keys.places,
+                keys.events,
+                keys.counts,
+                keys.changes,
+                keys.quality,
+                keys.prolific,
+                keys.told,
+            ),
             keys.spec,
         )
         await self._connection.do(lambda client: client.delete(*names))

@@ -83,6 +83,8 @@ async def write(source: ExportSource, output: BinaryIO) -> None:
         await write_bundle(source, output.write)
     elif (name, extension) == VERDICTS:
         await source.quality()
+    elif name == "report":
+        await _report(source, output)
     elif extension == "npz":
         output.write(await table_arrays(source, name))
     elif "csv" in EXTENSIONS[name]:
@@ -90,6 +92,46 @@ async def write(source: ExportSource, output: BinaryIO) -> None:
             output.write(piece)
     else:
         output.write(await document_of(source, name, extension))
+
+
+async def _report(source: ExportSource, output: BinaryIO) -> None:
+    """Have `salmon report` write the report of a bundle: this package has no libraries that fit embeddings."""
+    from dataclasses import replace
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from frontend.errors import BadRequestError
+    from frontend.transfer.bundle_writer import write_bundle
+    from frontend.transfer.source import ExportSource
+    from frontend.transfer.subprocesses import BUNDLE
+    from salmon.parent_watch import SUPERVISED
+
+    order = replace(source.order, name=BUNDLE[0], extension=BUNDLE[1], personal=False)
+    bundled = await ExportSource.open(source.context, order)
+    with TemporaryDirectory(prefix="salmon-report-") as folder:
+        bundle, report = (Path(folder) / f"{source.order.slug}.{ending}" for ending in ("zip", "html"))
+        with bundle.open("wb") as file:
+            await write_bundle(bundled, file.write)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "salmon", "report", bundle.name, "--output", report.name),
+            cwd=folder,
+            # It ends with this process: it watches the other end of its standard input.
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, SUPERVISED: "1"},
+        )
+        try:
+            assert process.stderr is not None  # noqa: S101 - it is a pipe
+            said = await process.stderr.read()
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if process.returncode:
+            sentence = " ".join(said.decode(errors="replace").split())[-500:]
+            raise BadRequestError(sentence or "The report could not be written.", hint="Try again with more answers.")
+        output.write(report.read_bytes())
 
 
 async def _figure(order: str, output: BinaryIO) -> None:

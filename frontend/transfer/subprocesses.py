@@ -51,6 +51,7 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {
     "provenance": ("json",),
     "README": ("md",),
     "analysis": ("ipynb", "R"),
+    "report": ("html",),
 }
 #: Not asked for by name: the bundle has a route of its own, and finding verdicts writes no file but stores them.
 BUNDLE = ("bundle", "zip")

@@ -1,5 +1,8 @@
-"""Implement `salmon check`, which reports everything wrong with an experiment's files before anybody uploads them."""
+"""Implement `salmon check`, which reports everything wrong with an experiment's files before anybody uploads them, and
+`salmon schema`, with which editors do the same.
+"""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +13,7 @@ from rich.text import Text
 
 from salmon.errors import Problem, SpecError, listed
 from salmon.spec import check as check_spec
-from salmon.spec import check_archive, parse_spec, targets_of
+from salmon.spec import check_archive, editor_schema, parse_spec, targets_of
 from salmon.spec.yaml_tree import MAX_BYTES
 
 
@@ -57,6 +60,16 @@ def check(
     if parsed.manifest is not None and (pictures := parsed.manifest.pictures):
         count += f" and, for texts, {listed((picture.name for picture in pictures), 'and')}"
     console.print(f"{spec.name} is ready: {count}; {samplers}.", style="green")
+
+
+def schema() -> None:
+    """Print the JSON schema of experiment files, with which editors complete, explain and check keys.
+
+    The first line of a file tells its editor: `# yaml-language-server: $schema=salmon.schema.json`.
+
+    Example: salmon schema > salmon.schema.json
+    """
+    print(json.dumps(editor_schema(), indent=2, ensure_ascii=False))
 
 
 def find_archive(spec: Path, given: Path | None) -> Path | None:

@@ -31,6 +31,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "serve": Command("salmon.cli.serve:serve", "Start store, backend and web pages, and keep them running.", True),
     "check": Command("salmon.cli.check:check", "Check an experiment's files without starting anything."),
+    "schema": Command("salmon.cli.check:schema", "Print the JSON schema of experiment files, for editors."),
     "plan": Command("salmon.cli.plan:plan", "Say how many answers, people and hours a study needs."),
     "fit": Command("salmon.cli.fit:fit", "Fit an embedding to a file of answers."),
     "choose": Command("salmon.cli.choose:choose", "Choose dimension and noise model on held-out answers."),
@@ -41,6 +42,7 @@ COMMANDS = {
         True,
     ),
     "launch": Command("frontend.commands:launch", "Create an experiment on the running server.", True),
+    "example": Command("frontend.commands:example", "Create one of the examples on the running server.", True),
     "export": Command(
         "frontend.commands:export_bundle", "Write a bundle: one ZIP with all data of an experiment.", True
     ),

@@ -86,7 +86,7 @@ def plan(
     """
     from salmon.export.curve_drawing import DrawnCurve, draw_curves
     from salmon.export.map_drawing import figure_bytes, figure_kind
-    from salmon.planning import simulate
+    from salmon.planning import as_dict, simulate
 
     path = figure or (None if as_json else Path("plan.png"))
     kind = figure_kind(path) if path is not None else None
@@ -159,58 +159,9 @@ def _read(
     return replace(study, seed=seed) if seed is not None else study, costs
 
 
-def as_dict(plan: Plan, costs: Costs, level: float) -> dict[str, Any]:
-    """Return the plan as plain values; what is not known is None."""
-    study = plan.study
-    return {
-        "targets": study.n,
-        "dimensions": study.d,
-        "people": study.people,
-        "world": study.world,
-        "lapse": study.lapse,
-        "seed": study.seed,
-        "runs": plan.runs,
-        "best_possible": plan.best_possible,
-        "answers": list(plan.answers),
-        "accuracy": {name: _plain(curve) for name, curve in plan.accuracy.items()},
-        "neighbours": {name: _plain(curve) for name, curve in plan.neighbours.items()},
-        "to_reach": {"accuracy": level, **{name: _needs(plan.needed(name, level), costs) for name in plan.accuracy}},
-        "participant": {"answers": costs.answers, "fitted_answers": costs.useful, "minutes": costs.minutes},
-        "texts": _texts(plan, costs, level),
-    }
-
-
-def _plain(curve: Curve) -> dict[str, list[float | None]]:
-    return {
-        name: [value if isfinite(value) else None for value in values]
-        for name, values in (("mean", curve.mean), ("low", curve.low), ("high", curve.high))
-    }
-
-
-def _needs(needed: Needed, costs: Costs) -> dict[str, Any]:
-    def of(answers: float) -> dict[str, Any] | None:
-        if not isfinite(answers):
-            return None
-        return {
-            "answers": round(answers),
-            "participants": costs.participants(answers),
-            "hours": round(costs.hours(answers), 2),
-            "money": round(costs.money(answers), 2),
-        }
-
-    return {"middle": of(needed.middle), "low": of(needed.low), "high": of(needed.high)}
-
-
-def _texts(plan: Plan, costs: Costs, level: float) -> dict[str, str]:
-    from salmon.planning import ethics_paragraph, preregistration_paragraph
-
-    return {
-        "ethics": ethics_paragraph(plan, costs, level),
-        "preregistration": preregistration_paragraph(plan, costs, level),
-    }
-
-
 def _print(plan: Plan, costs: Costs, level: float) -> None:
+    from salmon.planning import texts
+
     console = Console(highlight=False, soft_wrap=True, width=_WIDTH)
     study = plan.study
     console.print(
@@ -243,7 +194,7 @@ def _print(plan: Plan, costs: Costs, level: float) -> None:
     console.print(f"\nTo reach an accuracy of {level:.1%}:")
     for name in names:
         console.print(f"  {name}: {_sentence(plan.needed(name, level), plan, costs)}")
-    for title, text in _texts(plan, costs, level).items():
+    for title, text in texts(plan, costs, level).items():
         console.print(f"\nFor the {'ethics board' if title == 'ethics' else title}:\n{text}")
 
 

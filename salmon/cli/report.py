@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from salmon import parent_watch
 from salmon.cli.fit import read_file, show_progress, write_files
 from salmon.errors import SalmonError
 
@@ -34,6 +36,7 @@ def report(
 
     Example: salmon report colors-bundle.zip
     """
+    parent_watch.watch(os.environ)
     from salmon.answer_files.rows import AnswersFileError
     from salmon.study_report import Figure, as_html, as_markdown, read_study, sections_of, title_of
 

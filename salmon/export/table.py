@@ -219,6 +219,7 @@ MEDIA_TYPES = {
     "npz": "application/x-npz",
     "zip": "application/zip",
     "md": "text/markdown; charset=utf-8",
+    "html": "text/html; charset=utf-8",
     "ipynb": "application/x-ipynb+json",
     "R": "text/x-r-source; charset=utf-8",
 }

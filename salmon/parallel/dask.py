@@ -196,6 +196,12 @@ class DaskExecutor:
         scheduler = cast("str", self.client.scheduler_info(n_workers=0)["address"])
         return str(get_ip(get_address_host(scheduler)))
 
+    def host_of(self, address: str) -> str:
+        """Return the address at which a worker can be reached by the others, without its port."""
+        host = get_address_host(address)
+        # Workers that are threads of this process have no port of their own.
+        return self.host if address.startswith("inproc://") else str(host)
+
     @property
     def scalable(self) -> bool:
         """Whether workers can be requested."""
@@ -212,6 +218,13 @@ class DaskExecutor:
             self.client.submit(
                 function, *arguments, key=f"{name}-{uuid4()}", workers=[address], allow_other_workers=False, pure=False
             ),
+        )
+
+    def compute_at(self, address: str, delayed: Iterable[Any]) -> list[Task]:
+        """Have the worker at an address compute delayed values and keep them; return them as pending values."""
+        return cast(
+            "list[Task]",
+            self.client.compute(list(delayed), workers=[address], allow_other_workers=False, optimize_graph=False),
         )
 
     def wait_any(self, tasks: list[Task], *, timeout_s: float) -> None:

@@ -1,6 +1,6 @@
 """Read the file that describes an experiment and the targets that came with it, reporting every mistake at its place."""
 
-from salmon.spec.json_schema import spec_schema
+from salmon.spec.json_schema import editor_schema, spec_schema
 from salmon.spec.manifest import Manifest, ManifestEntry, ManifestMerge, TargetKind, TargetSpec, merge_manifests
 from salmon.spec.parse import (
     DefaultSampler,
@@ -34,6 +34,7 @@ __all__ = [
     "check",
     "check_archive",
     "dump_spec",
+    "editor_schema",
     "examine_spec",
     "merge_manifests",
     "parse_spec",

@@ -7,18 +7,18 @@ from types import MappingProxyType
 from typing import Any
 
 from salmon.errors import Problem, did_you_mean, listed, shown
+from salmon.spec.course import classes_of, course_disagreements
 from salmon.spec.feature_file import feature_disagreements
 from salmon.spec.manifest import Manifest, names_shown_in
 from salmon.spec.page_texts import PAGE_TEXTS, unknown_fields
 from salmon.spec.problems import problem_at
 from salmon.spec.schema import Spec
-from salmon.spec.values import Misfit, flag, moment, share, whole
-from salmon.spec.yaml_tree import Node, Scalar, node_of
+from salmon.spec.values import Misfit, flag, share, whole
+from salmon.spec.yaml_tree import Node, Scalar, is_nothing, items_of, list_at, node_of, part_of
 
 #: Keys that the schema knows and nothing acts on yet -> what an experimenter who writes them would miss.
 UNBUILT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("stopping", "accuracy_gain_below"): "the experiment would not close by itself",
         ("html", "query_params"): "parameters in the page's address would not be passed to queries",
     }
 )
@@ -52,9 +52,7 @@ def disagreements(
     yield from (replace(problem, warning=problem.warning or stored) for problem in _checks(root, tree, n_targets))
     yield from _questions(root, tree)
     yield from _recruitment(root, tree)
-    yield from _schedule(root, tree)
-    yield from _payment(root, tree)
-    yield from _repeats(root, tree)
+    yield from course_disagreements(root, tree, stored=stored)
     yield from _comments(root, tree)
     yield from _page_texts(root, tree)
     if manifest is not None:
@@ -91,7 +89,7 @@ def unbuilt_values(spec: Spec) -> dict[tuple[str, str], str]:
 
 def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
     path = ("sampling", "probs")
-    probs = _part(tree, *path)
+    probs = part_of(tree, *path)
     if not isinstance(probs, dict) or not names:
         return
     written: dict[str, Any] = probs
@@ -126,7 +124,7 @@ def _probabilities(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
 
 def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
     path = ("sampling", "samplers_per_user")
-    written = _part(tree, *path)
+    written = part_of(tree, *path)
     try:
         number = whole(0)(written) if isinstance(written, Scalar) else 0
     except Misfit:
@@ -141,7 +139,7 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
 
 
 def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
-    for place, detail in _items(_part(tree, "sampling", "details")):
+    for place, detail in items_of(part_of(tree, "sampling", "details")):
         sampler = detail.get("sampler") if isinstance(detail, dict) else None
         if isinstance(sampler, Scalar) and names and sampler.text not in names:
             path = ("sampling", "details", place, "sampler")
@@ -155,12 +153,12 @@ def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> 
 
 def _groups(root: Node, tree: dict[str, Any], names: tuple[str, ...], manifest: Manifest | None) -> Iterator[Problem]:
     """Yield samplers and targets of groups that do not exist, and groups that could not be asked anything."""
-    groups = [(name, group) for name, group in _items(tree.get("groups")) if isinstance(group, dict)]
+    groups = [(name, group) for name, group in items_of(tree.get("groups")) if isinstance(group, dict)]
     if len(groups) == 1:
         yield problem_at(
             root, ("groups",), "There is only one group.", hint="Name at least two, or remove groups.", at_key=True
         )
-    without = [name for name, group in groups if _is_nothing(group.get("participants"))]
+    without = [name for name, group in groups if is_nothing(group.get("participants"))]
     if without and len(without) < len(groups):
         yield problem_at(
             root,
@@ -186,11 +184,7 @@ def _group_of_targets(root: Node, tree: dict[str, Any], name: str, group: dict[s
     """Yield samplers that would ask a group about targets which it is not shown: those that choose their queries."""
     written: Any = group.get("samplers")
     of_group = {value.text for value in written if isinstance(value, Scalar)} if isinstance(written, list) else set()
-    samplers = _items(tree.get("samplers"))
-    classes = {
-        key: (value["class"].text if isinstance(value, dict) and isinstance(value.get("class"), Scalar) else key)
-        for key, value in samplers
-    }
+    classes = classes_of(tree)
     choosing = [key for key, kind in classes.items() if (not of_group or key in of_group) and kind not in RANDOM_NAMES]
     if choosing or not classes:
         who = listed(choosing, "and") or "Adaptive"
@@ -218,7 +212,7 @@ def _targets(root: Node, tree: dict[str, Any], manifest: Manifest | None) -> Ite
     else:
         written: list[Any] = tree["targets"] if isinstance(tree.get("targets"), list) else []
         rows = [target.text if isinstance(target, Scalar) else "" for target in written]
-    trusted = _is_true(_part(tree, "page", "trusted"))
+    trusted = _is_true(part_of(tree, "page", "trusted"))
     first: dict[str, int] = {}
     for place, row in enumerate(rows):
         path = ("targets", place)
@@ -245,9 +239,9 @@ def _checks(root: Node, tree: dict[str, Any], n_targets: int | None) -> Iterator
     if not isinstance(checks, dict):
         return
     try:
-        catch, repeat = (share(part) if (part := _part(checks, name)) else 0.0 for name in ("catch", "repeat"))
+        catch, repeat = (share(part) if (part := part_of(checks, name)) else 0.0 for name in ("catch", "repeat"))
         shared, trials = (
-            whole(low)(part) if (part := _part(tree, *path)) else default
+            whole(low)(part) if (part := part_of(tree, *path)) else default
             for path, low, default in ((("checks", "shared"), 0, 0), (("html", "max_queries"), None, 50))
         )
     except Misfit:
@@ -255,7 +249,7 @@ def _checks(root: Node, tree: dict[str, Any], n_targets: int | None) -> Iterator
     yield from _too_many_checks(root, catch + repeat, shared, trials, n_targets)
     if not catch:
         for name in ("on_failure", "obvious"):  # their defaults ask for nothing
-            written: Any = _part(checks, name)
+            written: Any = part_of(checks, name)
             if written and not (isinstance(written, Scalar) and written.text.casefold() == "nothing"):
                 yield problem_at(
                     root,
@@ -317,7 +311,7 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     recruitment = tree.get("recruitment")
     if not isinstance(recruitment, dict):
         return
-    written: dict[str, Any] = {key: value for key, value in recruitment.items() if not _is_nothing(value)}  # pyright: ignore[reportUnknownVariableType]
+    written: dict[str, Any] = {key: value for key, value in recruitment.items() if not is_nothing(value)}  # pyright: ignore[reportUnknownVariableType]
     platform = written["platform"].text.casefold() if isinstance(written.get("platform"), Scalar) else "link"
     path = ("recruitment",)
     ways_back = {"completion_code", "redirect"} & set(written)
@@ -343,7 +337,7 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             hint="Add the completion_code that Prolific shows for the study.",
             warning=True,
         )
-    on_failure = _part(tree, "checks", "on_failure")
+    on_failure = part_of(tree, "checks", "on_failure")
     if "screen_out_code" in written and not (isinstance(on_failure, Scalar) and on_failure.text == "screen_out"):
         yield problem_at(
             root,
@@ -353,12 +347,12 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
             warning=True,
             at_key=True,
         )
-    paid = _part(tree, "recruitment", "prolific", "screen_out_places")
-    amount = _part(tree, "payment", "screened_out")
+    paid = part_of(tree, "recruitment", "prolific", "screen_out_places")
+    amount = part_of(tree, "payment", "screened_out")
     if (
         isinstance(paid, Scalar)
         and paid.text.strip() not in {"", "0"}
-        and ("screen_out_code" not in written or amount is None or _is_nothing(amount))
+        and ("screen_out_code" not in written or amount is None or is_nothing(amount))
     ):
         yield problem_at(
             root,
@@ -388,119 +382,21 @@ def _recruitment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         )
 
 
-def _schedule(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    """Yield a problem where the experiment would close before it opens."""
-    opens, closes = _part(tree, "recruitment", "opens_at"), _part(tree, "stopping", "at")
-    try:
-        if opens is None or closes is None or moment(opens) < moment(closes):
-            return
-    except Misfit:
-        return  # reported where it is written
-    yield problem_at(
-        root,
-        ("stopping", "at"),
-        "stopping.at is not after recruitment.opens_at, so nobody could take part.",
-        hint="Write a later time, or remove one of them.",
-        at_key=True,
-    )
-
-
-def _payment(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    """Yield bonuses that nobody could get, limits of nothing, and a payment of people whom nothing screens out."""
-    on_failure = _part(tree, "checks", "on_failure")
-    screens_out = isinstance(on_failure, Scalar) and on_failure.text.strip().casefold() == "screen_out"
-    if _part(tree, "payment", "screened_out") is not None and not screens_out:
-        yield problem_at(
-            root,
-            ("payment", "screened_out"),
-            "payment.screened_out is for those who fail the checks, and nobody is screened out.",
-            hint="Write checks: {catch: 5%, on_failure: screen_out}, or remove it.",
-            at_key=True,
-        )
-    try:
-        catch = share(part) if (part := _part(tree, "checks", "catch")) else 0.0
-        trials = whole()(part) if (part := _part(tree, "html", "max_queries")) else 50
-    except Misfit:
-        return  # reported where it is written
-    for place, bonus in enumerate(_list(tree, "payment", "bonus")):
-        path = ("payment", "bonus", place)
-        if _part(bonus, "catch_accuracy") is not None and not catch:
-            yield problem_at(
-                root,
-                (*path, "catch_accuracy"),
-                "The bonus depends on catch trials, and checks.catch asks for none.",
-                hint="Write checks: {catch: 5%}, or remove it.",
-                at_key=True,
-            )
-        if _part(bonus, "at_most") is not None and _part(bonus, "for_each_answer_above") is None:
-            yield problem_at(
-                root,
-                (*path, "at_most"),
-                "at_most limits a bonus for each answer, and this one is paid once.",
-                hint="Write for_each_answer_above, or remove it.",
-                at_key=True,
-            )
-        yield from _unreachable(root, path, bonus, trials)
-
-
-def _repeats(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
-    """Yield a problem where whoever comes again could only be asked the same fixed queries."""
-    written = _part(tree, "recruitment", "repeats")
-    try:
-        repeats = whole(0)(written) if written is not None else 0
-    except Misfit:
-        return  # reported where it is written
-    classes = [
-        value["class"].text if isinstance(value, dict) and isinstance(value.get("class"), Scalar) else name
-        for name, value in _items(tree.get("samplers"))
-    ]
-    if repeats and classes and set(classes) == {"Validation"}:
-        yield problem_at(
-            root,
-            ("recruitment", "repeats"),
-            "Whoever came again would be asked the same fixed queries: Validation is the only sampler.",
-            hint="Add another sampler, or remove repeats.",
-            at_key=True,
-        )
-
-
-def _unreachable(root: Node, path: tuple[str | int, ...], bonus: Any, trials: int) -> Iterator[Problem]:
-    """Yield a problem where a bonus wants more answers than anybody gives."""
-    for key, beyond in (("answers", 0), ("for_each_answer_above", 1)):
-        try:
-            wanted = whole()(part) + beyond if (part := _part(bonus, key)) else 0
-        except Misfit:
-            continue  # reported where it is written
-        if 0 < trials < wanted:
-            yield problem_at(
-                root,
-                (*path, key),
-                f"Nobody gives {wanted} answers: html.max_queries is {trials}.",
-                hint="Write a smaller number.",
-                at_key=True,
-            )
-
-
 def shown_files(tree: dict[str, Any]) -> frozenset[str]:
     """Return the names of files that texts show: pictures of instructions, and what HTML of the steps names."""
-    instructions = _list(tree, "instructions")
-    named = {image.text for page in instructions if isinstance(image := _part(page, "image"), Scalar)}
-    texts = [_part(tree, "consent", "text")]
+    instructions = list_at(tree, "instructions")
+    named = {image.text for page in instructions if isinstance(image := part_of(page, "image"), Scalar)}
+    texts = [part_of(tree, "consent", "text")]
     texts += [
-        _part(item, "text")
-        for item in (*instructions, *_list(tree, "comprehension", "questions"), *_list(tree, "questions"))
+        part_of(item, "text")
+        for item in (*instructions, *list_at(tree, "comprehension", "questions"), *list_at(tree, "questions"))
     ]
     return frozenset(named.union(*(names_shown_in(text.text) for text in texts if isinstance(text, Scalar))))
 
 
-def _list(tree: dict[str, Any], *path: str) -> list[Any]:
-    part = _part(tree, *path)
-    return part if isinstance(part, list) else []  # pyright: ignore[reportUnknownVariableType]
-
-
 def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Problem]:
     names = dict.fromkeys(entry.name for entry in (*manifest.entries, *manifest.pictures))
-    if not _is_nothing(tree.get("targets")):
+    if not is_nothing(tree.get("targets")):
         yield problem_at(
             root,
             ("targets",),
@@ -509,7 +405,7 @@ def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Pro
             warning=True,
             at_key=True,
         )
-    for name, _ in _items(_part(tree, "page", "alt")):
+    for name, _ in items_of(part_of(tree, "page", "alt")):
         if name not in names:
             yield problem_at(
                 root,
@@ -518,8 +414,8 @@ def _files(root: Node, tree: dict[str, Any], manifest: Manifest) -> Iterator[Pro
                 hint=did_you_mean(name, names) or "Write names as they are in the ZIP.",
                 at_key=True,
             )
-    for place, instruction in enumerate(_list(tree, "instructions")):
-        image = _part(instruction, "image")
+    for place, instruction in enumerate(list_at(tree, "instructions")):
+        image = part_of(instruction, "image")
         if isinstance(image, Scalar) and not image.empty and image.text not in names:
             yield problem_at(
                 root,
@@ -544,7 +440,7 @@ def _comments(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
 
 def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
     """Yield problems with replaced texts of the page: unknown names, and fields that a text does not have."""
-    for name, text in _items(_part(tree, "page", "strings")):
+    for name, text in items_of(part_of(tree, "page", "strings")):
         path = ("page", "strings", name)
         if name not in PAGE_TEXTS:
             yield problem_at(
@@ -565,20 +461,6 @@ def _page_texts(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
                 hint=did_you_mean(field, known) or (f"Its fields are {fields}." if known else "It has no fields."),
                 warning=True,
             )
-
-
-def _part(tree: Any, *path: str) -> Any:
-    for key in path:
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return None if _is_nothing(tree) else tree
-
-
-def _items(part: Any) -> list[tuple[str, Any]]:
-    return list(part.items()) if isinstance(part, dict) else []
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, Scalar) and value.empty)
 
 
 def _is_true(value: Any) -> bool:

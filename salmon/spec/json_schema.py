@@ -123,7 +123,8 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "stopping.participants": "The number of places; it closes when so many participants have finished.",
         "stopping.at": "The time at which it closes, such as 2027-01-31 18:00 (UTC).",
         "stopping.errors_above": "It pauses where the pages of more participants than this report a failure.",
-        "stopping.accuracy_gain_below": "The least gain of accuracy.",
+        "stopping.accuracy_gain_below": "It closes when the next stopping.per answers bring less accuracy than this, with a total error of 5 %.",
+        "stopping.per": "The number of further answers that accuracy_gain_below is about.",
         "payment": "What participants get, for the list of payments; nothing is paid without a person's click.",
         "payment.currency": "The currency, in three letters.",
         "payment.reward": "What everybody who finishes gets.",
@@ -137,11 +138,15 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "security": "Who may take part without this server's own page.",
         "security.accept_unsigned_answers": "Whether scripts of the first Salmon may answer without tokens.",
         "security.compat": "Whether scripts of the first Salmon are served.",
-        "security.origins": "Other sites that may show the page in a frame.",
+        "security.origins": "Other sites that may show the page in a frame, or ask queries from pages of their own.",
         "resume": "What happens when a participant returns.",
         "resume.policy": "Whether they continue, begin again or are sent away.",
         "resume.max_gap": "How long they may be away, such as 2h.",
         "resume.abandoned_after": "After how long without a sign of them somebody else may come in their stead.",
+        "notify": "Who is told, outside the console, that the experiment closed, is full, stalled or failed.",
+        "notify.email": "The e-mail addresses that are written to; the server needs SALMON_SMTP_URL.",
+        "notify.webhook": "The https address that gets a POST with JSON; its host must be in SALMON_WEBHOOK_HOSTS.",
+        "notify.stalled_after": "It stalled where nobody has answered for so long while it is open, such as 6h.",
         "privacy": "How long data about participants are kept.",
         "privacy.keep_ids": "How long platform ids are kept, such as 30d.",
         "privacy.keep_answers": "How long all that participants gave is kept.",
@@ -205,6 +210,34 @@ def spec_schema() -> Schema:
     properties["title"] = {"type": "string", "description": DESCRIPTIONS["title"]}
     properties["samplers"] = _samplers()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Salmon experiment", **content}
+
+
+@cache
+def editor_schema() -> Schema:
+    """Return the schema as editors of YAML get it: it refuses unknown keys, but no way of writing a value that is read.
+
+    A text may look like a number, 15% is a number, and `yes` is true. The first type of each value is the one meant.
+    """
+    return _loosened(spec_schema())
+
+
+#: Type of a value -> how else it may be written.
+_WRITTEN = {
+    "string": ("number", "boolean"),
+    "integer": ("string",),
+    "number": ("string",),
+    "boolean": ("string",),
+    "object": ("null",),
+    "array": ("integer",),
+}
+
+
+def _loosened(part: Schema) -> Schema:
+    loosened: Schema = {name: _loosened(value) if isinstance(value, dict) else value for name, value in part.items()}
+    kind = part.get("type")
+    if isinstance(kind, str):
+        loosened["type"] = [kind, *_WRITTEN[kind]]
+    return loosened
 
 
 def _model(model: type[BaseModel], path: str) -> Schema:

@@ -390,6 +390,8 @@ SECRETS = (
     ("recruitment", "screen_out_code"),
     ("recruitment", "redirect"),
     ("recruitment", "sona"),
+    ("notify", "email"),
+    ("notify", "webhook"),
 )
 
 #: Keys without effect, left out of what is written unless they were set: a new file may not have them. `/config` of the

@@ -16,6 +16,7 @@ from salmon.spec.kinds import (
     Colour,
     Count,
     Duration,
+    EMail,
     Flag,
     Integer,
     Keeping,
@@ -33,6 +34,7 @@ from salmon.spec.kinds import (
     Positive,
     PracticeQuery,
     Query,
+    SecureAddress,
     Share,
     Size,
     Target,
@@ -393,7 +395,16 @@ class Stopping(Part):
     participants: Positive | None = None  # so many places there are; it closes when all who hold one have finished
     at: Moment | None = None
     errors_above: Share | None = None  # pauses where the pages of more participants than this report a failure
-    accuracy_gain_below: Share | None = None
+    accuracy_gain_below: Share | None = None  # closes when the next `per` answers surely bring less accuracy than this
+    per: Positive = 1000
+
+
+class Notify(Part):
+    """Who is told, outside the console, that the experiment closed, is full, stalled or failed."""
+
+    email: tuple[EMail, ...] = ()
+    webhook: SecureAddress | None = None
+    stalled_after: Waiting = timedelta(hours=6)  # nobody answered for so long, while the experiment is open
 
 
 class Bonus(Part):
@@ -466,6 +477,7 @@ class Spec(Part):
     recruitment: Recruitment = Recruitment()
     stopping: Stopping = Stopping()
     payment: Payment = Payment()
+    notify: Notify = Notify()
     security: Security = Security()
     resume: Resume = Resume()
     privacy: Privacy = Privacy()

@@ -26,6 +26,8 @@ Reader = Callable[[Any], T]
 _TRUE = frozenset({"true", "yes", "on", "y", "1"})
 _FALSE = frozenset({"false", "no", "off", "n", "0"})
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_EMAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
+_LONGEST_EMAIL = 254
 _MONEY = re.compile(r"[0-9]{1,5}(\.[0-9]{1,2})?")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?")
 _DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)\s*([a-z]+)\s*")
@@ -424,6 +426,23 @@ def origin(value: Any) -> str:
     if parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         raise Misfit(wanted)
     return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def email(value: Any) -> str:
+    """Read an e-mail address."""
+    wanted = "an e-mail address such as ada@lab.example.org"
+    written = scalar_of(value, wanted).text.strip()
+    if not _EMAIL.fullmatch(written) or len(written) > _LONGEST_EMAIL:
+        raise Misfit(wanted)
+    return written
+
+
+def secure_address(value: Any) -> str:
+    """Read an address that begins with https://."""
+    written = web_address(value)
+    if not written.startswith("https://"):
+        raise Misfit("a web address that begins with https://")
+    return written
 
 
 def web_address(value: Any) -> str:

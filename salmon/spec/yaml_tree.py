@@ -513,3 +513,26 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
 
 def _place(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def part_of(tree: Any, *path: str) -> Any:
+    """Return the part of a tree of dicts, lists and Scalars at a path; None where there is none, or nothing is written."""
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return None if is_nothing(tree) else tree
+
+
+def items_of(part: Any) -> list[tuple[str, Any]]:
+    """Return the keys and values of a mapping; none of anything else."""
+    return list(part.items()) if isinstance(part, dict) else []
+
+
+def is_nothing(value: Any) -> bool:
+    """Return whether nothing stands there."""
+    return value is None or (isinstance(value, Scalar) and value.empty)
+
+
+def list_at(tree: dict[str, Any], *path: str) -> list[Any]:
+    """Return the list at a path; an empty one where there is none."""
+    part = part_of(tree, *path)
+    return part if isinstance(part, list) else []  # pyright: ignore[reportUnknownVariableType]

@@ -11,9 +11,12 @@ _PUBLIC = {
     "averaging": ("ADPSGD", "Averaging", "CPSGD", "Crossbow", "FullSync"),
     "batch_size": (
         *("AdaDamp", "AdaDampLR", "BatchSize", "BatchSizeInputs", "ConstantBatch", "GeoDamp", "GeoDampLR"),
-        *("PadaDamp", "PadaDampLR", "RadaDamp", "RadaDampLR"),
+        *("PadaDamp", "PadaDampLR", "PlateauDamp", "RadaDamp", "RadaDampLR"),
     ),
-    "compression": ("Compression", "EntrywiseAtomo", "QSGD", "SpectralAtomo", "TernGrad", "compression_hook"),
+    "compression": (
+        *("Compression", "EntrywiseAtomo", "QSGD", "SpectralAtomo", "TernGrad"),
+        *("compression_hook", "rounding_hook"),
+    ),
     "estimators": ("DaskClassifier", "DaskRegressor"),
     "groups": ("TorchGroup", "VirtualGroup"),
     "history": ("TrainingHistory",),
@@ -21,6 +24,7 @@ _PUBLIC = {
     "loop": ("TrainingResult", "fit"),
     "monitors": ("GradientVariance", "NoiseScale", "SmoothedLoss"),
     "policies": ("FollowNoiseScale", "InverseStep", "RateSchedule", "StepPlan", "StepsAt", "WorkersFollow"),
+    "shards": ("ShardedData",),
     "state": ("Checkpoint",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -35,11 +35,19 @@ class BatchSizeInputs:
 
 @dataclass(frozen=True)
 class BatchSizeMemory:
-    """What a rule keeps between steps: its first measurement, the rolling average, and the last growth."""
+    """What a rule keeps between steps: its first measurement, the rolling average, and the last growth.
+
+    Rules that compare epochs keep the epoch, the sum and number of its losses, the least mean of an earlier one, and when they last grew.
+    """
 
     first: float = nan
     rolling: float = nan
     growth: float = 1.0
+    epoch: int = 0
+    total: float = 0.0
+    count: int = 0
+    least: float = inf
+    grown_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,40 @@ class PadaDamp(BatchSize):
 
     def _problems(self) -> list[str]:
         return _check_positive(rate=self.rate)
+
+
+@dataclass(frozen=True)
+class PlateauDamp(BatchSize):
+    """Double the batch after an epoch whose mean loss is not `tolerance` below the least one before; the default rule of `fit`.
+
+    While the loss falls, more updates are worth more than less noise; once it no longer does, noise is what keeps it up (Smith et al.
+    2018 reduce the learning rate then, or increase the batch). After growing g-fold the rule waits for g epochs, so that the batch grows no
+    faster than the number of epochs even where the loss has a floor.
+    """
+
+    tolerance: float = 0.01
+
+    def _note(self, memory: BatchSizeMemory, inputs: BatchSizeInputs) -> BatchSizeMemory:
+        if inputs.step and not isnan(inputs.loss):
+            memory = replace(memory, total=memory.total + inputs.loss, count=memory.count + 1)
+        epoch = floor(inputs.epoch + _ROUNDING)
+        if epoch == memory.epoch or not memory.count:
+            return replace(memory, epoch=epoch)
+        mean, least = memory.total / memory.count, memory.least
+        ended = replace(memory, epoch=epoch, total=0.0, count=0, least=min(mean, least))
+        if not isfinite(least) or epoch - memory.grown_at < memory.growth:
+            return ended
+        # A loss may be negative: what counts is how far it falls.
+        if mean < least - self.tolerance * abs(least):
+            return ended
+        return replace(ended, rolling=2 * memory.growth, grown_at=epoch)
+
+    def _growth(self, memory: BatchSizeMemory, inputs: BatchSizeInputs) -> float:
+        del inputs
+        return memory.growth if isnan(memory.rolling) else memory.rolling
+
+    def _problems(self) -> list[str]:
+        return [] if 0 <= self.tolerance < 1 else [f"tolerance is {self.tolerance}, which is not in [0, 1)."]
 
 
 @dataclass(frozen=True)

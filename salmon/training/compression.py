@@ -1,7 +1,7 @@
 """Unbiased compression of gradients: fewer bytes, at the price of additional variance.
 
-`compress` returns the bytes that are sent, and `expand` the gradient that they encode. Each layer is encoded separately. The size
-of a compressed gradient is the length of its bytes; nothing is estimated.
+`compress` returns the bytes that are sent, and `expand` the gradient that they encode. Each layer is encoded separately, and rounded entries
+take fewer bits the closer to zero they are (`salmon.training.payload`). The size of a compressed gradient is the length of its bytes.
 
 ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries, or pairs of singular vectors. Atom i is sent with probability pᵢ
 and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared norm is Σ λᵢ²/pᵢ.
@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from io import BytesIO
 from math import inf, prod
 from typing import Any
 
@@ -23,11 +22,10 @@ from numpy.typing import NDArray
 from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage] - where torch documents it
 
 from salmon.errors import SalmonError
+from salmon.training.payload import PayloadReader, PayloadWriter
 
 Vector = NDArray[np.float32]
 Shapes = Sequence[tuple[int, ...]]
-# How integers and positions are stored: all of them, or only those that are not zero.
-_DENSE, _SPARSE = 0, 1
 
 
 @dataclass(frozen=True)
@@ -49,43 +47,59 @@ class Compression(ABC):
         return np.concatenate([self.decode(reader, shape).ravel() for shape in shapes])
 
     @abstractmethod
-    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
         """Write one layer."""
 
     @abstractmethod
-    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Read one layer of this shape."""
 
 
 @dataclass(frozen=True)
 class QSGD(Compression):
-    """Round entries stochastically to s levels of |g|₂ (Alistarh et al. 2017, section 3.1), with sign and level in `bits` bits.
+    """Round entries stochastically to s levels of the norm of their bucket (Alistarh et al. 2017, sections 3.1 to 3.3).
 
-    b ≥ 2 bits, including the sign, give s = 2^(b−1) − 1 levels. 1 bit means s = 1, which takes two bits with the sign.
+    b ≥ 2 bits, including the sign, stand for s = 2^(b−1) − 1 levels; 1 bit means s = 1. Levels near 0 are the most frequent ones and are
+    written with fewer bits. A `bucket` is a number of consecutive entries with a norm of their own, 512 for example: smaller buckets add less
+    variance and take more bytes. By default, each layer is one bucket.
     """
 
     bits: int = 8
+    bucket: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 16:
             raise SalmonError(f"QSGD does not support {self.bits} bits.", hint="Give 1 to 16 bits.", where="bits")
+        if self.bucket is not None and self.bucket < 1:
+            raise SalmonError(f"A bucket of {self.bucket} entries is empty.", hint="Give at least 1.", where="bucket")
 
     @property
     def levels(self) -> int:
         """Return the number of levels besides 0."""
         return max(1, _count_levels(self.bits))
 
-    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
-        """Write the norm, then sign and level of each entry."""
+    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
+        """Write the norms of all buckets, then the levels of all entries."""
         flat = layer.ravel()
-        norm = float(np.linalg.norm(flat.astype(np.float64)))
-        writer.number(norm)
-        writer.signed(_round_at_random(flat, norm, self.levels, rng), self.levels)
+        starts = np.arange(0, len(flat), self._entries(len(flat)))
+        norms = np.sqrt(np.add.reduceat(flat.astype(np.float64) ** 2, starts)).astype(np.float32)
+        writer.floats(norms)
+        writer.signed(_round_at_random(flat, self._spread(norms, len(flat)), self.levels, rng), self.levels)
 
-    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return levels times norm / s."""
-        norm = reader.number()
-        return (reader.signed(prod(shape), self.levels) * (norm / self.levels)).astype(np.float32).reshape(shape)
+        size = prod(shape)
+        norms = reader.floats(-(-size // self._entries(size)))
+        steps = self._spread(norms, size) / np.float32(self.levels)
+        return (reader.signed(size, self.levels) * steps).astype(np.float32).reshape(shape)
+
+    def _spread(self, norms: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+        """Return the norm of each entry's bucket (size,)."""
+        return np.repeat(norms, self._entries(size))[:size]
+
+    def _entries(self, size: int) -> int:
+        """Return the entries of a bucket in a layer of this size."""
+        return self.bucket or max(1, size)
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,7 @@ class NormQuantization(Compression):
 
     q: float = 2.0
 
-    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
         """Write the norm, then −1, 0 or 1 for each entry."""
         flat = layer.ravel()
         norm = float(np.linalg.norm(flat.astype(np.float64), self.q))
@@ -105,7 +119,7 @@ class NormQuantization(Compression):
         sent = rng.random(len(flat), dtype=np.float32) * norm < np.abs(flat)
         writer.signed(np.where(sent, np.sign(flat), 0).astype(np.int64), 1)
 
-    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return signs times the norm."""
         norm = reader.number()
         return (reader.signed(prod(shape), 1) * norm).astype(np.float32).reshape(shape)
@@ -130,27 +144,27 @@ class EntrywiseAtomo(Compression):
     def __post_init__(self) -> None:
         _check_budget(self.budget)
 
-    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
         """Write position and value of entries with probability 1; of the others position and sign, as they share one magnitude."""
         flat = layer.ravel()
         probabilities = atomic_probabilities(flat, self.expected_entries(len(flat)))
         certain = np.flatnonzero(probabilities >= 1)
         sampled = np.flatnonzero((probabilities < 1) & (rng.random(len(flat)) < probabilities))
-        writer.positions(certain, len(flat))
+        writer.positions(certain)
         writer.floats(flat[certain])
         # λ/p is sign(λ) · Σ|λ| / budget: one magnitude for all of them.
         writer.number(float(abs(flat[sampled[0]]) / probabilities[sampled[0]]) if len(sampled) else 0.0)
-        writer.positions(sampled, len(flat))
+        writer.positions(sampled)
         writer.bits((flat[sampled] < 0).astype(np.uint8))
 
-    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return the entries that were sent, and zeros elsewhere."""
         size = prod(shape)
         flat = np.zeros(size, dtype=np.float32)
-        certain = reader.positions(size)
+        certain = reader.positions()
         flat[certain] = reader.floats(len(certain))
         common = reader.number()
-        sampled = reader.positions(size)
+        sampled = reader.positions()
         flat[sampled] = common * (1 - 2.0 * reader.bits(len(sampled)))
         return flat.reshape(shape)
 
@@ -180,7 +194,7 @@ class SpectralAtomo(Compression):
                 where="bits",
             )
 
-    def encode(self, layer: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+    def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
         """Write pairs of singular vectors, scaled by σ/p."""
         matrix = reshape_to_matrix(layer)
         if matrix is None or not self.pays(matrix.shape):
@@ -194,7 +208,7 @@ class SpectralAtomo(Compression):
         self._write((left[:, sent] / probabilities[sent].astype(np.float32)).T, writer, rng)
         self._write(right[:, sent].T, writer, rng)
 
-    def decode(self, reader: "PayloadReader", shape: tuple[int, ...]) -> NDArray[np.float32]:
+    def decode(self, reader: PayloadReader, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """Return the sum of the pairs that were sent."""
         matrix = reshape_to_matrix(np.empty(shape, dtype=np.float32))
         if matrix is None or not self.pays(matrix.shape):
@@ -204,7 +218,7 @@ class SpectralAtomo(Compression):
         left = self._read(reader, count, rows)
         return (left.T @ self._read(reader, count, columns)).reshape(shape)
 
-    def _write(self, vectors: NDArray[np.float32], writer: "PayloadWriter", rng: np.random.Generator) -> None:
+    def _write(self, vectors: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
         """Write vectors (k, n): the largest entry of each, then all entries in `bits` bits."""
         if self.bits == 32:
             writer.floats(vectors.ravel())
@@ -214,7 +228,7 @@ class SpectralAtomo(Compression):
         writer.floats(largest)
         writer.signed(_round_at_random(vectors, largest[:, None], levels, rng).ravel(), levels)
 
-    def _read(self, reader: "PayloadReader", count: int, length: int) -> NDArray[np.float32]:
+    def _read(self, reader: PayloadReader, count: int, length: int) -> NDArray[np.float32]:
         """Read vectors (count, length) written by `_write`."""
         if self.bits == 32:
             return reader.floats(count * length).reshape(count, length)
@@ -287,123 +301,6 @@ def reshape_to_matrix(layer: NDArray[np.floating[Any]]) -> NDArray[np.floating[A
     return layer.reshape(layer.shape[0], -1)
 
 
-class PayloadWriter:
-    """Collect the bytes of one gradient."""
-
-    def __init__(self) -> None:
-        self._bytes = BytesIO()
-
-    def finish(self) -> bytes:
-        """Return everything written."""
-        return self._bytes.getvalue()
-
-    def number(self, value: float) -> None:
-        """Write one float32."""
-        self._bytes.write(np.float32(value).tobytes())
-
-    def count(self, value: int) -> None:
-        """Write one integer below 2³²."""
-        self._bytes.write(np.uint32(value).tobytes())
-
-    def floats(self, values: NDArray[np.floating[Any]]) -> None:
-        """Write float32 values; the reader must know how many."""
-        self._bytes.write(values.astype(np.float32).tobytes())
-
-    def bits(self, values: NDArray[np.uint8]) -> None:
-        """Write one bit for each value."""
-        self._bytes.write(np.packbits(values).tobytes())
-
-    def signed(self, values: NDArray[np.int64], levels: int) -> None:
-        """Write integers from −levels to levels in the shorter of two encodings: all of them, or only those that are not 0."""
-        width = (2 * levels).bit_length()
-        present = np.flatnonzero(values)
-        dense = -(-len(values) * width // 8)
-        sparse = 4 + 4 * len(present) + -(-len(present) * width // 8)
-        if dense <= sparse:
-            self._bytes.write(bytes([_DENSE]))
-            self._bytes.write(_pack(values + levels, width))
-            return
-        self._bytes.write(bytes([_SPARSE]))
-        self.count(len(present))
-        self._bytes.write(present.astype(np.uint32).tobytes())
-        self._bytes.write(_pack(values[present] + levels, width))
-
-    def positions(self, positions: NDArray[np.int64], size: int) -> None:
-        """Write increasing indices below `size`: as a list, or as one bit for each position if that is shorter."""
-        if 4 + 4 * len(positions) <= -(-size // 8):
-            self._bytes.write(bytes([_SPARSE]))
-            self.count(len(positions))
-            self._bytes.write(positions.astype(np.uint32).tobytes())
-            return
-        self._bytes.write(bytes([_DENSE]))
-        mask = np.zeros(size, dtype=np.uint8)
-        mask[positions] = 1
-        self.bits(mask)
-
-
-class PayloadReader:
-    """Read what a `PayloadWriter` wrote, in the same order."""
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-        self._at = 0
-
-    def number(self) -> float:
-        """Read one float32."""
-        return float(self._array(np.float32, 1)[0])
-
-    def count(self) -> int:
-        """Read one integer."""
-        return int(self._array(np.uint32, 1)[0])
-
-    def floats(self, count: int) -> NDArray[np.float32]:
-        """Read this many float32 values."""
-        return self._array(np.float32, count)
-
-    def bits(self, count: int) -> NDArray[np.uint8]:
-        """Read this many bits, as 0 and 1."""
-        return np.unpackbits(self._array(np.uint8, -(-count // 8)), count=count)
-
-    def signed(self, count: int, levels: int) -> NDArray[np.int64]:
-        """Read this many integers from −levels to levels."""
-        width = (2 * levels).bit_length()
-        if self._kind() == _DENSE:
-            return self._unpack(count, width) - levels
-        present = self.count()
-        values = np.zeros(count, dtype=np.int64)
-        positions = self._array(np.uint32, present)
-        values[positions] = self._unpack(present, width) - levels
-        return values
-
-    def positions(self, size: int) -> NDArray[np.int64]:
-        """Read increasing indices below `size`."""
-        if self._kind() == _SPARSE:
-            return self._array(np.uint32, self.count()).astype(np.int64)
-        return np.flatnonzero(self.bits(size))
-
-    def _kind(self) -> int:
-        return int(self._array(np.uint8, 1)[0])
-
-    def _unpack(self, count: int, width: int) -> NDArray[np.int64]:
-        if width == 8:
-            return self._array(np.uint8, count).astype(np.int64)
-        bits = np.unpackbits(self._array(np.uint8, -(-count * width // 8)), count=count * width)
-        return bits.reshape(count, width).astype(np.int64) @ (1 << np.arange(width - 1, -1, -1))
-
-    def _array(self, kind: Any, count: int) -> NDArray[Any]:
-        part = np.frombuffer(self._payload, dtype=kind, count=count, offset=self._at)
-        self._at += np.dtype(kind).itemsize * count
-        return part
-
-
-def _pack(values: NDArray[np.int64], width: int) -> bytes:
-    """Pack non-negative integers of `width` bits, most significant bit first."""
-    if width == 8:
-        return values.astype(np.uint8).tobytes()
-    shifts = np.arange(width - 1, -1, -1)
-    return np.packbits(((values[:, None] >> shifts) & 1).astype(np.uint8)).tobytes()
-
-
 def _split_layers(gradient: Vector, shapes: Shapes) -> list[NDArray[np.float32]]:
     """Split a gradient (P,) into layers of these shapes."""
     ends = np.cumsum([prod(shape) for shape in shapes])
@@ -416,10 +313,11 @@ def _count_levels(bits: int) -> int:
 
 
 def _round_at_random(
-    values: NDArray[np.float32], largest: float | NDArray[np.float32], levels: int, rng: np.random.Generator
+    values: NDArray[np.float32], largest: NDArray[np.float32], levels: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Round stochastically to integers from −levels to levels, so that integer · largest / levels is unbiased."""
-    scale = np.divide(levels, largest, out=np.zeros_like(largest, dtype=np.float32), where=np.greater(largest, 0))
+    # In float64, so that a norm that is hardly above 0 does not overflow.
+    scale = np.divide(np.float64(levels), largest, out=np.zeros(np.shape(largest)), where=np.greater(largest, 0))
     # Rounding error must not lift the largest entry above the highest level.
     level = np.minimum(np.floor(np.abs(values) * scale + rng.random(values.shape, dtype=np.float32)), levels)
     return np.where(values < 0, -level, level).astype(np.int64)
@@ -435,7 +333,8 @@ def _check_budget(budget: float) -> None:
 def compression_hook(compression: Compression, *, seed: int = 0, group: Any = None) -> Callable[[Any, Any], Any]:
     """Return a hook for `model.register_comm_hook(None, hook)`: ranks gather all compressed gradients and average them.
 
-    `group` is a process group; None is the default one. Each bucket of each step uses different random numbers.
+    `group` is a process group whose backend sends tensors of the CPU, such as gloo; None is the default one. Gradients are compressed on the
+    CPU; for graphics cards use `rounding_hook`. Each bucket of each step uses different random numbers.
     """
     calls = itertools.count(1)
 
@@ -456,6 +355,52 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
         done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         done.set_result(bucket.buffer())
         return done
+
+    return hook
+
+
+def rounding_hook(
+    bits: int = 8, bucket_size: int = 512, *, seed: int = 0, group: Any = None
+) -> Callable[[Any, Any], Any]:
+    """Return a hook for `model.register_comm_hook(None, hook)` that rounds gradients as QSGD does, on the device on which they are.
+
+    Nothing is copied to the CPU, and the exchange of one bucket of gradients runs while the next ones are computed. Each entry takes a byte, and
+    each bucket of entries a norm; without codes of variable length, which a graphics card cannot write quickly.
+    """
+    if not 2 <= bits <= 8 or bucket_size < 1:
+        raise SalmonError(
+            f"Entries cannot be rounded to {bits} bits in buckets of {bucket_size}.",
+            hint="Give 2 to 8 bits and at least 1 entry.",
+            where="rounding_hook",
+        )
+    levels = _count_levels(bits)
+    calls = itertools.count(1)
+
+    # torch checks these two annotations and refuses others.
+    def hook(state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        del state
+        buffer = bucket.buffer()
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        random = torch.Generator(buffer.device)
+        random.manual_seed(hash((seed, next(calls), rank)) % (1 << 62))
+        rows = torch.nn.functional.pad(buffer, (0, -len(buffer) % bucket_size)).view(-1, bucket_size).float()
+        norms = torch.linalg.vector_norm(rows, dim=1)
+        scaled = rows.abs() * (levels / norms.clamp(min=torch.finfo(torch.float32).tiny))[:, None]
+        drawn = torch.rand(rows.shape, generator=random, device=rows.device)
+        rounded = ((scaled + drawn).floor().clamp(max=levels) * rows.sign()).to(torch.int8)
+        # Norms and entries travel in one exchange, as bytes.
+        own = torch.cat([norms.view(torch.int8), rounded.view(-1)])
+        received = [torch.empty_like(own) for _ in range(size)]
+        future = dist.all_gather(received, own, group=group, async_op=True).get_future()  # pyright: ignore[reportOptionalMemberAccess]
+
+        def average(_: torch.futures.Future[Any]) -> torch.Tensor:
+            total = torch.zeros_like(rows)
+            for each in received:
+                scales = each[: 4 * len(norms)].view(torch.float32) / (levels * size)
+                total += each[4 * len(norms) :].view(rows.shape) * scales[:, None]
+            return buffer.copy_(total.view(-1)[: len(buffer)])
+
+        return future.then(average)
 
     return hook
 

@@ -7,13 +7,14 @@ one is lost, the others return the last step that they finished.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import count
 from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from torch.distributed import (
 from salmon.errors import SalmonError
 from salmon.parallel import SerialExecutor, on_executor
 from salmon.training.compression import gather_bytes
+from salmon.training.shards import ShardedData
 from salmon.training.state import HistoryRow, SegmentOutcome, TrainingJob, TrainingState, join_replicas
 from salmon.training.steps import LostWorkerError, run_steps
 
@@ -38,6 +40,10 @@ _REQUEST_S = 0.2
 _REPORT_S = 1.0
 # How often the driver checks which workers are present.
 _PRESENCE_S = 0.2
+# Bytes that gloo adds to each message: three headers, to offer, to request and to send it. And the largest segment of an all-reduce.
+_MESSAGE, _SEGMENT = 3 * 48, 1 << 20
+# Connections that wait to be accepted by the store.
+_QUEUED = 128
 
 
 class Group(Protocol):
@@ -48,7 +54,7 @@ class Group(Protocol):
         """Return the number of ranks that would take part now."""
         ...
 
-    def run(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float) -> SegmentOutcome:
+    def run(self, job: TrainingJob, data: Any, state: TrainingState, end_epoch: float) -> SegmentOutcome:
         """Train from this state up to an epoch, or until something else ends the segment."""
         ...
 
@@ -77,7 +83,7 @@ class VirtualGroup:
                 f"A group of {self.size} ranks (at most {self.largest}) cannot train.", hint="Give at least one rank."
             )
 
-    def run(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float) -> SegmentOutcome:
+    def run(self, job: TrainingJob, data: Any, state: TrainingState, end_epoch: float) -> SegmentOutcome:
         """Train in this process."""
         return run_steps(job, data, state, VirtualRanks(self.size, self.largest), end_epoch)
 
@@ -112,8 +118,9 @@ class TorchGroup:
         self._timeout_s = timeout_s
         self._data: Any = None
         self._scattered: Any = None
+        # Addresses of the ranks, and for each of them the pending blocks of its shards.
+        self._placed: tuple[list[str], list[dict[int, Any]]] = [], []
         self._store: Any = None
-        self._segments = count()
 
     @property
     def size(self) -> int:
@@ -121,11 +128,11 @@ class TorchGroup:
         present = len(self._executor.addresses())
         return present if self._wanted is None else min(present, self._wanted)
 
-    def run(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float) -> SegmentOutcome:
+    def run(self, job: TrainingJob, data: Any, state: TrainingState, end_epoch: float) -> SegmentOutcome:
         """Train in the workers; if all of them are lost, start the segment again with new ones."""
         while True:
             self._executor.wait_for(1, timeout_s=self._timeout_s)
-            addresses = self._executor.addresses()[: self._wanted]
+            addresses = self._select_addresses(data)
             outcomes = self._run_segment(job, data, state, end_epoch, addresses)
             if outcomes:
                 return _merge_outcomes(job, outcomes, complete=len(outcomes) == len(addresses))
@@ -140,17 +147,23 @@ class TorchGroup:
     def close(self) -> None:
         """Release the data in the workers and the store. The cluster stays open."""
         self._data = self._scattered = self._store = None
+        self._placed = [], []
 
     def _run_segment(
-        self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, end_epoch: float, addresses: list[str]
+        self, job: TrainingJob, data: Any, state: TrainingState, end_epoch: float, addresses: list[str]
     ) -> list[SegmentOutcome]:
         """Return the outcomes of all ranks that were not lost, in rank order."""
+        # Nobody who does not know the name can meet the ranks in the store.
         meeting = Meeting(
-            self._executor.host, self._open_store().port, f"segment-{next(self._segments)}", 0, len(addresses),
+            self._executor.host, self._open_store().port, f"segment-{uuid4()}", 0, len(addresses),
             self._capacity(len(addresses)), self._timeout_s,
         )  # fmt: skip
         if self._data is not data:
-            self._data, self._scattered = data, self._executor.scatter(data)
+            # The values of blocks reach their workers as tasks of the cluster.
+            known = data.with_blocks({}) if isinstance(data, ShardedData) else data
+            self._data, self._scattered = data, self._executor.scatter(known)
+        if self._placed[0] != addresses:
+            self._placed = addresses, [self._place_blocks(data, rank, addresses) for rank in range(len(addresses))]
         kept = self._executor.scatter((job, state))
         pending = {
             rank: self._executor.submit_at(
@@ -158,8 +171,9 @@ class TorchGroup:
                 train_rank,
                 kept,
                 self._scattered,
+                self._placed[1][rank],
                 end_epoch,
-                replace(meeting, rank=rank),
+                replace(meeting, rank=rank, own_host=self._executor.host_of(address)),
                 name=f"train-rank-{rank}",
             )
             for rank, address in enumerate(addresses)
@@ -177,25 +191,47 @@ class TorchGroup:
                 elif addresses[rank] not in present:
                     task.cancel()
                     del pending[rank]
-            if len(present[: self._wanted]) > len(addresses):
+            if len(self._select_addresses(data)) > len(addresses):
                 self._open_store().set(meeting.regroup_key, "1")
         if len(outcomes) < len(addresses):
-            # The scattered data may have been lost with the worker.
-            self._data = None
+            # The scattered data and blocks may have been lost with the worker.
+            self._data, self._placed = None, ([], [])
         return [outcomes[rank] for rank in sorted(outcomes)]
+
+    def _select_addresses(self, data: Any) -> list[str]:
+        """Return the workers that take part: no more than wanted, and none without a shard."""
+        most = len(data.shards) if isinstance(data, ShardedData) else None
+        return self._executor.addresses()[: self._wanted][:most]
+
+    def _place_blocks(self, data: Any, rank: int, addresses: list[str]) -> dict[int, Any]:
+        """Have a worker compute the blocks of its shards, and return them as pending values by shard."""
+        if not isinstance(data, ShardedData):
+            return {}
+        blocks = data.pending_blocks(data.assign(len(addresses))[rank])
+        return {index: self._executor.compute_at(addresses[rank], each) for index, each in blocks.items()}
 
     def _open_store(self) -> Any:
         if self._store is None:
-            self._store = TCPStore(
-                self._executor.host, 0, is_master=True, wait_for_workers=False,
-                timeout=timedelta(seconds=self._timeout_s),
-            )  # fmt: skip
+            self._store = open_store(self._executor.host, self._timeout_s)
         return self._store
 
     def _capacity(self, present: int) -> int:
         if self._executor.scalable:
             return self._largest or 1 << 10
         return min(self._largest or present, len(self._executor.addresses()))
+
+
+def open_store(host: str, timeout_s: float) -> Any:
+    """Return a store in which ranks find each other. It listens at this address only, at a port that is free."""
+    family = socket.getaddrinfo(host, None)[0][0]
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.bind((host, 0))
+        listening.listen(_QUEUED)
+        port = listening.getsockname()[1]
+        return TCPStore(
+            host, port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s),
+            master_listen_fd=listening.detach(),
+        )  # fmt: skip
 
 
 def as_group(executor: Any) -> Group:
@@ -205,12 +241,33 @@ def as_group(executor: Any) -> Group:
     return executor if hasattr(executor, "resize") else TorchGroup(executor)
 
 
-@dataclass(frozen=True)
+def count_all_reduce(ranks: int, vector: torch.Tensor) -> int:
+    """Return the bytes that all ranks send in gloo's ring all-reduce of a vector (K,).
+
+    It is cut into segments, at least two for each rank, and all ranks but one send each segment twice.
+    """
+    least = max(-(-vector.nbytes // _SEGMENT), 2 * ranks)
+    entries = -(-len(vector) // (-(-least // ranks) * ranks))
+    segments = -(-len(vector) // max(1, entries))
+    return 2 * (ranks - 1) * (vector.nbytes + segments * _MESSAGE)
+
+
+def count_all_gather(ranks: int, sizes: Sequence[int]) -> int:
+    """Return the bytes that all ranks send to gather payloads of these sizes, in gloo's ring.
+
+    Payloads are padded to the longest, and their lengths, of eight bytes each, are gathered before. Each rank passes on all of them but
+    one, in two halves.
+    """
+    return ranks * (ranks - 1) * (8 + max(sizes) + 4 * _MESSAGE)
+
+
+@dataclass
 class VirtualRanks:
-    """All ranks of a group in one process: an exchange is a sum."""
+    """All ranks of a group in one process: an exchange is a sum. It counts the bytes that as many processes would send."""
 
     size: int
     largest: int
+    bytes_sent: int = 0
 
     @property
     def local(self) -> range:
@@ -219,12 +276,14 @@ class VirtualRanks:
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the sum (K,) of the vectors (r, K)."""
+        self.bytes_sent += count_all_reduce(self.size, vectors[0])
         return vectors.sum(dim=0)
 
     def reduce_coded(
         self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
     ) -> NDArray[np.float32]:
         """Return the sum (K,) of the expanded payloads."""
+        self.bytes_sent += count_all_gather(self.size, [len(payload) for payload in payloads])
         return np.stack([expand(payload) for payload in payloads]).sum(axis=0, dtype=np.float32)
 
     def asked_to_regroup(self) -> bool:
@@ -237,7 +296,7 @@ class VirtualRanks:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the ranks of one segment meet: the driver's store, a name for the segment, and the rank's number."""
+    """Where the ranks of one segment meet: the driver's store, a name for the segment, the rank's number and its own address."""
 
     host: str
     port: int
@@ -246,6 +305,7 @@ class Meeting:
     size: int
     largest: int
     timeout_s: float
+    own_host: str = "127.0.0.1"
 
     @property
     def regroup_key(self) -> str:
@@ -262,14 +322,22 @@ class Meeting:
         """
         timeout = timedelta(seconds=self.timeout_s)
         store = TCPStore(self.host, self.port, is_master=False, timeout=timeout)
-        return store, ProcessGroupGloo(PrefixStore(self.name, store), self.rank, self.size, timeout)
+        # Otherwise gloo listens at the address of the machine's name, which other workers may not reach. torch has no public options for it.
+        options: Any = ProcessGroupGloo._Options()  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+        options._devices, options._timeout = [ProcessGroupGloo.create_device(hostname=self.own_host)], timeout  # noqa: SLF001
+        return store, ProcessGroupGloo(PrefixStore(self.name, store), self.rank, self.size, options)
 
 
 def train_rank(
-    kept: tuple[TrainingJob, TrainingState], data: tuple[Any, ...], end_epoch: float, meeting: Meeting
+    kept: tuple[TrainingJob, TrainingState], data: Any, blocks: dict[int, Any], end_epoch: float, meeting: Meeting
 ) -> SegmentOutcome:
-    """Train as one rank of a group, inside a Dask worker. If the group is lost, return the last step that was finished."""
+    """Train as one rank of a group, inside a Dask worker. If the group is lost, return the last step that was finished.
+
+    `blocks` has the values of the blocks of Dask collections that belong to this rank's shards.
+    """
     job, state = kept
+    if isinstance(data, ShardedData):
+        data = data.with_blocks(blocks)
     # Ranks that are threads of one process must not write into the same module.
     job = replace(job, module=deepcopy(job.module))
     try:
@@ -292,10 +360,13 @@ class ProcessRanks:
         self.size = meeting.size
         self.largest = meeting.largest
         self.local = range(meeting.rank, meeting.rank + 1)
+        #: Bytes that all ranks have sent to each other so far, with gloo's headers.
+        self.bytes_sent = 0
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the sum (K,) over all ranks, given the vector of this one (1, K)."""
         total = vectors[0].contiguous()
+        self.bytes_sent += count_all_reduce(self.size, total)
         _detect_loss(lambda: self._process_group.allreduce([total]).wait())
         return total
 
@@ -308,6 +379,7 @@ class ProcessRanks:
                 payloads[0], self.size, lambda parts, own: self._process_group.allgather([parts], [own]).wait()
             )
         )
+        self.bytes_sent += count_all_gather(self.size, [len(payload) for payload in received])
         return np.stack([expand(payload) for payload in received]).sum(axis=0, dtype=np.float32)
 
     def asked_to_regroup(self) -> bool:

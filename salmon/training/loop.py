@@ -1,10 +1,10 @@
 """`fit` trains a torch module in a group, segment by segment, with checkpoints in between."""
 
-import statistics
-from collections.abc import Callable, Generator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,22 +14,23 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from salmon.errors import SalmonError
 from salmon.training.averaging import Averaging, Crossbow, FullSync
-from salmon.training.batch_size import BatchSize, as_batch_size
+from salmon.training.batch_size import BatchSize, PlateauDamp, as_batch_size
 from salmon.training.compression import Compression
-from salmon.training.groups import Group, VirtualGroup, VirtualRanks
+from salmon.training.groups import Group, VirtualGroup
 from salmon.training.history import TrainingHistory
 from salmon.training.monitors import Monitor, check_monitors
 from salmon.training.policies import FollowNoiseScale, Policy
 from salmon.training.replicas import Replicas, flatten_parameters, write_parameters
+from salmon.training.shards import ShardedData
 from salmon.training.state import Checkpoint, HistoryRow, TrainingJob, TrainingState
-from salmon.training.steps import Steps
 
-# Examples of a step, unless a number or a rule is given.
-_BATCH = 32
-# Adding replicas must raise the examples per second by this factor.
+# The default batch grows up to this share of the examples; from then on the learning rate falls.
+_STEPS_OF_EPOCH = 8
+# Doubling the replicas must shorten the time to the target by this factor.
 _REQUIRED_GAIN = 1.05
 _MOST_REPLICAS = 32
-_WARM_UP_STEPS, _MEASURED_STEPS = 5, 25
+# Steps of a single replica that set the target, and the weight of a new loss in the moving average.
+_TRIAL_STEPS, _NEW_LOSS = 200, 0.1
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,15 @@ def fit(
     data
         A tensor, or several of the same length. The module is called with all but the last one, and `loss(output, last)` returns a
         loss for each example (`reduction="none"`). Without a loss, the module is called with all of them and returns the losses.
-        A Dataset, or a DataLoader that shuffles one, is read into tensors once.
+        A Dataset, or a DataLoader that shuffles one, is read into tensors once. `ShardedData`, and Dask arrays or data frames, are
+        read by the workers, each of which holds only its share.
     optimizer
         A function that makes a torch optimiser from a list of parameters: `functools.partial(torch.optim.SGD, lr=.1)`.
     group
         `TorchGroup` or `VirtualGroup`; None is one rank in this process.
     loss, epochs, batch_size, averaging, compression, monitors, policies, seed
-        How the module is trained. The default batch size is that of the DataLoader, else 32.
+        How the module is trained. The default batch size is that of the DataLoader, otherwise `PlateauDamp(32)`: more
+        than 32 examples once the loss no longer falls, up to an eighth of all examples.
     parameter_groups
         Pairs (pattern, options): parameters whose name matches, such as `*.bias`, are trained with these options of the optimiser.
     clip_norm
@@ -102,7 +105,7 @@ def fit(
     progress
         Whether to show a progress bar on the terminal.
     """
-    tensors, usual = _read_data(data)
+    examples, usual = _read_data(data)
     group = VirtualGroup() if group is None else group
     job = TrainingJob(
         module, optimizer, loss, epochs, as_batch_size(usual if batch_size is None else batch_size),
@@ -112,18 +115,18 @@ def fit(
     _check_job(job, group.size)
     _check_resume(checkpoint, start, resume=resume)
     kept = Checkpoint(Path(checkpoint)) if checkpoint is not None else None
-    run = job.describe(tensors) if kept is not None else {}
+    run = job.describe(examples) if kept is not None else {}
     found = kept.load(run) if kept is not None and resume else None
     if found is not None:
         start = found[0]
     if isinstance(job.averaging, Crossbow) and not job.averaging.count:
-        count = choose_replicas(job, tensors) if start is None else _count_replicas(start)
+        count = choose_replicas(job, examples, group) if start is None else _count_replicas(start)
         job = replace(job, averaging=replace(job.averaging, count=count))
     state, rows = start or initial_state(job), () if found is None else found[1]
-    every = checkpoint_epochs if kept is not None or progress else np.inf
+    every = checkpoint_epochs if kept is not None or progress else inf
     with closing(group), _show_progress(job, state, enabled=progress) as show:
         while True:
-            outcome = group.run(job, tensors, state, min(job.epochs, _next_multiple(state, every)))
+            outcome = group.run(job, examples, state, min(job.epochs, _next_multiple(state, every)))
             state, rows = outcome.state, rows + outcome.rows
             show(outcome.rows)
             if kept is not None:
@@ -145,29 +148,60 @@ def initial_state(job: TrainingJob) -> TrainingState:
     )
 
 
-def choose_replicas(job: TrainingJob, data: tuple[Any, ...]) -> int:
-    """Return how many replicas to train side by side: add them as long as throughput rises by more than 5 %."""
-    best, fastest = 1, measure_throughput(job, data, 1)
-    stride = 1
-    while best + stride <= _MOST_REPLICAS:
-        reached = measure_throughput(job, data, best + stride)
-        if reached > _REQUIRED_GAIN * fastest:
-            best, fastest = best + stride, reached
-            stride = best
-        else:
+def choose_replicas(job: TrainingJob, data: Any, group: Group) -> int:
+    """Return the number of replicas with which the workers of a group reach a loss soonest, found by trials that are discarded.
+
+    A single replica sets the target: the smoothed loss after some steps. Replicas are doubled as long as that makes the time shorter.
+    """
+    trial = replace(job, watch=None, until=None, monitors=(), policies=())
+    length = min(job.epochs, _TRIAL_STEPS * job.batch_size.initial * group.size / count_examples(data))
+    best, target, fastest_s = 1, nan, inf
+    for count in itertools.takewhile(lambda each: each <= _MOST_REPLICAS, (1 << power for power in itertools.count())):
+        until = None if count == 1 else UntilLoss(target, fastest_s)
+        of_count = replace(trial, averaging=replace(cast("Crossbow", job.averaging), count=count), until=until)
+        # A larger batch takes fewer steps from as many examples: the trial ends at the target, or when it has taken longer.
+        try:
+            rows = group.run(of_count, data, initial_state(of_count), length if count == 1 else job.epochs).rows
+        except SalmonError:
+            if count == 1:
+                raise
             break
+        if not rows:
+            break
+        smoothed = smooth_losses(rows)
+        target = smoothed[-1] if count == 1 else target
+        reached = next((row["seconds"] for row, loss in zip(rows, smoothed, strict=True) if loss <= target), inf)
+        if reached - rows[0]["seconds"] > fastest_s / _REQUIRED_GAIN:
+            break
+        best, fastest_s = count, reached - rows[0]["seconds"]
     return best
 
 
-def measure_throughput(job: TrainingJob, data: tuple[Any, ...], replicas: int) -> float:
-    """Return the examples per second of one worker that trains this many replicas, from a few steps that are discarded."""
-    averaging = job.averaging if isinstance(job.averaging, Crossbow) else Crossbow()
-    trial = replace(job, averaging=replace(averaging, count=replicas), watch=None, until=None, monitors=())
-    steps = Steps(trial, data, initial_state(trial), VirtualRanks(1, 1))
-    measured = [steps.take(steps.plan()) for _ in range(_WARM_UP_STEPS + _MEASURED_STEPS)][_WARM_UP_STEPS:]
-    taken = [later["seconds"] - earlier["seconds"] for earlier, later in pairwise(measured)]
-    # Batches are smaller at the end of an epoch; the median step has a full one.
-    return measured[0]["batch_size"] / statistics.median(taken)
+def count_examples(data: Any) -> int:
+    """Return the number of examples in tensors or shards."""
+    return len(data) if isinstance(data, ShardedData) else len(data[0])
+
+
+def smooth_losses(rows: Iterable[HistoryRow]) -> list[float]:
+    """Return the moving average of the losses of rows."""
+    return list(
+        itertools.accumulate((row["loss"] for row in rows), lambda mean, loss: mean + (loss - mean) * _NEW_LOSS)
+    )
+
+
+class UntilLoss:
+    """End a run when the moving average of its loss has reached a target, or when it has taken longer than `limit_s`."""
+
+    def __init__(self, target: float, limit_s: float) -> None:
+        self._target, self._limit_s = target, limit_s
+        self._mean = self._start_s = nan
+
+    def __call__(self, row: HistoryRow) -> bool:
+        """Whether the run ends after this row."""
+        first = isnan(self._mean)
+        self._mean = row["loss"] if first else self._mean + (row["loss"] - self._mean) * _NEW_LOSS
+        self._start_s = row["seconds"] if first else self._start_s
+        return self._mean <= self._target or row["seconds"] - self._start_s > self._limit_s
 
 
 def describe_row(row: HistoryRow) -> str:
@@ -179,16 +213,24 @@ def describe_row(row: HistoryRow) -> str:
     )
 
 
-def _read_data(data: Any) -> tuple[tuple[torch.Tensor, ...], int]:
-    """Return tensors of the same length, and the batch size of a DataLoader (otherwise 32)."""
+def _read_data(data: Any) -> tuple[tuple[torch.Tensor, ...] | ShardedData, BatchSize | int]:
+    """Return tensors of the same length or shards, and the default batch size."""
+    collections = list(data) if isinstance(data, list | tuple) else [data]
     if isinstance(data, DataLoader):
         _check_loader(data)
-        return _check_tensors(_read_dataset(data.dataset, data.collate_fn)), int(data.batch_size or _BATCH)
-    if isinstance(data, TensorDataset):
-        return _check_tensors(data.tensors), _BATCH
-    if isinstance(data, Dataset):
-        return _check_tensors(_read_dataset(data, default_collate)), _BATCH
-    return _check_tensors([data] if isinstance(data, torch.Tensor | np.ndarray) else list(data)), _BATCH
+        return _check_tensors(_read_dataset(data.dataset, data.collate_fn)), cast("int", data.batch_size)
+    if isinstance(data, ShardedData):
+        examples = data
+    elif any(hasattr(each, "to_delayed") for each in collections):
+        examples = ShardedData.from_dask(*collections)
+    elif isinstance(data, TensorDataset):
+        examples = _check_tensors(data.tensors)
+    elif isinstance(data, Dataset):
+        examples = _check_tensors(_read_dataset(data, default_collate))
+    else:
+        examples = _check_tensors([data] if isinstance(data, torch.Tensor | np.ndarray) else list(data))
+    first = PlateauDamp()
+    return examples, replace(first, maximum=max(first.initial, count_examples(examples) // _STEPS_OF_EPOCH))
 
 
 def _check_loader(loader: DataLoader[Any]) -> None:

@@ -41,16 +41,17 @@ Policy = Callable[[Mapping[str, float], StepPlan], StepPlan]
 
 @dataclass(frozen=True)
 class FollowNoiseScale:
-    """Set the batch to the measured noise scale, within two bounds; it starts at the smaller one.
+    """Let the batch grow to the measured noise scale, within two bounds; it starts at the smaller one.
 
-    If noise outweighs signal, a larger batch makes better steps; otherwise it would waste examples. The batch is `share` times the
-    noise scale. With `grow_only` it never shrinks.
+    If noise outweighs signal, a larger batch makes better steps; otherwise it would waste examples. The batch tends to `share` times the
+    noise scale, but grows by no more than the factor `growth` in a step, so that a few wrong measurements do little, and never shrinks, as
+    the noise of a smaller batch would drive the parameters away from where they are.
     """
 
     minimum: int = 128
     maximum: int = 4096
     share: float = 1.0
-    grow_only: bool = True
+    growth: float = 1.05
     monitor: str = "noise_scale"
 
     def __post_init__(self) -> None:
@@ -58,13 +59,16 @@ class FollowNoiseScale:
             raise SalmonError(
                 f"No batch lies between {self.minimum} and {self.maximum}.", hint="Give 1 ≤ minimum ≤ maximum."
             )
+        if not self.growth > 1:
+            raise SalmonError(f"With a growth of {self.growth} the batch never grows.", hint="Give more than 1.")
 
     def __call__(self, figures: Mapping[str, float], plan: StepPlan) -> StepPlan:
         """Return the plan with the batch replaced."""
         wanted = self.share * figures.get(self.monitor, nan)
-        before = figures.get("planned_batch_size", self.minimum) if self.grow_only else self.minimum
-        known = self.minimum if isnan(wanted) else wanted
-        return replace(plan, batch_size=int(min(self.maximum, max(self.minimum, before, known))))
+        before = max(self.minimum, figures.get("planned_batch_size", self.minimum))
+        if isnan(wanted) or wanted <= before:
+            return replace(plan, batch_size=int(min(self.maximum, before)))
+        return replace(plan, batch_size=int(min(self.maximum, wanted, ceil(before * self.growth))))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ together (`torch.vmap`), which costs little more than one.
 
 A few numbers travel with every exchange: the summed loss, the gradient norms that monitors need, and requests to end the segment.
 The columns of a row come only from what has travelled, so that every rank has the same ones: between two agreements, the loss is
-that of the last agreement. Bytes are counted over all ranks.
+that of the last agreement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +46,11 @@ class Ranks(Protocol):
     @property
     def local(self) -> range:
         """Return the ranks that run in this process."""
+        ...
+
+    @property
+    def bytes_sent(self) -> int:
+        """Return the bytes that all ranks together have sent to each other so far."""
         ...
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -240,7 +245,6 @@ class ReplicaStep:
     """The result of a step: `loss` is that of the local ranks; `columns` are for its row and equal on all ranks."""
 
     loss: float
-    bytes_sent: int
     synchronised: int
     columns: HistoryRow
     local_norm2: float = nan
@@ -300,12 +304,11 @@ class Synchronisation:
         rows[0][3:] = [float(self._ranks.asked_to_regroup()), float(self._asked_to_finish)]
         return torch.tensor(rows, dtype=torch.float32)
 
-    def _exchange(self, vectors: torch.Tensor, notes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
-        """Return (sum of the vectors (P,), sum of the notes, bytes sent by all ranks)."""
-        payload = torch.cat([vectors, notes], dim=1)
-        total = self._ranks.reduce(payload)
+    def _exchange(self, vectors: torch.Tensor, notes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (sum of the vectors (P,), sum of the notes)."""
+        total = self._ranks.reduce(torch.cat([vectors, notes], dim=1))
         self._read_requests(total[-_NOTES:].tolist())
-        return total[:-_NOTES], total[-_NOTES:], payload[0].nbytes * self._ranks.size
+        return total[:-_NOTES], total[-_NOTES:]
 
     def _read_requests(self, notes: list[float]) -> None:
         self.regroup, self.finish = notes[3] > 0, notes[4] > 0
@@ -328,16 +331,15 @@ class GradientAveraging(Synchronisation):
         notes = self._notes(sums, counts, gradients if measured else None)
         vectors = gradients / batch_size
         if self._job.compression is None:
-            gradient, total_notes, sent = self._exchange(vectors, notes)
+            gradient, total_notes = self._exchange(vectors, notes)
             norm2 = exact_norm2 = _norm2(gradient)
         else:
-            gradient, total_notes, sent, exact_norm2 = self._exchange_coded(step, vectors, notes, batch_size)
+            gradient, total_notes, exact_norm2 = self._exchange_coded(step, vectors, notes, batch_size)
             norm2 = _norm2(gradient)
         loss = float(total_notes[0]) / batch_size
         self._replicas.step(gradient[None], factor)
         return ReplicaStep(
             loss,
-            sent,
             1,
             {"loss": loss, "gradient_norm2": norm2},
             local_norm2=float(total_notes[2]) / self._ranks.size if measured else nan,
@@ -346,8 +348,8 @@ class GradientAveraging(Synchronisation):
 
     def _exchange_coded(
         self, step: int, vectors: torch.Tensor, notes: torch.Tensor, batch_size: int
-    ) -> tuple[torch.Tensor, torch.Tensor, int, float]:
-        """Return (sum of the decoded vectors (P,), sum of the notes, bytes sent, |Σ vᵢ|² of the vectors before compression).
+    ) -> tuple[torch.Tensor, torch.Tensor, float]:
+        """Return (sum of the decoded vectors (P,), sum of the notes, |Σ vᵢ|² of the vectors before compression).
 
         The norm is estimated without bias as Σ |vᵢ|² + Σ_{i≠j} v̂ᵢ·v̂ⱼ: the norms of single ranks travel uncompressed, and the
         errors of two ranks are independent. It is only meaningful in steps in which these norms travel.
@@ -360,11 +362,9 @@ class GradientAveraging(Synchronisation):
             + compression.compress(vector.float().numpy(), shapes, np.random.default_rng([self._job.seed, step, rank]))
             for rank, vector, note in zip(self._ranks.local, vectors, notes, strict=True)
         ]
-        lengths: list[int] = []
         single_norms2: list[float] = []
 
         def expand(payload: bytes) -> NDArray[np.float32]:
-            lengths.append(len(payload))
             received = np.frombuffer(payload[:head], dtype=np.float32)
             decoded = compression.expand(payload[head:], shapes)
             examples, mean_norm2 = float(received[1]), float(received[2])
@@ -374,7 +374,7 @@ class GradientAveraging(Synchronisation):
         total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
         self._read_requests(total[-_NOTES:].tolist())
         gradient = total[:-_NOTES].to(vectors.dtype)
-        return gradient, total[-_NOTES:], sum(lengths), _norm2(gradient) + sum(single_norms2)
+        return gradient, total[-_NOTES:], _norm2(gradient) + sum(single_norms2)
 
 
 class ParameterAveraging(Synchronisation):
@@ -404,10 +404,11 @@ class ParameterAveraging(Synchronisation):
         local = float(sums.sum() / counts.sum().clamp(min=1))
         self.state, due = self._job.averaging.decide(self.state, step)
         if not due:
-            sent = self._share_first_loss() if isnan(self._loss) else 0
-            return ReplicaStep(local, sent, 0, {"loss": self._loss, "period": self.state.period})
+            if isnan(self._loss):
+                self._share_first_loss()
+            return ReplicaStep(local, 0, {"loss": self._loss, "period": self.state.period})
         weights = self._replicas.weights.detach()
-        total, notes, sent = self._exchange(weights, self._notes(*self._since.T))
+        total, notes = self._exchange(weights, self._notes(*self._since.T))
         mean = total / self._ranks.size
         drift = ((weights - mean) ** 2).sum(dim=1, keepdim=True)
         variance = float(self._ranks.reduce(drift)[0]) / self._ranks.size
@@ -417,19 +418,17 @@ class ParameterAveraging(Synchronisation):
         self._since.zero_()
         self._loss = float(notes[0] / notes[1].clamp(min=1))
         columns: HistoryRow = {"loss": self._loss, "period": self.state.period, "replica_variance": variance}
-        # The variance is exchanged too: four more bytes from each rank.
-        return ReplicaStep(local, sent + 4 * self._ranks.size, 1, columns)
+        return ReplicaStep(local, 1, columns)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return losses and examples since the last agreement, so that a run can continue between two agreements."""
         return {"since_agreement": _copy(self._since)}
 
-    def _share_first_loss(self) -> int:
-        """Exchange the loss of the first step alone, so that there is one before the first agreement; return the bytes sent."""
+    def _share_first_loss(self) -> None:
+        """Exchange the loss of the first step alone, so that there is one before the first agreement."""
         notes = self._ranks.reduce(self._notes(*self._since.T))
         self._read_requests(notes.tolist())
         self._loss = float(notes[0] / notes[1].clamp(min=1))
-        return 4 * _NOTES * self._ranks.size
 
 
 class CentralAveraging(Synchronisation):
@@ -457,7 +456,7 @@ class CentralAveraging(Synchronisation):
         assert isinstance(method, Crossbow)  # noqa: S101 - guaranteed by `choose_synchronisation`
         every = method.replicas
         corrections = method.strength(every * self._ranks.size) * (self._replicas.weights.detach() - self._centre)
-        total, notes, sent = self._exchange(
+        total, notes = self._exchange(
             corrections.view(len(self._ranks.local), every, -1).sum(dim=1), self._notes(sums, counts)
         )
         self._replicas.step(gradients / counts.clamp(min=1)[:, None], factor)
@@ -466,7 +465,7 @@ class CentralAveraging(Synchronisation):
         moved = self._centre + total + method.momentum * (self._centre - self._before)
         self._before, self._centre = self._centre, moved
         loss = float(notes[0] / notes[1].clamp(min=1))
-        return ReplicaStep(loss, sent, 1, {"loss": loss})
+        return ReplicaStep(loss, 1, {"loss": loss})
 
     def centre(self) -> torch.Tensor:
         """Return the central average."""

@@ -30,6 +30,7 @@ from salmon.training.batch_size import BatchSize, BatchSizeMemory, ConstantBatch
 from salmon.training.compression import Compression
 from salmon.training.monitors import Monitor
 from salmon.training.policies import Policy
+from salmon.training.shards import ShardedData
 
 #: One step in the history: name of a column -> value.
 HistoryRow = dict[str, float]
@@ -67,12 +68,12 @@ class TrainingJob:
     parameter_groups: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     clip_norm: float | None = None
 
-    def describe(self, data: Sequence[torch.Tensor]) -> dict[str, str]:
+    def describe(self, data: Sequence[torch.Tensor] | ShardedData) -> dict[str, str]:
         """Return what a run must share with a checkpoint to continue from it. Epochs may be added, and workers may change."""
         made = self.optimizer([torch.nn.Parameter(torch.zeros(1))])
         options = [{name: group[name] for name in group if name != "params"} for group in made.param_groups]
         return {
-            "data": ", ".join(f"{tuple(each.shape)} {_digest(describe_value(each))}" for each in data),
+            "data": data.describe() if isinstance(data, ShardedData) else _describe_tensors(data),
             "module": f"{type(self.module).__qualname__} {_digest('; '.join(_describe_structure(self.module)))}",
             "loss": describe_value(self.loss),
             "optimizer": f"{type(made).__qualname__}({describe_value(options[0] if len(options) == 1 else options)})",
@@ -217,6 +218,10 @@ def _describe(value: Any, above: tuple[int, ...]) -> str:
         return _describe(each, (*above, id(value)))
 
     return next(describe for kinds, describe in _DESCRIBED if isinstance(value, kinds))(value, inner)
+
+
+def _describe_tensors(data: Sequence[torch.Tensor]) -> str:
+    return ", ".join(f"{tuple(each.shape)} {_digest(describe_value(each))}" for each in data)
 
 
 def _describe_tensor(value: torch.Tensor, _: Callable[[Any], str]) -> str:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from math import inf, isfinite, isnan, nan
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from salmon.errors import SalmonError
 from salmon.training.batch_size import BatchSizeInputs
+from salmon.training.examples import open_examples
 from salmon.training.monitors import Monitor, MonitorMemory, StepMeasurement
 from salmon.training.policies import SharedFigures, StepPlan
 from salmon.training.replicas import Ranks, Replicas, Synchronisation, choose_synchronisation
@@ -26,12 +25,8 @@ from salmon.training.state import (
     take_replicas,
 )
 
-# Examples that go through the module at once when the whole training set is evaluated.
-_EVALUATED_AT_ONCE = 1 << 13
 # Layers that normalise by the statistics of a batch.
 _NORMALISED = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d, torch.nn.SyncBatchNorm)
-# Each round uses two tables. With three, every position is equally likely, even for small n.
-_ROUNDS = 3
 
 
 class LostWorkerError(Exception):
@@ -39,7 +34,7 @@ class LostWorkerError(Exception):
 
 
 def run_steps(
-    job: TrainingJob, data: tuple[Any, ...], state: TrainingState, ranks: Ranks, end_epoch: float = inf
+    job: TrainingJob, data: Any, state: TrainingState, ranks: Ranks, end_epoch: float = inf
 ) -> SegmentOutcome:
     """Run the local ranks from a state to an epoch, or until something else ends the segment."""
     steps = Steps(job, data, state, ranks)
@@ -72,9 +67,9 @@ def run_steps(
 class Steps:
     """A run in progress in this process: the tensors that change, and the pure states that decide how."""
 
-    def __init__(self, job: TrainingJob, data: tuple[Any, ...], state: TrainingState, ranks: Ranks) -> None:
-        self._job, self._data, self._ranks = job, data, ranks
-        self._n = len(data[0])
+    def __init__(self, job: TrainingJob, data: Any, state: TrainingState, ranks: Ranks) -> None:
+        self._job, self._ranks = job, ranks
+        self._examples = open_examples(data, job.seed, ranks.local, ranks.size, job.averaging.replicas)
         self._progress, self._memory = state.progress, state.memory
         self._monitors = list(state.monitors) or [{} for _ in job.monitors]
         self._monitored: HistoryRow = {}
@@ -94,12 +89,12 @@ class Steps:
         # BatchNorm needs two examples to compute a variance.
         self._fewest = 2 if any(isinstance(each, _NORMALISED) for each in job.module.modules()) else 1
         self._planned_s = 0.0
-        self._order = (-1, ShuffledOrder(1, [0]))
+        self._counted = ranks.bytes_sent
 
     @property
     def passes(self) -> float:
         """Return the passes over the data so far."""
-        return self._progress.epoch + self._progress.position / self._n
+        return self._progress.epoch + self._progress.position / self._examples.count
 
     def plan(self) -> StepPlan:
         """Plan the next step: apply the batch-size rule first, then each policy."""
@@ -125,13 +120,9 @@ class Steps:
         """Take one step and return its row."""
         started = time.perf_counter()
         before = self._progress
-        every, local = self._job.averaging.replicas, self._ranks.local
-        parts = every * self._ranks.size
-        size = self._count_examples(plan, parts)
-        batch, counted = self._gather(
-            self._choose_examples(size, parts, range(every * local.start, every * local.stop))
-        )
-        with _seed_torch(hash((self._job.seed, before.step, local.start)) % (1 << 62)):
+        size = self._count_examples(plan, self._job.averaging.replicas * self._ranks.size)
+        batch, counted = self._examples.draw(before.epoch, before.position, size)
+        with _seed_torch(hash((self._job.seed, before.step, self._ranks.local.start)) % (1 << 62)):
             sums, gradients = self._replicas.gradients(batch, counted)
         result = self.synchronisation.finish_step(
             before.step, sums, gradients, counted.sum(dim=1), size, plan.rate_factor
@@ -151,16 +142,17 @@ class Steps:
                 self._monitors[index] = monitor.update(self._monitors[index], measurement)
                 self._show(monitor, self._monitors[index])
         position = before.position + size
-        over = position >= self._n
+        over = position >= self._examples.count
         self._progress = TrainingProgress(
             step=before.step + 1,
             epoch=before.epoch + over,
             position=0 if over else position,
             examples=before.examples + size,
-            bytes_sent=before.bytes_sent + result.bytes_sent,
+            bytes_sent=before.bytes_sent + self._ranks.bytes_sent - self._counted,
             synchronisations=before.synchronisations + result.synchronised,
             seconds=before.seconds + self._planned_s + time.perf_counter() - started,
         )
+        self._counted = self._ranks.bytes_sent
         shared = self._shared_figures(plan, size, result.columns)
         # The last batch of an epoch may be cut short: policies continue from the size that was planned.
         self._figures = {**shared, "planned_batch_size": plan.batch_size}
@@ -216,7 +208,7 @@ class Steps:
 
     def _count_examples(self, plan: StepPlan, parts: int) -> int:
         """Return the examples of the next step; the last one of an epoch has those that are left."""
-        left = self._n - self._progress.position
+        left = self._examples.count - self._progress.position
         size = min(self._job.averaging.step_batch(plan.batch_size, parts), left)
         if self._fewest == 1:
             return size
@@ -230,27 +222,6 @@ class Steps:
             )
         return size
 
-    def _choose_examples(self, size: int, parts: int, own: range) -> list[NDArray[np.int64]]:
-        """Split the next `size` examples of the epoch into equal parts and return our own; the order follows from the seed."""
-        epoch, position = self._progress.epoch, self._progress.position
-        if self._order[0] != epoch:
-            self._order = epoch, ShuffledOrder(self._n, [self._job.seed, epoch])
-        ends = [position + size * part // parts for part in range(own.start, own.stop + 1)]
-        examples = self._order[1].part(ends[0], ends[-1])
-        return np.split(examples, np.subtract(ends[1:-1], ends[0]))
-
-    def _gather(self, own: list[NDArray[np.int64]]) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Return the examples of each part (r, b, …), padded to one length, and a mask (r, b) that is 0 for padding."""
-        longest = max(1, *(len(each) for each in own)) if len(own) > 1 else max(1, len(own[0]))
-        index = np.zeros((len(own), longest), dtype=np.int64)
-        counted = np.zeros((len(own), longest), dtype=np.float32)
-        for row, each in enumerate(own):
-            index[row, : len(each)] = each
-            counted[row, : len(each)] = 1
-        flat = torch.from_numpy(index.ravel())
-        batch = tuple(part.index_select(0, flat).view(len(own), longest, *part.shape[1:]) for part in self._data)
-        return batch, torch.from_numpy(counted)
-
     def _evaluate_training_set(self, needs: str) -> tuple[float, float]:
         """Return (loss, squared norm of the gradient) over all examples, whichever is needed; each rank evaluates its share."""
         if not needs:
@@ -258,56 +229,12 @@ class Steps:
         gradient = needs == "gradient"
         width = self._replicas.weights.shape[1] if gradient else 1
         total = torch.zeros(len(self._ranks.local), width, dtype=torch.float64)
-        for row, rank in enumerate(self._ranks.local):
-            share = np.arange(rank, self._n, self._ranks.size)
-            for start in range(0, len(share), _EVALUATED_AT_ONCE):
-                index = torch.from_numpy(share[start : start + _EVALUATED_AT_ONCE])
-                batch = tuple(part.index_select(0, index) for part in self._data)
+        for row in range(len(self._ranks.local)):
+            for batch in self._examples.share(row):
                 loss, slope = self._replicas.evaluate(self.synchronisation.place(row), batch, gradient=gradient)
                 total[row] += loss if slope is None else slope
-        mean = self._ranks.reduce(total) / self._n
+        mean = self._ranks.reduce(total) / self._examples.count
         return (float(mean[0]), nan) if needs == "loss" else (nan, float(mean @ mean))
-
-
-class ShuffledOrder:
-    """A permutation of range(n) that depends only on the seed: `part(start, stop)` takes a few operations per entry.
-
-    No table of length n is needed, and each rank computes only its own part. It is a Feistel network: a position is written as two
-    digits of about √n, and each digit in turn is shifted by the entry of a random table for the other one. This permutes the square
-    of both digits; results outside range(n) are mapped again.
-    """
-
-    def __init__(self, n: int, seed: list[int]) -> None:
-        self._n = n
-        self._high = max(1, int(np.ceil(np.sqrt(n))))
-        self._low = -(-n // self._high)
-        rng = np.random.default_rng(seed)
-        self._tables = [
-            (rng.integers(0, self._high, self._low), rng.integers(0, self._low, self._high)) for _ in range(_ROUNDS)
-        ]
-
-    def part(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the entries from `start` up to, but not including, `stop`."""
-        entries = self._map(np.arange(start, stop))
-        while (outside := np.flatnonzero(entries >= self._n)).size:
-            entries[outside] = self._map(entries[outside])
-        return entries
-
-    def _map(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        high = positions // self._low
-        low = positions - high * self._low
-        for for_high, for_low in self._tables:
-            high += for_high.take(low)
-            _wrap(high, self._high)
-            low += for_low.take(high)
-            _wrap(low, self._low)
-        return high * self._low + low
-
-
-def _wrap(digits: NDArray[np.int64], base: int) -> None:
-    """Reduce digits below twice the base modulo it, in place: subtracting the base from a smaller unsigned number overflows."""
-    unsigned = digits.view(np.uint64)
-    np.minimum(unsigned, unsigned - np.uint64(base), out=unsigned)
 
 
 @contextmanager

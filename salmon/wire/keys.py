@@ -66,6 +66,11 @@ class Keys:
         return self._key("places")
 
     @property
+    def told(self) -> str:
+        """Hash: what somebody was told about by e-mail or webhook → when, and the problem with the last message."""
+        return self._key("told")
+
+    @property
     def answers(self) -> str:
         """The stream of answers: append-only, the record of truth."""
         return self._key("answers")
@@ -264,6 +269,7 @@ FRONTEND_WRITES = (
     "salmon:{*}:q:*",
     "salmon:{*}:quality",
     "salmon:{*}:prolific",
+    "salmon:{*}:told",
     "salmon:{*}:restored:*",
 )
 BACKEND_WRITES = (

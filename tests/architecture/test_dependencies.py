@@ -29,7 +29,7 @@ def module(name: str) -> ModuleType:
     return made
 
 
-@pytest.mark.parametrize("name", ["serve.txt", "test.txt", "frontend.txt", "torch.txt"])
+@pytest.mark.parametrize("name", ["serve.txt", "test.txt", "docs.txt", "frontend.txt", "torch.txt"])
 def test_every_package_is_pinned_with_hashes(name: str) -> None:
     text = (REQUIREMENTS / name).read_text()
     entries = [entry for entry in re.split(r"\n(?=\S)", text) if not entry.startswith("#")]

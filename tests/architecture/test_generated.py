@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from salmon.cli.main import COMMANDS
 from salmon.spec import spec_schema
 from tests.program import REPOSITORY
 
@@ -31,7 +33,9 @@ def generated(generate: ModuleType) -> dict[Path, str]:
     return generate.generated()
 
 
-@pytest.mark.parametrize("name", ["frontend/static/types.d.ts", "docs/routes.md", "docs/keys.md"])
+@pytest.mark.parametrize(
+    "name", ["frontend/static/types.d.ts", "docs/routes.md", "docs/keys.md", "docs/commands.md", "docs/python.md"]
+)
 def test_generated_files_are_up_to_date(name: str, generated: dict[Path, str]) -> None:
     assert (REPOSITORY / name).read_text() == generated[REPOSITORY / name], f"{name}: run make generated"
 
@@ -42,7 +46,7 @@ def test_every_reply_has_a_type(generate: ModuleType, generated: dict[Path, str]
     untyped = {route for route, reply in found if re.search(r"\bany\b", reply)}
     old_scripts = {"POST /answer", "GET /query", "GET /meta", "GET /reset", "DELETE /reset", "POST /create_user"}
     # The schema of the spec is a JSON schema; the scripts of the first Salmon read no page of ours.
-    assert untyped == {"GET /api/schema", "POST /create_user/{}/{}", *old_scripts}
+    assert untyped == {"GET /schema.json", "POST /create_user/{}/{}", *old_scripts}
     assert len(found) > 55
 
 
@@ -51,6 +55,18 @@ def test_every_key_of_a_file_is_explained(generate: ModuleType) -> None:
     assert len(explained) > 80
     assert [key for key, meaning in explained if not meaning.strip()] == []
     assert {key.split(".")[0].removesuffix("[]") for key, _ in explained} == set(spec_schema()["properties"])
+
+
+def test_every_command_and_public_name_is_explained(generate: ModuleType) -> None:
+    commands = generate.COMMANDS.read_text()
+    assert [name for name in COMMANDS if f"\n## salmon {name}\n" not in commands] == []
+    names = generate.NAMES.read_text()
+    parts = dict(re.findall(r"^## (salmon\S*)\n(.*?)(?=^## |\Z)", names, re.MULTILINE | re.DOTALL))
+    for module, text in parts.items():
+        public = generate.reference.public_names(import_module(module))
+        assert [name for name in public if not re.search(rf"^### `{name}\b", text, re.MULTILINE)] == []
+    assert re.findall(r"^### `(.+)`\n\n\n", names, re.MULTILINE) == [], "these have no docstring"
+    assert len(parts) == len(generate.reference.PUBLIC_MODULES)
 
 
 def test_bodies_have_their_bounds(generate: ModuleType) -> None:
@@ -65,7 +81,7 @@ def pages(tmp_path: Path) -> Path:
     """A copy of the scripts and of what checks them."""
     if not COMPILER.exists():
         pytest.skip("TypeScript is not installed here: run requirements/install test.")
-    for folder in ("frontend/static/console", "frontend/static/participant"):
+    for folder in ("frontend/static/console", "frontend/static/participant", "frontend/static/client"):
         shutil.copytree(REPOSITORY / folder, tmp_path / folder)
     shutil.copy(REPOSITORY / "frontend" / "static" / "types.d.ts", tmp_path / "frontend" / "static")
     (tmp_path / "frontend" / "static" / "vendor").mkdir()

@@ -52,6 +52,7 @@ def log_in(page: Page, program: Program) -> None:
     page.get_by_label("Name").fill("olga")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("link", name="Account")).to_be_visible()
 
 
 def answer_by_http(address: str, slug: str, name: str, *, careless: bool, count: int = 20) -> None:
@@ -205,6 +206,7 @@ PAGES = {
     "map": "/console/experiments/shapes/map",
     "targets": "/console/experiments/shapes/targets",
     "participants": "/console/experiments/shapes/participants",
+    "analysis": "/console/experiments/shapes/analysis",
     "exports": "/console/experiments/shapes/exports",
     "settings": "/console/experiments/shapes/settings",
 }
@@ -219,6 +221,7 @@ SHOWN = {
     "map": "#map image",
     "targets": "#grid li",
     "participants": "#table tbody tr",
+    "analysis": "[data-assumed=pay]",
     "exports": "#files a",
     "settings": "#summary dl",
 }

@@ -89,6 +89,7 @@ class Scene:
             if isinstance(restarting, asyncio.Task):
                 await restarting
         self.faults.append(Fault(kind, recovery, seconds))
+        print(f"{len(self.faults)}. {kind}: {recovery:.2f} s", flush=True)  # noqa: T201 - a run takes half an hour
 
     def pid_of(self, name: str) -> int:
         """Return the process that the supervisor runs under this name; 0 where none runs."""
@@ -96,6 +97,12 @@ class Scene:
             return self.program.child(name).pid
         except (psutil.NoSuchProcess, OSError, ValueError):
             return 0
+
+    async def until_running(self, name: str) -> None:
+        """Wait until the supervisor has replaced the process that was killed before."""
+        async with asyncio.timeout(LONGEST_RECOVERY):
+            while not self.pid_of(name):
+                await asyncio.sleep(0.02)
 
     async def restart(self) -> None:
         """Start the program again, as a system's own service manager does."""
@@ -146,9 +153,16 @@ async def scene(
         await made.until_ready()
         exported = await asyncio.to_thread(program.export, slug, "responses.csv", login)
         made.comparison = await compare(ledger, program.data, slug, exported, made.secrets)
+        made.notes += failures_in(program.log)
     finally:
         if program.running:
             await asyncio.to_thread(program.stop)
+
+
+def failures_in(log: list[str]) -> list[str]:
+    """Return what the program logged of errors that it has no sentence for, each with its traceback."""
+    places = [number for number, line in enumerate(log) if "request failed" in line]
+    return ["\n".join(log[number : number + 40]) for number in places[:5]]
 
 
 async def kill(at: Scene, kind: str) -> None:
@@ -166,6 +180,8 @@ async def kill(at: Scene, kind: str) -> None:
             program.child(kind).kill()
         return asyncio.create_task(at.restart()) if kind in {"all", "supervisor"} else None
 
+    if kind not in {"all", "supervisor", "worker"}:
+        await at.until_running(kind)
     await at.inject(f"kill -9: {kind}", act)
 
 
@@ -219,7 +235,8 @@ async def terminate(at: Scene) -> None:
         at.program.child("frontend").terminate()
 
     await at.until_ready()
-    await at.inject("SIGTERM in requests: frontend", act)
+    # The old process still answers while it ends.
+    await at.inject("SIGTERM in requests: frontend", act, replaced="frontend")
 
 
 async def starve(at: Scene, seconds: float = 8.0) -> None:

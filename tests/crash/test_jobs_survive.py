@@ -27,8 +27,8 @@ def test_live_work_passes_a_long_request_which_survives_its_backend(tmp_path: Pa
         def is_now(identifier: str, condition: Callable[[dict[str, Any]], bool]) -> Callable[[], bool]:
             return lambda: condition(send("GET", f"/{identifier}"))
 
-        # Far longer than the people of this test answer: 2,000 measurements of a rehearsal.
-        endless = send("POST", json={"kind": "rehearsal", "arguments": {"answers": 6000, "runs": 20}})["request"]
+        # Far longer than the people of this test answer: 2,000 measurements of a plan.
+        endless = send("POST", json={"kind": "plan", "arguments": {"answers": 6000, "runs": 20}})["request"]
         short = send("POST", json={"kind": "embedding", "arguments": {"answers": 60}})["request"]
         poll(is_now(endless, lambda item: item["progress"] > 0), "the request to be on its way")
         with answering(people, 4, 20):

@@ -176,8 +176,9 @@ async def test_participants_routes_are_read_by_named_origins_and_never_by_cookie
 ) -> None:
     await study(client, context, COLORS + "security: {origins: ['https://lab.example']}\n", "embedded")
     for origin, allowed in (("null", "null"), ("https://lab.example", "https://lab.example"), (FOREIGN, None)):
-        reply = await client.options("/e/embedded/arrive", headers={"Origin": origin})
-        assert reply.headers.get("access-control-allow-origin") == allowed
+        for route in ("arrive", "query", "answers", "finish", "withdraw", "skip"):
+            reply = await client.options(f"/e/embedded/{route}", headers={"Origin": origin})
+            assert reply.headers.get("access-control-allow-origin") == allowed
         reply = await client.post("/e/embedded/arrive", json={"parameters": {}}, headers={"Origin": origin})
         assert reply.headers.get("access-control-allow-origin") == allowed
         assert "access-control-allow-credentials" not in reply.headers

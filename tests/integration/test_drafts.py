@@ -13,6 +13,7 @@ from frontend.admission import REQUEST_BYTES
 from frontend.auth import make_account
 from frontend.context import Context
 from frontend.store.drafts import GONE_MS, MOST_VERSIONS, ONE_VERSION_MS
+from salmon.spec import parse_spec
 from tests.archives import picture, sound
 from tests.people import PASSWORD
 
@@ -246,5 +247,14 @@ async def test_a_zip_may_be_larger_than_other_requests(owned: Owned) -> None:
     assert (await upload(owned, file.getvalue()))["problems"] == []
 
 
-async def test_the_schema_is_served(owned: Owned) -> None:
-    assert "questions" in (await owned("GET", "/api/schema")).json()["properties"]
+async def test_editors_on_any_machine_get_the_schema_without_a_login(client: httpx.AsyncClient) -> None:
+    reply = await client.get("/schema.json", headers={"Origin": "https://editor.example.org"})
+    assert reply.headers["access-control-allow-origin"] == "*"
+    assert "questions" in reply.json()["properties"]
+
+
+async def test_an_example_begins_with_the_line_that_names_the_schema(owned: Owned) -> None:
+    examples = (await owned("GET", "/api/examples")).json()
+    (address,) = {each["spec"].splitlines()[0].removeprefix("# yaml-language-server: $schema=") for each in examples}
+    assert (await owned("GET", address)).json()["title"] == "Salmon experiment"
+    assert all(parse_spec(each["spec"].encode(), zip_follows=each["zip"]) for each in examples)

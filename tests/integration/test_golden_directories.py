@@ -114,7 +114,7 @@ def test_who_was_among_the_steps_goes_on_with_the_next(opened: Opened) -> None:
 def test_a_spec_with_keys_that_are_refused_today_is_served_with_a_warning(opened: Opened) -> None:
     overview = opened.client.get("/api/experiments/full/overview", auth=opened.login).raise_for_status().json()
     said = " ".join(sentence["what"] for sentence in overview["sentences"])
-    assert "stopping.accuracy_gain_below does not work yet" in said
+    assert "html.query_params does not work yet" in said
     assert {
         item["slug"] for item in opened.client.get("/api/experiments", auth=opened.login).raise_for_status().json()
     } == {"full", "shapes", "words", "draft"}

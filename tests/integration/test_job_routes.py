@@ -40,7 +40,7 @@ async def test_only_experimenters_ask_and_each_experiment_has_its_own_requests(
 ) -> None:
     await started(client, settings, store, "mine")
     await started(client, settings, store, "other")
-    identifier = await ask_for(owned, "mine", "rehearsal")
+    identifier = await ask_for(owned, "mine", "plan")
     assert (await owned("GET", f"/api/experiments/mine/requests/{identifier}")).status_code == 200
     missing = await owned("GET", f"/api/experiments/other/requests/{identifier}")
     assert (missing.status_code, missing.json()["error"]["hint"]) == (404, "Results are kept for a day. Ask again.")
@@ -48,7 +48,7 @@ async def test_only_experimenters_ask_and_each_experiment_has_its_own_requests(
     assert (await owned("GET", "/api/experiments/other/requests")).json() == []
     for method, path in (("GET", ""), ("POST", ""), ("GET", f"/{identifier}"), ("DELETE", f"/{identifier}")):
         assert (
-            await client.request(method, f"/api/experiments/mine/requests{path}", json={"kind": "rehearsal"})
+            await client.request(method, f"/api/experiments/mine/requests{path}", json={"kind": "plan"})
         ).status_code == 401
     stranger = ("stranger", "another password")
     await make_account(Context(settings, store), *stranger, owner=False)
@@ -56,7 +56,7 @@ async def test_only_experimenters_ask_and_each_experiment_has_its_own_requests(
         "what belongs to others is not there"
     )
     await client.post("/console/login", data={"name": OWNER[0], "password": OWNER[1]})
-    assert (await client.post("/api/experiments/mine/requests", json={"kind": "rehearsal"})).status_code == 403, (
+    assert (await client.post("/api/experiments/mine/requests", json={"kind": "plan"})).status_code == 403, (
         "a change by cookie needs the session's token"
     )
 
@@ -67,7 +67,7 @@ async def test_while_no_learning_process_lives_a_request_says_so_and_waits_for_a
     await started(client, settings, store, "alone")
     probe._client.set(BACKEND, Heartbeat(1, 1).encode(), px=1)
     poll(lambda: not probe._client.exists(BACKEND), "the heartbeat to expire")
-    identifier = await ask_for(owned, "alone", "rehearsal")
+    identifier = await ask_for(owned, "alone", "plan")
     path = f"/api/experiments/alone/requests/{identifier}"
     waiting = (await owned("GET", path)).json()
     assert waiting["state"] == "waiting"

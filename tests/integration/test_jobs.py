@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.jobs import rehearsal
+from backend.jobs import study_plan
 from backend.service import Service
 from backend.store import Store as BackendStore
 from frontend.store import Store
@@ -29,12 +29,12 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
         await ask_for(owned, "kinds", "fit", exclude=[people[0]], folds=3),
         await ask_for(owned, "kinds", "embedding", generation=generation),
         await ask_for(owned, "kinds", "cross_validation", dimensions=[1, 2], noise="TSTE", folds=3),
-        await ask_for(owned, "kinds", "rehearsal", answers=60, runs=1),
+        await ask_for(owned, "kinds", "plan", answers=60, runs=1),
     ]
     ended = [run_to_the_end(service, probe, identifier) for identifier in identifiers]
     assert [item.state for item in ended] == ["done"] * 4, [item.error for item in ended]
     assert all(first.ended_ms <= second.began_ms for first, second in pairwise(ended))
-    fitted, earlier, comparison, rehearsed = [
+    fitted, earlier, comparison, planned = [
         (await owned("GET", f"/api/experiments/kinds/requests/{one}")).json()["result"] for one in identifiers
     ]
     assert fitted["excluded"]["answers"] == people.count(people[0])
@@ -43,7 +43,7 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
     assert earlier["answers"] == int(line[b"absorbed"])
     assert np.array(earlier["coordinates"]).shape == (30, 2)
     assert len(comparison["candidates"]) == 2
-    assert set(rehearsed["curves"]) == {"random queries", "Adaptive"}
+    assert set(planned["accuracy"]) == {"random queries", "Adaptive"}
     listed = (await owned("GET", "/api/experiments/kinds/requests")).json()
     assert [item["request"] for item in listed] == identifiers[::-1]
     assert all(item["result"] is None and item["asked_by"] == "owner" for item in listed)
@@ -154,11 +154,11 @@ async def test_what_cannot_be_carried_out_fails_in_a_sentence_and_the_next_one_i
     def blow_up(*arguments: Any) -> Any:
         raise FloatingPointError("it blew up")
 
-    monkeypatch.setattr(rehearsal, "advance", blow_up)
+    monkeypatch.setattr(study_plan, "advance", blow_up)
     identifiers = [
         await ask_for(owned, "failing-requests", "embedding", answers=41),
         await ask_for(owned, "failing-requests", "embedding", generation=10_000),
-        await ask_for(owned, "failing-requests", "rehearsal"),
+        await ask_for(owned, "failing-requests", "plan"),
         await ask_for(owned, "failing-requests", "embedding", answers=40),
     ]
     ended = [run_to_the_end(service, probe, identifier) for identifier in identifiers]

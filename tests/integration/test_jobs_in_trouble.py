@@ -98,8 +98,8 @@ async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
 
     flaky = Flaky(backend_url)
     jobs = JobRunner(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
-    identifier = await ask_for(owned, "away", "rehearsal", answers=60, runs=1)
-    jobs.take([Request(identifier, "rehearsal", experiment, {"answers": 60, "runs": 1})])
+    identifier = await ask_for(owned, "away", "plan", answers=60, runs=1)
+    jobs.take([Request(identifier, "plan", experiment, {"answers": 60, "runs": 1})])
     poll(lambda: read_status(probe, identifier).ended, "the request")
     jobs.close()
     flaky.close()

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salmon.training.steps import ShuffledOrder
+from salmon.training.examples import ShuffledOrder
 
 seeds = st.lists(st.integers(0, 2**31), min_size=1, max_size=2)
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from salmon.learning_curve import LEAST_PREDICTIONS, bins, outlook
+from salmon.learning_curve import ALPHA, LEAST_PREDICTIONS, bins, last_look, outlook
 
 N, D, END = 30, 2, 0.83
 
@@ -37,7 +37,45 @@ def test_more_answers_leave_less_to_gain_and_fewer_to_go() -> None:
     assert found[-1] is not None
     assert found[-1].more == 0
     assert found[1] is not None
-    assert found[1].more is None or found[1].more > 1000
+    assert found[1].more_high is None or found[1].more_high > 1000
+
+
+@pytest.mark.parametrize("answers", [600, 1200, 4800])
+def test_the_interval_of_further_answers_holds_the_truth(answers: int) -> None:
+    truth = max(0.0, 60.0 * ((END - 0.5) / 0.01 - 1) - answers)
+    found = [outlook(curve(answers, seed=seed), n=N, d=D, worth=0.01) for seed in range(60)]
+    inside = [
+        each is not None and each.more_low <= truth and (each.more_high is None or truth <= each.more_high)
+        for each in found
+    ]
+    assert sum(inside) >= 54
+
+
+def test_a_rule_looks_when_the_answers_have_grown_by_a_fifth_and_sees_only_those_until_then() -> None:
+    history = curve(6000, seed=4)
+    assert last_look(history[:9], n=N, d=D, worth=0.005, per=300) is None
+    looks = [last_look(history[:end], n=N, d=D, worth=0.005, per=300) for end in range(10, len(history))]
+    moments = sorted({look.answers for look in looks if look})
+    assert moments[:4] == [300, 360, 420, 510]
+    for moment in moments:
+        assert len({look for look in looks if look and look.answers == moment}) == 1
+    allowed = [look.allowed for look in looks if look]
+    assert sum(set(allowed)) < ALPHA
+
+
+def test_a_rule_stops_when_the_next_answers_bring_less_and_seldom_before() -> None:
+    early, stopped = 0, 0
+    for seed in range(40):
+        history = curve(6000, seed=seed)
+        for end in range(1, len(history) + 1):
+            look = last_look(history[:end], n=N, d=D, worth=0.005, per=300)
+            if look is not None and look.stops:
+                gain = (END - 0.5) * (1 / (1 + look.answers / 60) - 1 / (1 + (look.answers + 300) / 60))
+                early += gain > 0.005
+                stopped += 1
+                break
+    assert early <= 2
+    assert stopped >= 36
 
 
 def test_nothing_is_said_of_a_few_predictions() -> None:

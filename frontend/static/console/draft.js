@@ -178,7 +178,7 @@ export class Draft {
       this.#acceptDrops();
       await this.readFiles($("#files").files); // files may have been chosen before this script ran
     }
-    const schema = await get("/api/schema");
+    const schema = await get("/schema.json");
     this.#editor.schema = schema;
     this.#form.use(schema);
     await this.check();

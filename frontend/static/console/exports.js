@@ -36,6 +36,7 @@ const FILES = [
     ["config", "The experiment file with all defaults filled in.", ["yaml"]],
     ["provenance", "Versions, seeds, hashes and every change made during the run.", ["json"]],
     ["README", "What every column means.", ["md"]],
+    ["report", "Design, participants, accuracy, choice of the dimension, map and a paragraph on methods, in one file. It takes up to a minute.", ["html"]],
     ["analysis", "A notebook and an R script that run on the files of the bundle.", ["ipynb", "R"]],
   ]],
 ];

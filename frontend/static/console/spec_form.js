@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { read, valueAt, withValue } from "./spec_document.js";
-import { schemaAt } from "./spec_schema.js";
+import { schemaAt, typeOf } from "./spec_schema.js";
 
 const OWN = ["name", "text", "type", "options", "required"];
 const PLATFORMS = {
@@ -203,10 +203,10 @@ export class SpecForm {
   }
 
   #other(key, described, question, set) {
-    const many = described.type === "array";
-    const input = h(many ? "textarea" : "input", many ? { rows: "3" } : { type: described.type === "integer" ? "number" : "text", autocomplete: "off" });
+    const many = typeOf(described) === "array";
+    const input = h(many ? "textarea" : "input", many ? { rows: "3" } : { type: typeOf(described) === "integer" ? "number" : "text", autocomplete: "off" });
     input.value = many ? list(question[key]) : text(question[key]);
-    const to = (value) => (value === "" ? undefined : described.type === "integer" ? Number(value) : value);
+    const to = (value) => (value === "" ? undefined : typeOf(described) === "integer" ? Number(value) : value);
     input.addEventListener("input", () => set(key, many ? (lines(input.value).length ? lines(input.value) : undefined) : to(input.value)));
     return h("label", {}, key.replaceAll("_", " "), h("span", { class: "quiet" }, ` ${described.description ?? ""}`), input);
   }

@@ -48,6 +48,9 @@ export function schemaAt(schema, path) {
   return part;
 }
 
+/** Return the type of a value that is meant, of all that may be written. */
+export const typeOf = (part) => [part?.type].flat()[0];
+
 /** Return what may be written at the end of a line: {from, options: [{label, detail, info, apply}]}, or null. */
 export function completionsAt(schema, lines, place, column) {
   const before = lines[place].slice(0, column);
@@ -55,7 +58,7 @@ export function completionsAt(schema, lines, place, column) {
   const value = VALUE.exec(before);
   if (value) {
     const described = schemaAt(schema, [...pathAt(lines, place, column), value[1]]);
-    const choices = described?.enum ?? (described?.type === "boolean" ? ["true", "false"] : null);
+    const choices = described?.enum ?? (typeOf(described) === "boolean" ? ["true", "false"] : null);
     if (!choices) return null;
     return {
       from: column - value[2].length,
@@ -91,11 +94,11 @@ export function meaningAt(schema, lines, place, column) {
 }
 
 function ending(part, indent) {
-  if (part.type === "object") return `:\n${" ".repeat(indent + 2)}`;
-  return part.type === "array" && part.items?.type === "object" ? `:\n${" ".repeat(indent + 2)}- ` : ": ";
+  if (typeOf(part) === "object") return `:\n${" ".repeat(indent + 2)}`;
+  return typeOf(part) === "array" && typeOf(part.items) === "object" ? `:\n${" ".repeat(indent + 2)}- ` : ": ";
 }
 
 function kindOf(part) {
-  const kind = part.enum ? part.enum.join(", ") : ({ object: "keys", array: "list", boolean: "true or false", integer: "whole number", string: "text", number: "number" }[part.type] ?? "");
+  const kind = part.enum ? part.enum.join(", ") : ({ object: "keys", array: "list", boolean: "true or false", integer: "whole number", string: "text", number: "number" }[typeOf(part)] ?? "");
   return "default" in part && !part.enum ? `${kind}, default ${JSON.stringify(part.default)}` : kind;
 }

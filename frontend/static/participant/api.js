@@ -1,6 +1,9 @@
 // Requests of the participant page. Each returns a value or throws a Failure that says whether to try again.
 
 const TIMEOUT_MS = 10_000;
+const RETRY_MS = [500, 1000, 2000, 4000];
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Failure extends Error {
   constructor(error, { retryable }) {
@@ -9,6 +12,26 @@ export class Failure extends Error {
     this.hint = error.hint ?? "";
     this.problems = error.problems ?? [];
     this.retryable = retryable;
+  }
+}
+
+/**
+ * Repeat a request until it succeeds, as long as another attempt can help; `onFailure(failure, attempt)` is called before each pause.
+ * @template T
+ * @param {() => Promise<T>} send
+ * @param {(failure: Failure, attempt: number) => void} [onFailure]
+ * @returns {Promise<T>}
+ */
+export async function repeat(send, onFailure = () => {}) {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await send();
+    } catch (failure) {
+      if (!failure.retryable) throw failure;
+      onFailure(failure, attempt);
+      const spread = failure.code === "busy" ? 0.5 + Math.random() : 1; // not all at once
+      await pause(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] * spread);
+    }
   }
 }
 

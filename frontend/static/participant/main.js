@@ -6,6 +6,7 @@ import { applyAppearance } from "./appearance.js";
 import { waitUntilDeviceFits } from "./device_check.js";
 import { IdleTimer } from "./idle_timer.js";
 import { Journal } from "./journal.js";
+import { sendWhenLeaving } from "./leaving.js";
 import { Outbox } from "./outbox.js";
 import { Retries } from "./retries.js";
 import { Run } from "./run.js";
@@ -102,11 +103,7 @@ class Page {
     });
     await this.#outbox.restore();
     await this.#outbox.flush(); // before arriving, or these answers would be counted twice
-    addEventListener("online", () => this.#outbox.flush());
-    const sendNow = () => this.#outbox.waiting > 0 && this.#api.beacon(this.#outbox.unsent);
-    addEventListener("pagehide", sendNow);
-    addEventListener("visibilitychange", () => document.visibilityState === "hidden" && sendNow());
-    addEventListener("beforeunload", (event) => this.#outbox.failing && event.preventDefault());
+    sendWhenLeaving(this.#outbox, this.#api);
   }
 
   async #arrive() {
@@ -122,25 +119,21 @@ class Page {
     this.#screens.participant(arrival.participant);
     this.#stimuli = new Stimuli(arrival.targets, this.#strings);
     this.#trial = new Trial(page, this.#stimuli, this.#strings);
-    // What the server has already, although its reply was lost, is not counted twice.
-    const waiting = this.#outbox.waitingOf(arrival.participant).filter((number) => arrival.numbers.open.includes(number));
-    this.#run = new Run({
+    this.#run = Run.after(arrival, {
       fetchQuery: async (number, skipped) => {
         const query = await this.#retries.request(() => this.#api.query(number, { skipped }));
         this.#noteCheck(query);
         return query;
       },
       fetchSpare: (number) => this.#api.query(number, { spare: true }),
-      given: arrival.answers + waiting.length,
       keep: (queries) => this.#tabStorage.keepQueries(queries),
       kept: sameParticipant ? this.#tabStorage.queries : [],
-      limit: page.max_queries,
-      numbers: { ...arrival.numbers, open: arrival.numbers.open.filter((number) => !waiting.includes(number)) },
       prepare: (query) => {
         const shown = this.#stimuli.prepare(query);
         this.#stimuli.prefetch(query.soon ?? []);
         return shown;
       },
+      waiting: this.#outbox.waitingOf(arrival.participant),
     });
     this.#journal = new Journal({ send: (list) => this.#api.events(list), trial: () => this.#run.current?.trial ?? 0 });
     this.#journal.watch();

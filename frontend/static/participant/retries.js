@@ -1,11 +1,9 @@
 // Tries requests and files again after a failure, and tells the participant why the page waits.
 
+import { repeat } from "./api.js";
 import { paragraph } from "./screens.js";
 
-const RETRY_MS = [500, 1000, 2000, 4000];
 const NOTICE_MS = 300; // shorter waits are not announced
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Retries {
   #screens;
@@ -25,18 +23,14 @@ export class Retries {
    * @returns {Promise<T>}
    */
   async request(send) {
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        const reply = await send();
-        if (attempt > 0) this.#screens.status("");
-        return reply;
-      } catch (failure) {
-        if (!failure.retryable) throw failure;
-        const busy = failure.code === "busy";
-        if (attempt > 0 || busy) this.#screens.status(this.#strings.failure(failure)); // a single lost request is not announced
-        await pause(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)] * (busy ? 0.5 + Math.random() : 1)); // not all at once
-      }
-    }
+    let failed = false;
+    const reply = await repeat(send, (failure, attempt) => {
+      failed = true;
+      // A single lost request is not announced.
+      if (attempt > 0 || failure.code === "busy") this.#screens.status(this.#strings.failure(failure));
+    });
+    if (failed) this.#screens.status("");
+    return reply;
   }
 
   /** Load files; after a failure, try again whenever the participant asks for it. */

@@ -63,6 +63,21 @@ export class Run {
     this.#keep = keep;
   }
 
+  /**
+   * Return the run of somebody who has arrived. `waiting` are the turns whose answers are still on this device: what the
+   * server has already, although its reply was lost, is not counted twice.
+   * @param {import("../types").ArrivalReply} arrival
+   * @param {{
+   *   waiting: number[], kept: Query[], keep: (queries: Query[]) => void, prepare: (query: Query) => Promise<any>,
+   *   fetchQuery: (number: number, skipped: number[]) => Promise<Query>, fetchSpare: (number: number) => Promise<Query>,
+   * }} parts
+   */
+  static after({ answers, numbers, page }, { waiting, ...parts }) {
+    const unknown = waiting.filter((number) => numbers.open.includes(number));
+    const open = numbers.open.filter((number) => !unknown.includes(number));
+    return new Run({ ...parts, given: answers + unknown.length, limit: page.max_queries, numbers: { ...numbers, open } });
+  }
+
   get given() {
     return this.#given;
   }

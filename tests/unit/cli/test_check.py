@@ -1,11 +1,14 @@
 """`salmon check` says in the terminal what the console would say."""
 
+import json
 from pathlib import Path
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
-from salmon.cli.check import check
+from salmon.cli.check import check, schema
+from salmon.spec import editor_schema
 from tests.archives import picture, write_zip
 
 
@@ -49,3 +52,8 @@ def test_a_spec_that_trusts_its_targets_lets_active_drawings_pass(tmp_path: Path
     for trusted, code in (("true", 0), ("false", 1)):
         spec.write_text(f"page: {{trusted: {trusted}}}")
         assert _run(spec, archive)[0] == code
+
+
+def test_the_schema_is_printed_as_the_server_serves_it(capsys: pytest.CaptureFixture[str]):
+    schema()
+    assert json.loads(capsys.readouterr().out) == editor_schema()

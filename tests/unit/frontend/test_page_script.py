@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from frontend.pages import join_modules, read_script
+from frontend.pages import join_modules, read_client, read_script
 from tests.program import REPOSITORY
 
 FOLDER = REPOSITORY / "frontend" / "static" / "participant"
@@ -65,3 +65,15 @@ def test_a_line_that_cannot_be_joined_is_refused_with_the_name_of_its_module(mai
     }
     with pytest.raises(ValueError, match=sentence):
         join_modules(modules, "main")
+
+
+def test_the_client_shares_the_modules_of_the_page_and_exports_its_own():
+    page = read_script(FOLDER, "main").plain.decode()
+    client = read_client(FOLDER.parent, "salmon").plain.decode()
+    both = read_client(FOLDER.parent, "salmon", "jspsych").plain.decode()
+    for shared in ("outbox", "run", "api", "answer_storage", "stimuli"):
+        module = page.partition(f"joined.{shared} = ")[2].partition("\njoined.")[0].partition("\n})();")[0]
+        assert module in client
+    assert client.endswith("export const { Salmon } = joined.salmon;\n")
+    assert both.endswith("export const { Salmon } = joined.salmon;\nexport const { jsPsychSalmon } = joined.jspsych;\n")
+    assert "joined.screens" not in client  # what only our own page shows stays away

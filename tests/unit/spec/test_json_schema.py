@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from salmon.spec import Spec, spec_schema
+import jsonschema
+import pytest
+
+from salmon.spec import Spec, editor_schema, parse_spec, read_tree, spec_schema
 from salmon.spec.json_schema import DESCRIPTIONS
+from tests.browser.participant import EVERYTHING
 
 
 def described(part: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -42,3 +47,36 @@ def test_choices_and_defaults_are_those_of_the_reader() -> None:
     assert schema["page"]["properties"]["blank_ms"]["default"] == 200
     assert set(schema["samplers"]["properties"]["Adaptive"]["properties"]) >= {"d", "noise", "random_share", "test"}
     assert "random_share" not in schema["samplers"]["properties"]["Random"]["properties"]
+
+
+def refused(text: str) -> list[str]:
+    """Return what an editor marks in a file."""
+    validator = jsonschema.Draft202012Validator(editor_schema())
+    return [error.json_path for error in validator.iter_errors(read_tree(text))]
+
+
+def test_editors_mark_nothing_in_the_examples(examples: Path) -> None:
+    texts = [path.read_text() for path in sorted(examples.glob("*/experiment.yaml"))]
+    assert len(texts) > 3
+    assert [refused(text) for text in (*texts, EVERYTHING)] == [[]] * (len(texts) + 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "targets: 12",
+        "targets: [yes, 1.5, 2027]",
+        "title: 2027",
+        "checks: {catch: 5%, tolerate: '4'}",
+        "html: {skip_button: 'yes', max_queries: '7'}",
+        "samplers: {Random: }",
+        "payment: {reward: 1.50, currency: GBP}",
+    ],
+)
+def test_editors_accept_every_way_of_writing_a_value_that_is_read(text: str) -> None:
+    parse_spec(text.encode() if "targets" in text else f"targets: [a, b, c]\n{text}\n".encode())
+    assert refused(text) == []
+
+
+def test_editors_mark_unknown_keys_and_choices() -> None:
+    assert sorted(refused("recruitment: {platform: prolifik}\nresumee: {}")) == ["$", "$.recruitment.platform"]

@@ -50,7 +50,7 @@ def test_every_example_is_right_and_survives_being_written_again(path: Path):
 
 def test_the_full_example_uses_every_key_but_those_of_other_platforms():
     spec = parse_spec(next(path for path in EXAMPLES if path.parent.name == "full").read_bytes()).spec
-    assert set(Spec.model_fields) - spec.model_fields_set == {"groups", "security", "stopping"}
+    assert set(Spec.model_fields) - spec.model_fields_set == {"groups", "notify", "security", "stopping"}
     assert spec.practice is not None
     assert spec.practice.queries == ((0, 1, 4, 1), (4, 5, 2, 5))
 

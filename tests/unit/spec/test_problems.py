@@ -218,7 +218,9 @@ def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("stopping: {accuracy_gain_below: 2%}", "2:12: stopping.accuracy_gain_below does not work yet: the experiment would not close by itself. Remove stopping.accuracy_gain_below."),
+        ("stopping: {per: 500}", "2:12: warning: stopping.per has no effect without stopping.accuracy_gain_below. Write for example accuracy_gain_below: 0.5%, or remove per."),
+        ("stopping: {accuracy_gain_below: 0%}", "2:33: stopping.accuracy_gain_below is 0 %, and further answers always bring a little. Write a share above zero, such as 0.5%."),
+        ("samplers: {Random: {}}\nstopping: {accuracy_gain_below: 2%}", "3:12: No sampler of this experiment fits a map while it runs, so that its accuracy closes nothing. Add Adaptive to samplers, or remove stopping.accuracy_gain_below."),
         ("html: {query_params: [puid, group]}", "2:8: html.query_params does not work yet: parameters in the page's address would not be passed to queries. Remove html.query_params."),
         ("html: {query_params: [puid]}", "2:8: warning: html.query_params has its default value, and no other value works yet. Remove html.query_params."),
         ("n: 3", "2:1: warning: n is a key that Salmon 1 adds to the files it returns; it has no effect. Remove n."),
@@ -230,11 +232,14 @@ def test_a_key_that_nothing_acts_on_is_refused_or_at_least_said(text: str, sente
 
 
 def test_a_stored_file_with_a_key_that_is_refused_today_opens_with_a_warning():
-    parsed = parse_spec(THREE + "stopping: {accuracy_gain_below: 2%}\n", stored=True)
-    assert parsed.spec.stopping.accuracy_gain_below == 0.02
-    assert [(problem.path, problem.warning) for problem in parsed.warnings] == [
+    parsed = parse_spec(
+        THREE + "html: {query_params: [puid, group]}\nstopping: {accuracy_gain_below: 0%}\n", stored=True
+    )
+    assert parsed.spec.html.query_params == ("puid", "group")
+    assert {(problem.path, problem.warning) for problem in parsed.warnings} == {
+        ("html.query_params", True),
         ("stopping.accuracy_gain_below", True),
-    ]
+    }
 
 
 def test_what_python_writes_as_ascii_only_json_is_a_spec_and_keeps_its_columns():

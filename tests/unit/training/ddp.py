@@ -1,6 +1,6 @@
 """Two ranks of torch's DistributedDataParallel with a compression hook, in two separate processes.
 
-    python -m tests.unit.training.ddp STORE_PORT FOLDER
+    python -m tests.unit.training.ddp STORE_PORT FOLDER HOOK
 
 torch occasionally hangs while it destroys a model with a Python hook. These ranks therefore exit without destroying anything, and the
 parent process kills both if they do not exit in time.
@@ -18,18 +18,25 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from salmon.training import QSGD, compression_hook
+from salmon.training import QSGD, compression_hook, rounding_hook
 from tests.program import REPOSITORY
 from tests.unit.training.problems import network, regression
 
 _TIMEOUT = timedelta(seconds=60)
 
 
-def train_with_hook(folder):
+#: name -> hook.
+HOOKS = {
+    "QSGD, 16 bits": lambda: compression_hook(QSGD(16)),
+    "rounded to 8 bits": lambda: rounding_hook(8, bucket_size=16),
+}
+
+
+def train_with_hook(folder, hook):
     """Return the parameters of both ranks, and those of plain gradient descent on all rows."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=_TIMEOUT)
     running = subprocess.Popen(
-        (sys.executable, "-m", "tests.unit.training.ddp", str(store.port), str(folder)),
+        (sys.executable, "-m", "tests.unit.training.ddp", str(store.port), str(folder), hook),
         cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
     )  # fmt: skip
     with running:
@@ -53,24 +60,24 @@ def descend(model, rows):
     return np.concatenate([each.detach().numpy().ravel() for each in model.parameters()])
 
 
-def one_rank(port, rank, folder):
+def one_rank(port, rank, folder, hook):
     """Train one rank on its half of the batch and save its parameters."""
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=_TIMEOUT)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=_TIMEOUT)
     model = torch.nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(None, compression_hook(QSGD(16)))
+    model.register_comm_hook(None, HOOKS[hook]())
     np.save(folder / f"{rank}.npy", descend(model, slice(rank, None, 2)))
     dist.barrier()
     os._exit(0)
 
 
 def main():
-    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    port, folder, hook = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(1)
     # torch is imported only once; forking is safe because no thread has been started yet.
     if os.fork() == 0:
-        one_rank(port, 1, folder)
-    one_rank(port, 0, folder)
+        one_rank(port, 1, folder, hook)
+    one_rank(port, 0, folder, hook)
 
 
 if __name__ == "__main__":

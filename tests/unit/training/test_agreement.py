@@ -1,90 +1,41 @@
 """Every rank takes the same decisions: batch, period, step size and stop, from figures that have travelled."""
 
 import threading
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import numpy as np
 import pytest
-import torch
-from torch.distributed import TCPStore
 
 from salmon.errors import SalmonError
+from salmon.parallel.dask import local_cluster
 from salmon.training import (
     ADPSGD,
     CPSGD,
     QSGD,
     AdaDamp,
-    AdaDampLR,
     Crossbow,
     FollowNoiseScale,
-    GeoDamp,
-    GeoDampLR,
-    InverseStep,
     NoiseScale,
-    PadaDamp,
-    PadaDampLR,
     RadaDamp,
-    RadaDampLR,
     SmoothedLoss,
-    StepsAt,
     VirtualGroup,
-    WorkersFollow,
 )
-from salmon.training.averaging import FullSync
-from salmon.training.batch_size import ConstantBatch
-from salmon.training.groups import Meeting, ProcessRanks, VirtualRanks
-from salmon.training.loop import initial_state
-from salmon.training.state import TrainingJob
-from salmon.training.steps import Steps
-from tests.unit.training.problems import network, regression, train
-
-STEPS = 22
-
-
-class LossPolicy:
-    """Change batch, rate and workers with the loss, as a policy of a user may."""
-
-    def __call__(self, figures, plan):
-        loss = figures.get("loss", 1.0)
-        return replace(plan, batch_size=8 + int(1e4 * loss) % 13, rate_factor=1 / (1 + loss))
-
-
-class SmoothedPolicy:
-    """Choose the batch from a monitor."""
-
-    def __call__(self, figures, plan):
-        return replace(plan, batch_size=8 + int(1e4 * figures.get("smoothed_loss", 1.0)) % 13)
-
-
-RULES = [
-    ConstantBatch(12),
-    GeoDamp(8, delay=1, factor=2),
-    PadaDamp(8, rate=0.5),
-    RadaDamp(8, memory=0.5),
-    AdaDamp(8, dwell=3),
-    AdaDamp(8, gradient=True),
-    GeoDampLR(12, delay=1, factor=2),
-    PadaDampLR(12, rate=0.5),
-    RadaDampLR(12, memory=0.5),
-    AdaDampLR(12),
-]
-AVERAGINGS = [
-    FullSync(),
-    CPSGD(4),
-    ADPSGD(sampling_steps=6, initial_period=3),
-    ADPSGD(sampling_steps=4, initial_period=2, warmup_steps=2),
-    Crossbow(2),
-    Crossbow(1, momentum=0.5),
-]
-POLICIES = [
-    ([LossPolicy()], []),
-    ([SmoothedPolicy()], [SmoothedLoss()]),
-    ([InverseStep(4), StepsAt((1, 2))], []),
-    ([LossPolicy(), WorkersFollow(10)], []),
-]
+from salmon.training.groups import Meeting, ProcessRanks, VirtualRanks, count_all_gather, count_all_reduce, open_store
+from tests.unit.training.agreement import (
+    AVERAGINGS,
+    POLICIES,
+    RULES,
+    SIZES,
+    LossPolicy,
+    check_alike,
+    every_combination,
+    every_pair,
+    follow,
+    follow_in_processes,
+    job_of,
+)
+from tests.unit.training.problems import train
 
 
 class SharedExchange:
@@ -107,55 +58,21 @@ class ThreadRanks:
     def __init__(self, rank, size, exchange):
         self.size = self.largest = size
         self.local = range(rank, rank + 1)
+        self.bytes_sent = 0
         self._rank, self._exchange = rank, exchange
 
     def reduce(self, vectors):
         received = self._exchange(self._rank, vectors[0].clone())
+        self.bytes_sent += count_all_reduce(self.size, vectors[0])
         return sum(received[1:], start=received[0])
 
     def reduce_coded(self, payloads, expand):
         received = self._exchange(self._rank, payloads[0])
+        self.bytes_sent += count_all_gather(self.size, [len(each) for each in received])
         return np.stack([expand(each) for each in received]).sum(axis=0, dtype=np.float32)
 
     def asked_to_regroup(self):
         return False
-
-
-@dataclass
-class Trace:
-    """What one rank decided in each step, and its parameters after each agreement."""
-
-    decisions: list
-    figures: list
-    parameters: list
-
-
-def job_of(**options):
-    options = {"loss": torch.nn.MSELoss(reduction="none"), "epochs": 100, **options}
-    return TrainingJob(network(), partial(torch.optim.SGD, lr=0.02, momentum=0.9), **options)
-
-
-def follow(job, ranks):
-    """Run one process of a group for some steps."""
-    job = replace(job, module=deepcopy(job.module))
-    steps, trace = Steps(job, regression(), initial_state(job), ranks), Trace([], [], [])
-    before = 0
-    for _ in range(STEPS):
-        plan = steps.plan()
-        row = steps.take(plan)
-        finish = steps.synchronisation.finish
-        trace.decisions.append(
-            (plan.batch_size, row["batch_size"], plan.rate_factor, plan.workers, row.get("period"), finish)
-        )
-        trace.figures.append({name: value for name, value in row.items() if name != "seconds"})
-        # Replicas of Crossbow differ on purpose; their central average is what ranks agree on.
-        central = steps.synchronisation.arrays().get("centre")
-        if row["synchronisations"] > before:
-            trace.parameters.append(steps.state().weights if central is None else central[0])
-        before = row["synchronisations"]
-        if finish:
-            break
-    return trace
 
 
 def follow_all(size, start):
@@ -175,16 +92,6 @@ def follow_all(size, start):
         each.join(timeout=60)
     assert errors == []
     return traces
-
-
-def check_alike(traces):
-    first = traces[0]
-    for other in traces[1:]:
-        assert other.decisions == first.decisions
-        assert other.figures == first.figures
-        assert len(other.parameters) == len(first.parameters) > 0
-        for ours, theirs in zip(first.parameters, other.parameters, strict=True):
-            assert np.array_equal(ours, theirs)
 
 
 def check_virtual(job, traces):
@@ -239,7 +146,7 @@ def test_compressed_gradients_are_decided_on_alike(rule, policies, size):
 )
 def test_ranks_connected_by_gloo_decide_alike(options):
     timeout = timedelta(seconds=30)
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timeout)
+    store = open_store("127.0.0.1", timeout.total_seconds())
     job = job_of(until=lambda row: row["step"] >= 15, **options)
 
     def start(rank):
@@ -252,6 +159,31 @@ def test_ranks_connected_by_gloo_decide_alike(options):
     assert [decided[-1] for decided in traces[0].decisions].count(True) == 1
     if "compression" not in options and "policies" not in options:
         check_virtual(job, traces)
+
+
+@pytest.fixture(scope="module")
+def four_processes():
+    with local_cluster(max(SIZES)) as executor:
+        yield executor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+def test_every_pair_of_methods_decides_alike_in_separate_processes(four_processes, size):
+    jobs = list(every_pair())
+    for traces in follow_in_processes(four_processes, jobs, size):
+        check_alike(traces)
+
+
+def test_the_jobs_of_the_suite_have_every_pair_that_the_product_has():
+    def pairs(jobs):
+        parts = [(str(job.batch_size), str(job.averaging) + str(job.compression), names(job.policies)) for job in jobs]
+        return {(one, two) for part in parts for one in part for two in part}
+
+    def names(policies):
+        return str([type(policy).__name__ for policy in policies])
+
+    assert pairs(every_pair()) == pairs(every_combination())
 
 
 def test_a_policy_sees_only_what_the_workers_share():

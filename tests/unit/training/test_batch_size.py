@@ -18,6 +18,7 @@ from salmon.training.batch_size import (
     GeoDampLR,
     PadaDamp,
     PadaDampLR,
+    PlateauDamp,
     RadaDamp,
     RadaDampLR,
 )
@@ -109,6 +110,21 @@ def test_radadamp_grows_on_at_a_floor_of_the_loss_if_it_knows_it_and_padadamp_al
     assert plain == 43
     assert informed > 8 * 32
     assert steady > 7 * 32
+
+
+def test_plateaudamp_grows_only_where_the_loss_no_longer_falls_and_no_faster_than_the_epochs():
+    def batches(loss, epochs):
+        seen = [BatchSizeInputs(step=k, epoch=k / 10, loss=loss(k / 10)) for k in range(10 * epochs)]
+        return [ceil(32 * growth) for growth in growths(PlateauDamp(32), seen)]
+
+    assert set(batches(lambda epoch: 0.95**epoch, 100)) == {32}
+    # The loss reaches its floor in the first epoch; the second one is the first that is not better.
+    floor = batches(lambda epoch: 1.0, 100)
+    assert [floor.index(32 << power) for power in range(7)] == [0, 20, 40, 80, 160, 320, 640]
+    assert all(batch <= 32 * max(1, k / 10) for k, batch in enumerate(floor))
+    # A run that falls again does not grow.
+    assert set(batches(lambda epoch: 1.0 if epoch < 2 else 0.95**epoch, 100)) <= {32, 64}
+    assert set(batches(lambda epoch: -1 - epoch, 50)) == {32}
 
 
 def test_growth_is_only_updated_every_dwell_steps():

@@ -12,12 +12,11 @@ from salmon.errors import SalmonError
 from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
 from salmon.training.compression import (
     NormQuantization,
-    PayloadReader,
-    PayloadWriter,
     atomic_probabilities,
     decompose,
     reshape_to_matrix,
 )
+from salmon.training.payload import IntegerCode, PayloadReader, PayloadWriter, choose_code
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +26,7 @@ SCHEMES = [
     QSGD(1),
     QSGD(4),
     QSGD(8),
+    QSGD(4, bucket=16),
     TernGrad(),
     EntrywiseAtomo(0.1),
     EntrywiseAtomo(5),
@@ -139,6 +139,13 @@ def test_singular_vectors_in_eight_bits_are_a_quarter_of_the_bytes_and_hardly_mo
     assert variance[8] < 1.05 * variance[32]
 
 
+@pytest.mark.parametrize("scheme", [QSGD(8), QSGD(8, bucket=16), SpectralAtomo(2, bits=8)], ids=str)
+def test_gradients_that_are_hardly_above_zero_are_rounded_without_overflow(scheme):
+    vector = gradient() * np.float32(1e-43)
+    assert np.isfinite(send(scheme, vector, SHAPES, 3)).all()
+    assert send(scheme, vector, SHAPES, 300).mean(axis=0) == pytest.approx(vector, abs=2e-42)
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12, 1e30])
 def test_gradients_of_any_magnitude_can_be_decomposed(size):
     matrix = np.random.default_rng(0).standard_normal((9, 6)).astype(np.float32)
@@ -170,27 +177,132 @@ def test_quantisation_by_a_norm_is_entrywise_atomo_at_the_budget_of_that_norm(sc
     assert squared.mean() == pytest.approx(one * norm, abs=5 * squared.std() / np.sqrt(len(got)))
 
 
-def test_eight_bits_take_a_quarter_of_the_bytes_and_one_bit_a_sixteenth():
-    vector = gradient(1, 4000)
-    rng = np.random.default_rng(0)
-    assert len(QSGD(8).compress(vector, [(4000,)], rng)) == pytest.approx(4000, abs=8)
-    # With one level few entries are sent, so that a list of their positions is shorter than two bits per entry.
-    assert len(QSGD(1).compress(vector, [(4000,)], rng)) <= 1008
+def entropy_bits(values):
+    """The least bits in which independent values with these frequencies can be written."""
+    shares = np.unique(values, return_counts=True)[1] / len(values)
+    return -len(values) * (shares * np.log2(shares)).sum()
 
 
-@given(values=st.lists(st.integers(-7, 7), min_size=1, max_size=300), levels=st.integers(7, 300))
-def test_packed_integers_are_read_back(values, levels):
+@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("bucket", [None, 512])
+def test_rounded_entries_take_few_more_bits_than_their_entropy(bits, bucket):
+    vector = np.random.default_rng(1).standard_normal(40_000).astype(np.float32)
+    scheme = QSGD(bits, bucket)
+    payload = scheme.compress(vector, [(40_000,)], np.random.default_rng(0))
+    buckets = 1 if bucket is None else -(-40_000 // bucket)
+    reader = PayloadReader(payload)
+    reader.floats(buckets)
+    rounded = reader.signed(40_000, scheme.levels)
+    assert 8 * len(payload) - 32 * buckets <= 1.07 * entropy_bits(rounded) + 64
+
+
+def test_smaller_buckets_add_less_variance_and_take_more_bytes():
+    vector = gradient(2, 8192)
+    sent = [QSGD(4, bucket).compress(vector, [(8192,)], np.random.default_rng(0)) for bucket in (None, 512, 64)]
+    errors = [
+        ((send(QSGD(4, bucket), vector, [(8192,)], 200) - vector) ** 2).sum(axis=1).mean() for bucket in (None, 512, 64)
+    ]
+    assert len(sent[0]) < len(sent[1]) < len(sent[2])
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_the_variance_of_a_bucket_is_the_formula():
+    # Σ |v|²/s² · f(1 − f) over buckets, where f is the fraction between two levels.
+    vector = gradient(6, 48)
+    got = send(QSGD(3, bucket=16), vector, [(48,)], 6000).astype(np.float64)
+    norms = np.repeat(np.linalg.norm(vector.reshape(3, 16), axis=1), 16)
+    share = np.abs(vector) / norms * 3 % 1
+    measured = ((got - vector) ** 2).sum(axis=1)
+    expected = ((norms / 3) ** 2 * share * (1 - share)).sum()
+    assert measured.mean() == pytest.approx(expected, abs=5 * measured.std() / np.sqrt(len(got)))
+
+
+integers = st.one_of(
+    st.lists(st.integers(-7, 7), min_size=1, max_size=300),
+    st.lists(st.integers(-300, 300), min_size=1, max_size=60),
+    st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 0, 1, -1]), min_size=1, max_size=300),
+    st.integers(1, 300).map(lambda size: [0] * size),
+)
+
+
+@given(values=integers, levels=st.integers(300, 32_767))
+def test_signed_integers_are_read_back(values, levels):
     writer = PayloadWriter()
     writer.signed(np.array(values), levels)
-    assert PayloadReader(writer.finish()).signed(len(values), levels).tolist() == values
+    writer.number(1.5)
+    reader = PayloadReader(writer.finish())
+    assert reader.signed(len(values), levels).tolist() == values
+    assert reader.number() == 1.5
+
+
+@given(values=st.lists(st.integers(-1, 1), min_size=0, max_size=300))
+def test_signs_are_read_back(values):
+    writer = PayloadWriter()
+    writer.signed(np.array(values, dtype=np.int64), 1)
+    assert PayloadReader(writer.finish()).signed(len(values), 1).tolist() == values
+
+
+@given(
+    values=st.lists(st.integers(0, 1 << 26), min_size=1, max_size=40),
+    gamma=st.booleans(),
+    order=st.integers(10, 31),
+)
+def test_every_code_reads_back_what_it_wrote_in_as_many_bits_as_it_counts(values, gamma, order):
+    code, array = IntegerCode(gamma, order), np.array(values)
+    writer = PayloadWriter()
+    writer._write_naturals(code, array)
+    reader = PayloadReader(writer.finish())
+    assert reader.naturals(len(values)).tolist() == values
+    assert reader._at == 6 + code.count_bits(array)
+
+
+@given(values=st.lists(st.integers(0, 2000), min_size=1, max_size=200))
+def test_the_chosen_code_is_as_short_as_elias_gamma(values):
+    array = np.array(values)
+    chosen, length = choose_code(array)
+    assert length == chosen.count_bits(array)
+    if array.mean() < 3:
+        assert length <= IntegerCode(gamma=True, order=0).count_bits(array)
+
+
+@given(values=st.lists(st.booleans(), max_size=200), rare=st.booleans())
+def test_masks_are_read_back(values, rare):
+    given_values = np.array(values, dtype=bool) & (
+        np.arange(len(values)) % 20 == 3 if rare else np.ones(len(values), bool)
+    )
+    for mask in (given_values, ~given_values):
+        writer = PayloadWriter()
+        writer.mask(mask)
+        writer.bits(np.array([1], dtype=np.uint8))
+        reader = PayloadReader(writer.finish())
+        assert reader.mask(len(mask)).tolist() == mask.tolist()
+        assert reader.bits(1).tolist() == [1]
 
 
 @given(size=st.integers(1, 500), data=st.data())
-def test_packed_positions_are_read_back(size, data):
+def test_positions_are_read_back(size, data):
     positions = sorted(data.draw(st.sets(st.integers(0, size - 1))))
     writer = PayloadWriter()
-    writer.positions(np.array(positions, dtype=np.int64), size)
-    assert PayloadReader(writer.finish()).positions(size).tolist() == positions
+    writer.positions(np.array(positions, dtype=np.int64))
+    assert PayloadReader(writer.finish()).positions().tolist() == positions
+
+
+@settings(max_examples=50)
+@given(
+    seed=st.integers(0, 1000),
+    size=st.integers(1, 400),
+    scheme=st.sampled_from([QSGD(1), QSGD(4, bucket=7), QSGD(8), QSGD(16), QSGD(8, bucket=64)]),
+)
+def test_decoded_levels_equal_encoded_levels(seed, size, scheme):
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(-scheme.levels, scheme.levels + 1, size) * (rng.random(size) < rng.random())
+    # A vector that lies on the levels of its buckets is rounded to itself: any wrong bit would show.
+    vector = np.zeros(size, dtype=np.float32)
+    vector[0] = 1.0
+    assert scheme.expand(scheme.compress(vector, [(size,)], rng), [(size,)]).tolist() == vector.tolist()
+    writer = PayloadWriter()
+    writer.signed(levels, scheme.levels)
+    assert PayloadReader(writer.finish()).signed(size, scheme.levels).tolist() == levels.tolist()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
@@ -212,6 +324,7 @@ NAN = np.full(100, np.nan, dtype=np.float32)
     [
         (lambda: QSGD(0), "0 bits"),
         (lambda: QSGD(17), "17 bits"),
+        (lambda: QSGD(4, bucket=0), "bucket of 0"),
         (lambda: EntrywiseAtomo(0), "budget of 0"),
         (lambda: SpectralAtomo(-1), "budget of -1"),
         (lambda: SpectralAtomo(2, bits=1), "1 bits"),

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 import numpy as np
+import psutil
 import pytest
 
 from salmon.errors import SalmonError
@@ -25,7 +26,7 @@ from salmon.training import (
     VirtualGroup,
     WorkersFollow,
 )
-from salmon.training.groups import TOPIC
+from salmon.training.groups import TOPIC, Meeting, open_store
 from tests.program import REPOSITORY
 from tests.unit.training.problems import DieOnce, UntilRejoined, fails, losses, train
 
@@ -137,14 +138,47 @@ def test_workers_exit_when_their_driver_is_killed():
                 os.killpg(running.pid, signal.SIGKILL)
 
 
-def test_a_ddp_hook_averages_the_compressed_gradients(tmp_path):
+@pytest.mark.parametrize(("hook", "near"), [("QSGD, 16 bits", 2e-3), ("rounded to 8 bits", 2e-2)])
+def test_a_ddp_hook_averages_the_compressed_gradients(tmp_path, hook, near):
     from tests.unit.training.ddp import train_with_hook
 
-    first, second, alone = train_with_hook(tmp_path)
+    first, second, alone = train_with_hook(tmp_path, hook)
     assert first.tolist() == second.tolist()
-    # Sixteen bits are nearly exact, so both ranks average to the gradient of the whole batch.
-    assert first == pytest.approx(alone, abs=2e-3)
+    # So many bits are nearly exact, so both ranks average to the gradient of the whole batch.
+    assert first == pytest.approx(alone, abs=near)
     assert not np.array_equal(first, alone)
+
+
+def listening():
+    """Addresses at which this process accepts connections."""
+    return {each.laddr for each in psutil.Process().net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+
+
+def test_ranks_and_store_listen_at_their_own_address_only():
+    before = listening()
+    store = open_store("127.0.0.1", 30)
+    _, process_group = Meeting("127.0.0.1", store.port, "here", 0, 1, 1, 30).join()
+    opened = listening() - before
+    process_group.abort()
+    assert store.port in {each.port for each in opened}
+    assert len(opened) == 2
+    assert {each.ip for each in opened} == {"127.0.0.1"}
+
+
+def test_two_segments_meet_under_different_names_that_cannot_be_guessed(cluster, monkeypatch):
+    names = []
+    place = cluster.submit_at
+
+    def record(address, function, *arguments, name):
+        names.append(arguments[-1].name)
+        return place(address, function, *arguments, name=name)
+
+    monkeypatch.setattr(cluster, "submit_at", record)
+    train(group=TorchGroup(cluster), epochs=2, progress=False, checkpoint=None)
+    train(group=TorchGroup(cluster), epochs=1)
+    assert len(names) == 4
+    assert len(set(names)) == 2
+    assert all(len(name) > 32 for name in names)
 
 
 @pytest.mark.parametrize(

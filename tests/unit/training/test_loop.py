@@ -2,6 +2,8 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
+from math import nan
 
 import numpy as np
 import pytest
@@ -23,12 +25,15 @@ from salmon.training import (
     RadaDamp,
     SmoothedLoss,
     SpectralAtomo,
+    StepPlan,
     StepsAt,
     VirtualGroup,
     WorkersFollow,
     fit,
 )
-from salmon.training.steps import ShuffledOrder
+from salmon.training.examples import ShuffledOrder
+from salmon.training.loop import choose_replicas
+from salmon.training.state import SegmentOutcome
 from tests.unit.training.problems import ROWS, losses, network, regression, train
 
 
@@ -118,6 +123,45 @@ def test_crossbow_chooses_the_number_of_replicas():
     assert trained.history.rows[0]["batch_size"] == min(ROWS, 4 * trained.job.averaging.count)
 
 
+class TimedGroup:
+    """A group whose steps take a set time, and whose loss falls at a set rate, for each number of replicas."""
+
+    size = 1
+
+    def __init__(self, seconds, fall):
+        self.seconds, self.fall, self.counts = seconds, fall, []
+
+    def run(self, job, data, state, end_epoch):
+        count = job.averaging.count
+        self.counts.append(count)
+        rows = []
+        for step in range(1, int(end_epoch * 30) + 1):
+            rows.append({"step": step, "seconds": step * self.seconds(count), "loss": self.fall(count) ** step})
+            if job.until is not None and job.until(rows[-1]):
+                break
+        return SegmentOutcome(state, tuple(rows), "finished")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fall", "chosen", "tried"),
+    [
+        # Four replicas cost what one does and need half the steps; more of them only cost more.
+        (lambda count: max(1, count / 4), lambda count: 0.98 ** min(count, 4), 4, [1, 2, 4, 8]),
+        # Replicas cost nothing, but do not help: throughput alone would choose the most.
+        (lambda count: 1.0, lambda count: 0.98, 1, [1, 2]),
+        # They help, but each costs as much as the first.
+        (float, lambda count: 0.98**count, 1, [1, 2]),
+        (lambda count: 1.0, lambda count: 0.995**count, 32, [1, 2, 4, 8, 16, 32]),
+    ],
+    ids=["four", "no help", "no gain", "as many as allowed"],
+)
+def test_replicas_are_doubled_as_long_as_the_target_is_reached_sooner(seconds, fall, chosen, tried):
+    group = TimedGroup(seconds, fall)
+    job = replace(train(1, epochs=0.1).job, averaging=Crossbow(), epochs=100)
+    assert choose_replicas(job, regression(), group) == chosen
+    assert group.counts == tried
+
+
 @pytest.mark.parametrize("compression", [QSGD(8), SpectralAtomo(3)], ids=str)
 def test_compressed_gradients_train_with_fewer_bytes(compression):
     plain, coded = train(3, epochs=8), train(3, compression=compression, epochs=8)
@@ -187,6 +231,57 @@ def test_a_policy_follows_the_noise_scale_and_workers_follow_the_batch():
     assert batches.max() > 30
     largest = [row["workers"] for row in trained.history.rows if row["batch_size"] == batches.max()]
     assert set(largest) == {-(-batches.max() // 10)}
+
+
+def test_the_default_batch_grows_once_the_loss_no_longer_falls():
+    batches = fit(
+        network(), regression(), partial(torch.optim.SGD, lr=0.02), loss=torch.nn.MSELoss(reduction="none"), epochs=40
+    ).history["batch_size"]
+    # An epoch has 120 examples, and its last batch those that are left.
+    assert batches[:8].tolist() == [32, 32, 32, 24] * 2
+    assert batches.max() == 32
+    history = fit(
+        torch.nn.Linear(6, 1),
+        [each.repeat(5, 1) for each in regression()],
+        partial(torch.optim.SGD, lr=0.1),
+        loss=torch.nn.MSELoss(reduction="none"),
+        epochs=40,
+    ).history
+    # An eighth of the examples at most; then the learning rate falls.
+    assert history["batch_size"].max() == 75
+    assert history["learning_rate"].min() < 0.1
+
+
+def follow_noise(scales, policy):
+    """Return the batches that a policy plans for these measurements."""
+    figures, planned = {}, []
+    for scale in scales:
+        plan = policy({**figures, "noise_scale": scale}, StepPlan(1))
+        planned.append(plan.batch_size)
+        figures = {"planned_batch_size": plan.batch_size}
+    return planned
+
+
+def test_a_few_wrong_measurements_of_the_noise_hardly_change_the_batch():
+    scales = [nan if k % 7 == 0 else 1e12 if k % 50 == 25 else 40.0 for k in range(400)]
+    batches = follow_noise(scales, FollowNoiseScale(32, 4096))
+    assert batches == sorted(batches)
+    assert batches[-1] <= 60
+    assert follow_noise([1e12] * 200, FollowNoiseScale(32, 4096))[-1] == 4096
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_noise_scale_policy_does_not_drive_the_loss_away(ranks):
+    # Noisy labels, and a rate at which small batches keep the parameters far from their optimum.
+    options = {"rate": 0.05, "epochs": 60, "batch_size": 8}
+    small = train(ranks, **options)
+    for seed in range(3):
+        followed = train(
+            ranks, monitors=[NoiseScale(0.0, every=1)], policies=[FollowNoiseScale(8, 64)], seed=seed, **options
+        )
+        batches = [row["batch_size"] for row in followed.history.rows if row["batch_size"] >= 8]
+        assert max(batches) == 64
+        assert np.mean(losses(followed)[-20:]) <= 1.1 * np.mean(losses(small)[-20:])
 
 
 def test_policies_are_functions_of_the_last_row():

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from salmon.errors import SalmonError
 from salmon.training import CPSGD, QSGD, Crossbow, RateSchedule, fit
-from salmon.training.steps import ShuffledOrder
+from salmon.training.examples import ShuffledOrder
 from tests.unit.training.problems import ROWS, losses, network, regression, train
 
 WAYS = [{}, {"averaging": CPSGD(3)}, {"averaging": Crossbow(2), "batch_size": 6}, {"compression": QSGD(8)}]

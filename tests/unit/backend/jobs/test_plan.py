@@ -1,6 +1,7 @@
 """What requests come to: courses carried out step by step in this process."""
 
 import json
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,12 +11,12 @@ import pytest
 from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import judge_fold, plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
-from backend.jobs.rehearsal import measured_at, plan_rehearsal
 from backend.jobs.steps import JobPlan, StepFailure, run_step, to_json_value
+from backend.jobs.study_plan import plan_study
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator import triple_groups
 from salmon.estimator.cross_validation import Candidate, Evaluation, cross_validate, noise_with_lapse
-from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Rehearsal
+from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, StudyPlan
 from salmon.planning import RANDOM, advance
 from salmon.records import Answer, Served, Timing
 from salmon.simulate import egg_world
@@ -159,37 +160,51 @@ def test_the_recommended_noise_is_learned_in_every_fold_and_described_so(answere
     assert fitted["noise"]["k"] != 0.85
 
 
-def test_a_rehearsal_rises_towards_what_is_possible_and_the_sampler_needs_fewer_answers() -> None:
-    meaning = Rehearsal("Adaptive", answers=360, runs=2, d=2, lapse=0.0)
-    result = carried_out(plan_rehearsal(meaning, SPEC, N))
-    assert result["answers"] == list(range(30, 361, 30))
-    for curve in result["curves"].values():
-        assert 0.45 < curve["accuracy"][0] < curve["accuracy"][-1] < result["best_possible"]
+PLANNED = StudyPlan(
+    "Adaptive", targets=N, d=2, people="typical", world="random", lapse=0.0, answers=360, runs=2, accuracy=None,
+    seconds=3.0, besides=3.0, pay=9.0, fee=0.0,
+)  # fmt: skip
+
+
+def test_a_planned_study_rises_towards_what_is_possible_and_the_sampler_needs_fewer_answers() -> None:
+    result = carried_out(plan_study(PLANNED, SPEC))
+    assert result["answers"][:3] == [30, 60, 90]
+    assert result["answers"][-1] == 360
+    for curve in result["accuracy"].values():
+        assert 0.45 < curve["mean"][0] < curve["mean"][-1] < result["best_possible"]
         assert all(
-            low <= mean <= high
-            for low, mean, high in zip(*(curve[k] for k in ("low", "accuracy", "high")), strict=True)
+            low <= mean <= high for low, mean, high in zip(*(curve[k] for k in ("low", "mean", "high")), strict=True)
         )
-    assert result["curves"]["Adaptive"]["accuracy"][-1] > result["curves"][RANDOM]["accuracy"][-1]
-    assert result["random_needs"] > 1
-    assert carried_out(plan_rehearsal(meaning, SPEC, N)) == result
+    assert result["accuracy"]["Adaptive"]["mean"][-1] > result["accuracy"][RANDOM]["mean"][-1]
+    assert carried_out(plan_study(PLANNED, SPEC)) == result
+    level = replace(PLANNED, accuracy=0.6)
+    needed = carried_out(plan_study(level, SPEC))["to_reach"]
+    assert needed["Adaptive"]["middle"]["answers"] < needed[RANDOM]["middle"]["answers"]
+    assert needed["Adaptive"]["middle"]["money"] > 0
+    assert "0.6" not in result["texts"]["ethics"]
 
 
-def test_thoughtless_answers_cost_accuracy_and_a_single_run_has_no_interval() -> None:
+def test_what_is_known_of_a_plan_is_refined_with_every_simulated_study() -> None:
+    plan = plan_study(replace(PLANNED, answers=90), SPEC)
+    outcomes: list[Any] = []
+    known: list[Any] = []
+    for step in plan.steps:
+        outcomes.append(step.function(*step.arguments, *(() if step.after is None else (outcomes[step.after],))))
+        if step.after is not None:
+            outcomes[step.after] = None
+        if (found := plan.so_far(outcomes)) is not None:
+            known.append(found)
+    assert [one["runs"] for one in known] == [1, 2]
+    assert known[-1] == plan.conclude(outcomes)
+
+
+def test_thoughtless_answers_cost_accuracy_and_a_single_study_has_no_band() -> None:
     careful, careless = (
-        carried_out(plan_rehearsal(Rehearsal("", answers=300, runs=1, d=2, lapse=lapse), SPEC, N))
-        for lapse in (0.0, 0.5)
+        carried_out(plan_study(replace(PLANNED, answers=300, runs=1, lapse=lapse), SPEC)) for lapse in (0.0, 0.5)
     )
     assert careless["best_possible"] < careful["best_possible"]
-    assert careless["curves"][RANDOM]["accuracy"][-1] < careful["curves"][RANDOM]["accuracy"][-1]
-    assert (careful["curves"][RANDOM]["low"][0], careful["random_needs"]) == (None, None)
-
-
-def test_a_long_rehearsal_is_measured_rarely_and_always_at_its_end() -> None:
-    assert measured_at(30, 30) == [30]
-    assert measured_at(30, 75) == [30, 60, 75]
-    points = measured_at(10, 2000)
-    assert len(points) <= 40
-    assert points[-1] == 2000
+    assert careless["accuracy"][RANDOM]["mean"][-1] < careful["accuracy"][RANDOM]["mean"][-1]
+    assert careful["accuracy"][RANDOM]["low"][0] is None
 
 
 def test_three_targets_are_enough_for_every_kind() -> None:
@@ -201,12 +216,10 @@ def test_three_targets_are_enough_for_every_kind() -> None:
     assert (fitted["accuracy"], fitted["held_out"]) == (1.0, None)
     for sampler in ("Adaptive", "ARR"):
         assert carried_out(plan_embedding_as_of(EmbeddingAsOf(sampler, None, 12), spec, 3, answered))["accuracy"] == 1.0
-        result = carried_out(plan_rehearsal(Rehearsal(sampler, answers=9, runs=1, d=1, lapse=0.0), spec, 3))
-        assert result["answers"] == [3, 6, 9]
 
 
 def test_a_stage_goes_on_where_the_one_before_it_ended() -> None:
-    steps = plan_rehearsal(Rehearsal("Adaptive", answers=90, runs=1, d=2, lapse=0.0), SPEC, N).steps[-3:]
+    steps = plan_study(replace(PLANNED, answers=90, runs=1), SPEC).steps[-3:]
     first = advance(*steps[0].arguments)
     second = advance(*steps[1].arguments, first)
     assert second.curve[:1] == first.curve

@@ -112,7 +112,12 @@ def told(outlook: Outlook | None = None, spec: str = "targets: 30\n", **changes:
 def test_the_first_line_says_whether_it_is_enough() -> None:
     enough = "Enough: closing now costs at most 0.4 points of accuracy (95 %)."
     assert told(SURE) == ("good", enough, "close")
-    assert told(replace(SURE, gain_high=0.02, more=617)) == ("info", "Not yet: about 620 more answers.", "invite")
+    less = replace(SURE, gain_high=0.02, more=617, more_low=244, more_high=1932)
+    assert told(less) == ("info", "Not yet: about 620 more answers (95 %: 240 to 1,900).", "invite")
+    assert told(replace(less, more_high=None))[1] == "Not yet: about 620 more answers (95 %: 240 or more)."
+    assert (
+        told(replace(less, more=0, more_low=0))[1] == "Not yet: it may be enough, or up to 1,900 more answers (95 %)."
+    )
     assert told(replace(SURE, gain_high=0.2, more=None))[1] == "Not yet: far more answers are needed."
     assert told(SURE, state=replace(STATE, state="closed")) == ("good", enough, "")
     assert told(replace(SURE, gain_high=0.02, more=617), state=replace(STATE, state="paused"))[2] == "open"
@@ -131,6 +136,21 @@ def test_the_reason_names_the_held_out_accuracy_alone() -> None:
     assert (row["accuracy"], row["judged"], row["evaluated"]) == (0.671, 800, 2000)
     unjudged = overview(seen("targets: 30\n", samplers=(replace(view, held_out=None),)))  # type: ignore[arg-type]
     assert (unjudged["verdict"]["why"], unjudged["samplers"][0]["accuracy"]) == ("", None)
+
+
+def test_the_goal_is_what_the_first_line_says_is_needed() -> None:
+    def goal(outlook: Outlook, spec: str = "targets: 30\n") -> tuple[int, int, str]:
+        view = SamplerView("Adaptive", "Adaptive", active=True, listed=300, pending=2, last=None, outlook=outlook)
+        answers = overview(seen(spec, samplers=(view,)))["answers"]  # type: ignore[arg-type]
+        return answers["goal"], answers["to_go"], answers["goal_is"]
+
+    total = STATE.counters["answers"]
+    less = replace(SURE, gain_high=0.02, more=617, more_low=244, more_high=1932)
+    assert goal(less) == (total + 620, 620, "estimate")
+    assert goal(replace(less, more=0)) == (total + 1900, 1900, "estimate")
+    assert goal(SURE) == (total, 0, "estimate")
+    assert goal(less, "targets: 30\nstopping: {answers: 5000}\n")[2] == "your goal"
+    assert goal(replace(SURE, gain_high=0.2, more=None))[2] == "rule of thumb"
 
 
 def test_the_first_line_before_anything_is_known() -> None:

@@ -1,0 +1,157 @@
+"""Bytes on the sockets of 2, 4, 8 and 16 processes: all-reduce of dense gradients against all-gather of compressed ones.
+
+    python -m benchmarks.training.traffic
+
+Every rank is a process, connected by gloo on loopback. Bytes are those that the kernel counts for the TCP connections between the ranks
+(`tcpi_bytes_sent`, without what TCP sent again), next to those that the history of a run shows. The gradient is that of the network with layers of 64, 256, 256 and 10.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.report import Report, arguments
+from benchmarks.training.compression import CODES, gradient_of, wide
+from benchmarks.training.figure import finish
+from benchmarks.training.problems import digits
+from salmon.training.groups import Meeting, ProcessRanks, open_store
+
+RANKS = (2, 4, 8, 16)
+STEPS = 4
+#: What is exchanged; "dense, gathered" sends whole gradients in the way in which compressed ones are sent.
+GATHERED = "dense, gathered"
+CHOSEN = (
+    "none",
+    GATHERED,
+    *(f"QSGD, {bits} bits" for bits in (1, 4, 8)),
+    *(f"QSGD, {bits} bits, buckets of 512" for bits in (1, 4, 8)),
+    "TernGrad",
+    "entry-wise ATOMO, 10%",
+    "spectral ATOMO, 2",
+    "spectral ATOMO, 2, 4 bits",
+)
+TIMEOUT_S = 120.0
+# Where `struct tcp_info` of Linux holds tcpi_bytes_sent and tcpi_bytes_retrans, and its length.
+_SENT_AT, _SENT_AGAIN_AT, _INFO = 200, 208, 232
+
+
+def count_sent(store_port: int) -> int:
+    """Return the bytes that this process has sent over its TCP connections, without those to the store."""
+    total = 0
+    for path in Path("/proc/self/fd").iterdir():
+        if not path.is_socket():
+            continue
+        with socket.socket(fileno=os.dup(int(path.name))) as copied:
+            try:
+                if copied.getpeername()[1] == store_port:
+                    continue
+                found = copied.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO)
+            except (OSError, IndexError):
+                continue  # not connected, or not TCP
+        sent, again = (int.from_bytes(found[at : at + 8], sys.byteorder) for at in (_SENT_AT, _SENT_AGAIN_AT))
+        total += sent - again
+    return total
+
+
+def exchange(name: str, gradient: Any, shapes: Any, ranks: ProcessRanks, step: int) -> None:
+    """Exchange one gradient."""
+    if name == "none":
+        ranks.reduce(torch.from_numpy(gradient.copy())[None])
+        return
+    code = CODES.get(name)
+    rng = np.random.default_rng([step, ranks.local.start])
+    payload = gradient.tobytes() if code is None else code.compress(gradient, shapes, rng)
+    ranks.reduce_coded([payload], lambda received: np.zeros(1, dtype=np.float32) + len(received))
+
+
+def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) -> None:
+    """Exchange gradients as one rank, and write (bytes on its sockets, bytes that the history would show) of each code."""
+    torch.set_num_threads(1)
+    meeting = Meeting("127.0.0.1", port, "traffic", rank, size, size, TIMEOUT_S)
+    _, process_group = meeting.join()
+    ranks = ProcessRanks(process_group, None, meeting)
+    gradient, shapes = np.load(folder / "gradient.npy"), [tuple(each.shape) for each in wide().parameters()]
+    found: dict[str, tuple[int, int]] = {}
+    for name in names:
+        process_group.barrier().wait()
+        before, counted = count_sent(port), ranks.bytes_sent
+        for step in range(STEPS):
+            exchange(name, gradient, shapes, ranks, step)
+        found[name] = count_sent(port) - before, ranks.bytes_sent - counted
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+    process_group.barrier().wait()
+
+
+def measure(size: int, names: list[str], gradient: Any) -> dict[str, tuple[float, float]]:
+    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code."""
+    store = open_store("127.0.0.1", TIMEOUT_S)
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "gradient.npy", gradient)
+        running = subprocess.Popen(
+            (sys.executable, "-m", "benchmarks.training.traffic", "--port", str(store.port), "--size", str(size),
+             "--folder", folder, "--names", json.dumps(names)),
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        )  # fmt: skip
+        with running:
+            try:
+                if running.wait(timeout=TIMEOUT_S):
+                    raise SystemExit("A rank failed.")
+            finally:
+                if running.returncode is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+        ranks = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
+    return {name: (sum(each[name][0] for each in ranks) / STEPS, ranks[0][name][1] / STEPS) for name in names}
+
+
+def run_ranks(size: int, port: int, names: list[str], folder: Path) -> None:
+    """Run all ranks, each in a process of its own."""
+    # torch is imported only once; forking is safe because no thread has been started yet.
+    children = []
+    for rank in range(1, size):
+        if not (child := os.fork()):
+            run_rank(rank, size, port, names, folder)
+            os._exit(0)
+        children.append(child)
+    run_rank(0, size, port, names, folder)
+    failed = any(os.waitpid(child, 0)[1] for child in children)
+    os._exit(int(failed))
+
+
+def main() -> None:
+    given = arguments(
+        __doc__.splitlines()[0], port={"type": int}, size={"type": int}, folder={"type": Path}, names={"type": json.loads}
+    )  # fmt: skip
+    if given.port is not None:
+        run_ranks(given.size, given.port, given.names, given.folder)
+    report = Report(
+        "Bytes on the sockets", ("code", "ranks", "socket_bytes", "history_bytes", "history_share", "times_dense")
+    )
+    gradient = gradient_of(digits(0))[0]
+    for size in RANKS:
+        found = measure(size, list(CHOSEN), gradient)
+        for name, (sockets, history) in found.items():
+            report.add(
+                code=name, ranks=size, socket_bytes=sockets, history_bytes=history, history_share=history / sockets,
+                times_dense=sockets / found["none"][0],
+            )  # fmt: skip
+    report.note(f"Bytes of all ranks in one step, means of {STEPS} steps. Gradients have {len(gradient):,} entries.")
+    curves = {
+        name: (list(RANKS), [row["times_dense"] for row in report.rows if row["code"] == name]) for name in CHOSEN
+    }
+    finish(
+        report, "traffic",
+        [{"curves": curves, "marks": "o", "xlabel": "ranks", "ylabel": "bytes / dense all-reduce", "xscale": "log", "yscale": "log"}],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
