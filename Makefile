@@ -86,14 +86,13 @@ bench-training: ## measure training over many workers (hours); results in docs/t
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.periods
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.compression
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.traffic
-	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.builtin
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.coding
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.new_problems
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.default_batch
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.replicas
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.noise_scale
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.hyperband
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.scaling
-	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.large_embedding
 	.venv/bin/python -m benchmarks.training.tables
 
 docs: ## build the documentation site into build/site; links that lead nowhere are errors

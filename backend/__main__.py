@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from backend.service import HeartbeatThread, Service
 from backend.store import Store
-from backend.workers import executor_opener
+from backend.workers import ExecutorOpener
 from salmon import logs, parent_watch
 
 #: Learning yields the processor to the web process, which people wait for. Workers inherit the niceness.
@@ -50,9 +50,7 @@ def main() -> int:
     logs.configure("backend", level=settings.log_level, style=settings.log_format, directory=settings.log_directory)
     parent_watch.watch(os.environ)
     os.nice(NICENESS)
-    service = Service(
-        Store(settings.redis_url), executor_opener(settings.scheduler, tls=settings.tls, dashboard=settings.dashboard)
-    )
+    service = Service(Store(settings.redis_url), ExecutorOpener(settings.scheduler, settings.tls, settings.dashboard))
     pulse = HeartbeatThread(Store(settings.redis_url, patient=False), service.report)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda _number, _frame: service.stop())

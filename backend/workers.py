@@ -24,6 +24,7 @@ from salmon.learning.features import Features
 from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
 from salmon.parallel import Executor
+from salmon.parallel.executor import Task
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
 
@@ -180,6 +181,8 @@ WAITING = 16
 MOST_WORKERS = 8
 #: After this many failures in a row the cluster itself is taken to be lost.
 FAILURES_TO_REOPEN = 3
+#: How often a cluster that is away is tried again.
+REJOIN_SECONDS = 120.0
 
 #: Settings that keep an idle cluster from waking many times a second; the defaults cost several percent of a core.
 QUIET = {
@@ -227,6 +230,7 @@ class WorkerPool:
     def executor(self) -> Executor:
         """Return the executor; start or join the cluster if there is none yet."""
         with self._lock:
+            self._rejoin()
             if self._executor is None:
                 started = time.monotonic()
                 self._executor = self._open_executor()
@@ -234,6 +238,22 @@ class WorkerPool:
                 self.workers = self._executor.workers
                 log.info("workers ready", extra=fields(workers=self.workers, seconds=seconds))
             return self._executor
+
+    def _rejoin(self) -> None:
+        """Go back to the cluster, from time to time while this machine stands in for it and the cluster is there again."""
+        opener = self._open_executor
+        if not isinstance(opener, ExecutorOpener) or opener.again_at is None or time.monotonic() < opener.again_at:
+            return
+        opener.again_at = time.monotonic() + REJOIN_SECONDS
+        if (joined := opener.join()) is None:
+            return
+        stand_in, self._executor, opener.again_at = self._executor, joined, None
+        self._sent.clear()
+        if stand_in is not None:  # what runs there ends there
+            leaving = threading.Timer(REJOIN_SECONDS, stand_in.close)
+            leaving.daemon = True
+            leaving.start()
+        log.info("cluster joined again", extra=fields(workers=joined.workers))
 
     def recover(self) -> None:
         """Forget which blocks the workers hold; after several failures in a row, open the cluster again."""
@@ -271,12 +291,12 @@ class WorkerPool:
         arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
         match task.kind:
             case "refit":
-                return executor.submit(refit, *arguments, task.left_out, priority=2).result()
+                return _wait_for(executor.submit(refit, *arguments, task.left_out, priority=2), executor)
             case "search":
                 found = executor.submit(search, *arguments, task.left_out, task.pending, task.count, priority=3)
-                return found.result()
+                return _wait_for(found, executor)
             case "report":
-                return executor.submit(report, *arguments, task.repeatable, priority=1).result()
+                return _wait_for(executor.submit(report, *arguments, task.repeatable, priority=1), executor)
             case "evaluate":
                 return _evaluate(task, arguments[2], tail, executor)
 
@@ -287,6 +307,12 @@ class WorkerPool:
             return self._sent[id(block)][1]
 
 
+def _wait_for(task: Task, executor: Executor) -> Any:
+    """Return the value of a task, or raise soon after the cluster is gone."""
+    result_of: Callable[[Task], Any] | None = getattr(executor, "result_of", None)
+    return result_of(task) if result_of else task.result()
+
+
 def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: Executor) -> dict[str, float]:
     """Return the held-out accuracy; one fold at a time, so that a refit or a search never waits for more than one fit."""
     noise = type(task.learner.sampler.model).__name__
@@ -294,7 +320,7 @@ def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: E
     found: list[Any] = []
     folds = 1
     while len(found) < folds:
-        folds, outcome = executor.submit(judge_fold, asked, blocks, tail, len(found), priority=0).result()
+        folds, outcome = _wait_for(executor.submit(judge_fold, asked, blocks, tail, len(found), priority=0), executor)
         found.append(outcome)
     return executor.submit(join_folds, asked, blocks, tail, found, priority=0).result() if folds else {}
 
@@ -312,19 +338,26 @@ def _lead(task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Ex
     return report(*arguments, task.repeatable, executor)
 
 
-def executor_opener(
-    scheduler: str = "", *, tls: tuple[str, str, str] | None = None, dashboard: bool = False
-) -> Callable[[], Executor]:
-    """Return the function that opens the executor: it joins a scheduler, or starts workers sized to this machine.
+@dataclass
+class ExecutorOpener:
+    """Opens the executor: it joins a scheduler, or starts workers sized to this machine.
 
     `tls` are the paths of the authority's certificate, of this client's, and of its key; they are for a scheduler that
-    was started elsewhere. `dashboard` switches the pages of a cluster on that is started here.
+    was started elsewhere. `dashboard` switches the pages of a cluster on that is started here. While nobody answers at the
+    scheduler, or it has no workers, workers of this machine stand in.
     """
 
-    def open_executor() -> Executor:
+    scheduler: str = ""
+    tls: tuple[str, str, str] | None = None
+    dashboard: bool = False
+    #: When the scheduler is tried again; None where nobody stands in for it.
+    again_at: float | None = None
+
+    def __call__(self) -> Executor:
+        """Return an executor that was opened now."""
         import dask.config
 
-        from salmon.parallel.dask import TlsFiles, join_cluster, local_cluster
+        from salmon.parallel.dask import local_cluster
 
         for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
             logging.getLogger(name).setLevel(logging.WARNING)  # Dask logs every connection at INFO
@@ -332,8 +365,25 @@ def executor_opener(
         os.environ.update(
             {f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(QUIET[name]) for name in QUIET}
         )
-        if scheduler:
-            return join_cluster(scheduler, tls=TlsFiles(*tls) if tls else None)
-        return local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)), dashboard=dashboard)
+        self.again_at = None
+        if self.scheduler:
+            if (joined := self.join()) is not None:
+                return joined
+            self.again_at = time.monotonic() + REJOIN_SECONDS
+        return local_cluster(max(2, min(MOST_WORKERS, os.cpu_count() or 2)), dashboard=self.dashboard)
 
-    return open_executor
+    def join(self) -> Executor | None:
+        """Return an executor on the scheduler; None while it is away or has no workers."""
+        from salmon.parallel.dask import ClusterAwayError, TlsFiles, join_cluster
+
+        try:
+            joined = join_cluster(self.scheduler, tls=TlsFiles(*self.tls) if self.tls else None)
+        except ClusterAwayError as error:
+            reason = error.message
+        else:
+            if joined.has_workers:
+                return joined
+            joined.close()
+            reason = f"The Dask scheduler at {self.scheduler} has no workers."
+        log.warning("cluster away, learning on this machine", extra=fields(reason=reason))
+        return None

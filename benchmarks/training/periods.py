@@ -93,7 +93,6 @@ def note(
         least=min(each[0] for each in judged), most=max(each[0] for each in judged),
         test_loss=float(np.median([each[1] for each in judged])), test_accuracy=float(np.median([each[2] for each in judged])),
         steps=int(last[0]["step"]), synchronisations=float(np.median([row["synchronisations"] for row in last])),
-        megabytes=float(np.median([row["bytes_sent"] for row in last])) / 1e6,
         variance=float(np.median([weighted_variance(each.history) for each in trained])) if differ else None,
         last_period=float(np.median([row["period"] for row in last])) if differ else None,
     )  # fmt: skip
@@ -167,7 +166,6 @@ def main() -> None:
             "test_accuracy",
             "steps",
             "synchronisations",
-            "megabytes",
         ),
         *("variance", "last_period"),
     )

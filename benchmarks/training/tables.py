@@ -9,10 +9,9 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchmarks.training.figure import FOLDER
-from benchmarks.training.markdown import Document, dash, select_rows, small, table, two, whole
+from benchmarks.training.markdown import Document, select_rows, small, table, two, whole
 
 MANUAL = Path("docs/training.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>[a-z_ ]+) -->\n(?P<text>.*?)\n<!-- end -->", re.DOTALL)
@@ -113,13 +112,13 @@ def periods(document: Document) -> str:
     """Losses and synchronisations of sixteen virtual ranks."""
     return table(
         (
-            *("problem", "method", "training loss", "range", "test loss", "test accuracy", "synchronisations", "MB sent"),
+            *("problem", "method", "training loss", "range", "test loss", "test accuracy", "synchronisations"),
             *("weighted variance", "last period"),
         ),
         (
             (
                 row["problem"], row["method"], small(row["train_loss"]), f"{small(row['least'])} to {small(row['most'])}",
-                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["synchronisations"]), whole(row["megabytes"]), two(row["variance"]), two(row["last_period"]),
+                f"{row['test_loss']:.4f}", f"{row['test_accuracy']:.3f}", whole(row["synchronisations"]), two(row["variance"]), two(row["last_period"]),
             )
             for row in document["rows"]
         ),
@@ -161,97 +160,18 @@ def traffic(document: Document) -> str:
     )
 
 
-def new_problems(document: Document) -> str:
-    """Updates, epochs, agreements and bytes of each system relative to its plain twin, on each problem."""
+def coding(document: Document) -> str:
+    """Bytes of coded gradients, and of runs to a target."""
     return table(
-        ("problem", "system", "reached", "updates", "/ plain", "epochs", "/ plain", "agreements", "/ plain", "kB", "/ plain"),
+        ("what is sent", "bytes of a gradient", "bits of an entry", "variance / ‖g‖²", "learning rate", "steps", "kB to the target", "/ dense"),
         (
             (
-                row["problem"], row["system"], row["reached"],
-                *(
-                    shown
-                    for figure in ("updates", "epochs", "agreements", "bytes")
-                    for shown in (_amount(row, figure), dash(row[f"{figure}_share"], ".2f"))
-                ),
+                "dense" if row["code"] == "none" else row["code"], whole(row["bytes"]), two(row["bits_entry"]), two(row["variance"]),
+                f"{row['rate']:g}", whole(row["steps"]), whole(row["kilobytes"]), f"{row['share']:.4f}",
             )
             for row in document["rows"]
         ),
     )  # fmt: skip
-
-
-def _amount(row: dict[str, Any], figure: str) -> str:
-    value = row[figure]
-    return "–" if value is None else whole(value / 1e3) if figure == "bytes" else two(value)
-
-
-def default_batch(document: Document) -> str:
-    """Batches, updates and losses of the default rule and of others on ten problems."""
-    return table(
-        ("problem", "rule", "largest batch", "updates / constant", "test loss", "/ constant", "stalls or explodes"),
-        (
-            (
-                row["problem"], row["rule"], whole(row["last_batch"]), f"{row['updates_share']:.2f}", small(row["test_loss"]),
-                f"{row['share']:.3f}", row["verdict"],
-            )
-            for row in document["rows"]
-        ),
-    )  # fmt: skip
-
-
-def builtin(document: Document) -> str:
-    """Steps and bytes of torch's own methods and ours."""
-    return table(
-        ("method", "learning rate", "reached", "steps", "kB to the target", "bytes of a step", "seconds on loopback"),
-        (
-            (
-                row["method"], f"{row['rate']:g}", row["reached"], whole(row["steps"]), whole(row["kilobytes"]),
-                whole(row["bytes_step"]), f"{row['seconds']:.2f}",
-            )
-            for row in document["rows"]
-        ),
-    )  # fmt: skip
-
-
-def large_embedding(document: Document) -> str:
-    """Seconds and accuracy of an embedding of many answers."""
-    return table(
-        ("method", "seconds", "speed-up", "objective", "accuracy on other answers"),
-        (
-            (
-                row["method"],
-                whole(row["seconds"]),
-                f"{row['times_one']:.2f}",
-                f"{row['objective']:.4f}",
-                f"{row['accuracy']:.4f}",
-            )
-            for row in document["rows"]
-        ),
-    )
-
-
-def optuna_search(document: Document) -> str:
-    """Best scores of searches with the same number of calls."""
-    return table(
-        (
-            "problem",
-            "search",
-            "best score",
-            "after half of the calls",
-            "share of random search's calls to its best score",
-            "seeds",
-        ),
-        (
-            (
-                row["problem"],
-                row["search"],
-                f"{row['best']:.4f}",
-                f"{row['half']:.4f}",
-                dash(row["calls_to_random"], ".2f"),
-                row["reached"],
-            )
-            for row in document["rows"]
-        ),
-    )
 
 
 def replicas(document: Document) -> str:
@@ -352,6 +272,8 @@ BLOCKS: dict[str, Callable[[Document], str]] = {
     "periods notes": notes,
     "compression": compression,
     "compression notes": notes,
+    "coding": coding,
+    "coding notes": notes,
     "traffic": traffic,
     "traffic notes": notes,
     "replicas": replicas,

@@ -16,14 +16,9 @@ from starlette.responses import Response, StreamingResponse
 from typing_extensions import TypedDict
 
 from frontend.auth import WithExperiment
-from frontend.console.overview import (
-    WORTH,
-    OverviewInputs,
-    OverviewReply,
-    SamplerView,
-    overview,
-)
+from frontend.console.overview import OverviewReply, overview
 from frontend.console.participants import count_proposed
+from frontend.console.verdict import WORTH, OverviewInputs, SamplerView
 from frontend.context import Context, WithContext
 from frontend.experiments import ServedExperiment
 from frontend.html import place_media

@@ -54,6 +54,8 @@ COMMANDS = {
     "install-service": Command(
         "salmon.cli.install_service:install_service", "Let systemd start Salmon with the machine.", True
     ),
+    "cluster": Command("salmon.cli.cluster:cluster", "Workers elsewhere that dial out to one TLS port.", True),
+    "slurm": Command("salmon.cli.slurm:slurm", "Print the batch file of workers on a SLURM cluster.", True),
     "doctor": Command("frontend.doctor:doctor", "Look at a server from outside and say what is wrong.", True),
     "frontend": Command("frontend.commands:frontend", "Run the web process alone.", True),
     "backend": Command("salmon.cli.serve:backend", "Run the learning process alone.", True),

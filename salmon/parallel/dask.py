@@ -27,6 +27,8 @@ from salmon.parallel.executor import Task
 
 # How often an adaptive cluster compares the workers it has with those it should have.
 _ADAPT_EVERY = "200ms"
+# How often whoever waits for a task of a joined cluster looks whether the cluster is still there.
+_LOOK_SECONDS = 5
 # Dask has workers give freed memory back at once, and then every work array of a block is paid for again page by
 # page: four times the time of a refit. Up to 32 MB stays with the worker instead.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
@@ -82,6 +84,10 @@ class TlsFiles:
     key: str
 
 
+class ClusterAwayError(StartError):
+    """Nobody answers where the scheduler of a cluster should be."""
+
+
 def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = None) -> DaskExecutor:
     """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`, or `tls://`)."""
     if tls is None and address.startswith("tls://"):
@@ -99,7 +105,7 @@ def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = 
             where=address,
         ) from error
     except OSError as error:
-        raise StartError(
+        raise ClusterAwayError(
             f"No Dask scheduler answers at {address}.",
             hint="Start one there, or correct the address; a scheduler with TLS has an address tls://… and needs files.",
             where=address,
@@ -143,6 +149,11 @@ class DaskExecutor:
         self._owned = owned
 
     @property
+    def has_workers(self) -> bool:
+        """Return whether anybody would do work that is submitted now."""
+        return bool(self.client.nthreads())
+
+    @property
     def workers(self) -> int:
         """Return the number of threads of all workers that the scheduler knows now, at least 1."""
         return max(1, sum(cast("dict[str, int]", self.client.nthreads()).values()))
@@ -164,9 +175,20 @@ class DaskExecutor:
             if not 0 <= on < len(addresses):
                 raise SalmonError(f"There is no worker {on}.", hint=f"The cluster has {len(addresses)}, from 0.")
             pinned = {"workers": [addresses[on]], "allow_other_workers": False}
-        return cast(
-            "Task", self.client.submit(function, *arguments, priority=cast("int", priority), pure=False, **pinned)
-        )
+        future = self.client.submit(function, *arguments, priority=cast("int", priority), pure=False, **pinned)
+        return cast("Task", future)
+
+    def result_of(self, task: Task) -> Any:
+        """Return the value of a task; raise ClusterAwayError where the scheduler or all workers are gone meanwhile."""
+        while not task.done():
+            with suppress(TimeoutError):
+                wait([task], timeout=_LOOK_SECONDS)
+                break
+            if self.client.status != "running" or not self.has_workers:
+                raise ClusterAwayError(
+                    "The Dask cluster is gone.", hint="Start it again; work goes on elsewhere meanwhile."
+                )
+        return task.result()
 
     @property
     def host(self) -> str:

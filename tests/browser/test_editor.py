@@ -181,13 +181,15 @@ def test_begin_with_is_one_step_that_undo_takes_back(page: Page, laboratory: Lab
     page.keyboard.type("seed: 41")
     before = text_of(page)
     page.get_by_label("Start from").select_option("full")
-    poll(lambda: text_of(page) == FULL, "the example")
+    # Its first line tells editors of YAML where the schema is.
+    example = f"# yaml-language-server: $schema={laboratory.program.address}/schema.json\n{FULL}"
+    poll(lambda: text_of(page) == example, "the example")
     height = page.locator("#editor").bounding_box()
     editor.press("Control+z")
     assert text_of(page) == before
     assert page.locator("#editor").bounding_box() == height
     editor.press("Control+y")
-    assert text_of(page) == FULL
+    assert text_of(page) == example
 
 
 def test_what_was_typed_and_dropped_is_there_after_a_reload(page: Page, laboratory: Laboratory) -> None:

@@ -94,7 +94,7 @@ def ports_of_this_tree() -> list[int]:
 @pytest.mark.slow
 def test_a_stranger_on_this_machine_neither_runs_code_nor_joins_as_a_worker(tmp_path: Path) -> None:
     before = set(ports_of_this_tree())
-    with workers.executor_opener()() as executor:
+    with workers.ExecutorOpener()() as executor:
         ports = [port for port in ports_of_this_tree() if port not in before]
         assert len(ports) >= 4  # the scheduler, its pages, and the workers
         assert executor.submit(abs, -3).result() == 3
@@ -142,12 +142,12 @@ def test_what_workers_write_is_where_no_other_user_can_enter(tmp_path: Path, mon
 
 def test_missing_files_for_an_outside_cluster_are_named(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="requires TLS"):
-        workers.executor_opener("tls://127.0.0.1:1")()
+        workers.ExecutorOpener("tls://127.0.0.1:1")()
     with pytest.raises(StartError, match="There is no file"):
-        workers.executor_opener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"), "", ""))()
+        workers.ExecutorOpener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"), "", ""))()
     (tmp_path / "ca.pem").write_text("not a certificate")
     with pytest.raises(StartError, match="cannot be used"):
-        workers.executor_opener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"),) * 3)()
+        workers.ExecutorOpener("tls://127.0.0.1:1", tls=(str(tmp_path / "ca.pem"),) * 3)()
 
 
 def test_answers_of_people_who_click_blindly_leave_the_model_and_not_the_log() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from frontend.console.overview import OverviewInputs, SamplerView, goal_of, overview
+from frontend.console.overview import overview
+from frontend.console.verdict import OverviewInputs, SamplerView, goal_of
 from frontend.store.answers import MINUTE_MS, Counts
 from frontend.store.experiments import ExperimentState
 from frontend.store.models import HeldOutAccuracy, HistoryLine
