@@ -32,6 +32,8 @@ MOST_GROUPS = 4
 #: Whose answers are fewer cannot be placed.
 LEAST_ANSWERS = 20
 _FOLDS = 5
+#: As many standard errors as the best must be ahead of fewer groups: with one, 15 of 100 groups of one kind were split.
+_CONVINCING = 2.0
 _MOST_MOVES = 20
 _STARTS = 4
 
@@ -79,7 +81,7 @@ def find_groups(
 ) -> Grouping:
     """Return the groups that people fall into, given the (m,) number of the person who gave each answer.
 
-    As few groups are chosen as are within one standard error of the best on held-out answers, everybody counting alike.
+    As few groups are chosen as are within two standard errors of the best on held-out answers, everybody counting alike.
     """
     rows, given_by = check_triplets(triplets, n), np.asarray(people, dtype=np.int64)
     counts = np.bincount(given_by) if len(rows) else np.zeros(0, dtype=np.int64)
@@ -107,7 +109,7 @@ def find_groups(
         behind = (of_person[own] - of_person[best])[known]
         error = float(behind.std(ddof=1) / np.sqrt(known.sum())) if own != best else 0.0
         fewest.append((float(means[own]), error))
-        if behind.mean() <= error:
+        if behind.mean() <= _CONVINCING * error:
             chosen = own
     of, maps = world.split(rows, given_by, shared.coordinates, *chosen)
     losses, errors = np.array(fewest[::-1]).T
