@@ -35,6 +35,7 @@ COMMANDS = {
     "plan": Command("salmon.cli.plan:plan", "Say how many answers, people and hours a study needs."),
     "fit": Command("salmon.cli.fit:fit", "Fit an embedding to a file of answers."),
     "choose": Command("salmon.cli.choose:choose", "Choose dimension and noise model on held-out answers."),
+    "groups": Command("salmon.cli.groups:groups", "Find groups of people who see similarity differently."),
     "report": Command("salmon.cli.report:report", "Write the report of a study from its bundle."),
     "rehearse": Command(
         "salmon.cli.rehearse:rehearse",
