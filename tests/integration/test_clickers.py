@@ -9,10 +9,12 @@ from frontend.store import Store
 from tests.bundles import read_answers
 from tests.living import SPEC, absorbed, run_until
 
-EVERYBODY = SPEC.replace("random_share: 20%", "random_share: 20%, leave_out: nobody")
+# Chosen queries are the ones that the map can hardly predict: random ones show sooner that somebody does not look.
+CLICKERS = SPEC.replace("random_share: 20%", "random_share: 60%")
+EVERYBODY = SPEC.replace("random_share: 20%", "random_share: 60%, leave_out: nobody")
 
 
-@pytest.mark.parametrize(("spec", "expected"), [(SPEC, 1), (EVERYBODY, 0)])
+@pytest.mark.parametrize(("spec", "expected"), [(CLICKERS, 1), (EVERYBODY, 0)])
 async def test_whoever_clicks_blindly_leaves_the_model_and_stays_in_the_data(
     learning: Callable[..., Any],
     owned: Callable[..., Any],
