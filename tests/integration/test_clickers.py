@@ -24,13 +24,13 @@ async def test_whoever_clicks_blindly_leaves_the_model_and_stays_in_the_data(
 ) -> None:
     slug = f"left-out-{expected}"
     crowd, experiment, service = await learning(slug, spec)
-    for batch in range(1, 7):
+    for batch in range(1, 9):
         await crowd.answer(72, participants=4)
         for _ in range(36):
             await crowd.answer_left("p9")
         run_until(service, lambda batch=batch: absorbed(service, experiment) == 108 * batch)
     reported = service.experiments[experiment].learners["Adaptive"]
-    run_until(service, lambda: reported._reported_to == 648)
+    run_until(service, lambda: reported._reported_to == 864)
     model = await owned("GET", f"/api/experiments/{slug}/model", params={"sampler": "Adaptive"})
     assert model.raise_for_status().json()["numbers"]["left_out"] == expected
-    assert len(await read_answers(store, experiment)) == 648
+    assert len(await read_answers(store, experiment)) == 864
