@@ -15,7 +15,7 @@ from tests.program import Program, poll
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-SPEC = "title: Eggs\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}}\nseed: 11\n"
+SPEC = "title: Eggs\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 60%}}\nseed: 11\n"
 
 
 def answer_all(address: str, each: int) -> None:
@@ -49,10 +49,10 @@ def test_the_map_says_whom_it_leaves_out_and_what_features_explain(
             files={"spec": ("eggs.yaml", SPEC.encode()), "targets": ("targets.zip", archive.read_bytes())},
             data={"state": "open", "name": "eggs"},
         ).raise_for_status()
-    answer_all(f"{program.address}/e/eggs/", 80)
+    answer_all(f"{program.address}/e/eggs/", 120)
     with httpx.Client(base_url=f"{program.address}/api/experiments/eggs", auth=login) as client:
         model = partial(client.get, "model", params={"sampler": "Adaptive"})
-        poll(lambda: model().json().get("numbers", {}).get("reported_of") == 480, "the last report", seconds=60)
+        poll(lambda: model().json().get("numbers", {}).get("reported_of") == 720, "the last report", seconds=60)
     page.goto(f"{program.address}/console/experiments/eggs/map")
     page.get_by_label("Name").fill(login[0])
     page.get_by_label("Password").fill(login[1])
