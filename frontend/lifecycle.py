@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -269,6 +269,12 @@ async def keep_watch(context: Context) -> None:
 
 async def look_at_all(context: Context) -> None:
     """Look at every experiment that participants may be in."""
+    async for experiment in served_experiments(context):
+        await look_at(context, experiment)
+
+
+async def served_experiments(context: Context) -> AsyncIterator[ServedExperiment]:
+    """Yield every experiment that is not a draft, as it is now."""
     for state in await context.store.experiments.list():
         if state.state == "draft":
             continue
@@ -276,7 +282,7 @@ async def look_at_all(context: Context) -> None:
             experiment = await context.catalogue.read(state.experiment)
         except NotFoundError:
             continue  # deleted meanwhile, or of a version that this one cannot read
-        await look_at(context, experiment)
+        yield experiment
 
 
 async def _end(context: Context, experiment: ServedExperiment, ending: Ending) -> bool:

@@ -18,9 +18,8 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from frontend.context import Context
-from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
-from frontend.lifecycle import wanted_participants
+from frontend.lifecycle import served_experiments, wanted_participants
 from frontend.settings import Settings
 from frontend.store.experiments import ExperimentState
 from frontend.store.places import Places
@@ -169,13 +168,7 @@ async def keep_telling(context: Context) -> None:
 
 async def tell_all(context: Context, *, away_since_ms: int = 0) -> None:
     """Tell what is due about every experiment that is not a draft."""
-    for state in await context.store.experiments.list():
-        if state.state == "draft":
-            continue
-        try:
-            experiment = await context.catalogue.read(state.experiment)
-        except NotFoundError:
-            continue  # deleted meanwhile, or of a version that this one cannot read
+    async for experiment in served_experiments(context):
         if experiment.spec.notify.email or experiment.spec.notify.webhook:
             await _tell(context, experiment, away_since_ms if experiment.active_samplers else 0)
 

@@ -24,6 +24,7 @@ from salmon.noise import NoiseModel
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Starts = Sequence[tuple[NDArray[np.bool_], Coordinates]]
 
 #: How strongly a group's map is held to the shared one; the largest leaves it hardly anything of its own.
 PULLS = (0.3, 3.0, 30.0)
@@ -95,10 +96,11 @@ def find_groups(
     candidates = [
         (k, pull) for k in range(1, min(most, len(counts) // 2) + 1) for pull in (PULLS if k > 1 else PULLS[:1])
     ]
+    starts = world.starts(rows, folds, shared.coordinates)
     of_person: dict[tuple[int, float], Floats] = {}
     for done, (k, pull) in enumerate(candidates):
         progress("judging groups on answers that no fit has seen", len(candidates), done)
-        of_person[k, pull] = _judge(world, rows, given_by, folds, shared.coordinates, k, pull)
+        of_person[k, pull] = _judge(world, rows, given_by, starts, k, pull)
     known = counts >= LEAST_ANSWERS
     means = {pair: found[known].mean() for pair, found in of_person.items()}
     best = min(means, key=lambda pair: means[pair])
@@ -133,10 +135,7 @@ def compare_names(
     world = _World(shared.noise, n, d, seed)
     folds = grouped_folds(rows, _FOLDS, np.random.default_rng([seed, len(rows)]))
     names, rng = np.asarray(groups, dtype=np.int64), np.random.default_rng([seed, shuffles])
-    starts = [
-        (folds == fold, world.towards(rows[folds != fold], shared.coordinates, RECOMMENDED_RIDGE))
-        for fold in range(int(folds.max()) + 1)
-    ]
+    starts = world.starts(rows, folds, shared.coordinates)
 
     def loss_of(named: Ints) -> float:
         return _loss_of_names(world, rows, given_by, starts, named)
@@ -161,6 +160,13 @@ class _World:
     n: int
     d: int
     seed: int
+
+    def starts(self, rows: Triplets, folds: Ints, shared: Coordinates) -> Starts:
+        """Return, for each fold, which answers are held out and the map of all others: groups are held to no map that has seen them."""
+        return [
+            (folds == fold, self.towards(rows[folds != fold], shared, RECOMMENDED_RIDGE))
+            for fold in range(int(folds.max()) + 1)
+        ]
 
     def towards(self, rows: Triplets, shared: Coordinates, pull: float) -> Coordinates:
         """Return the map of some answers that is held to the shared one."""
@@ -235,16 +241,11 @@ def _begin(pulls: Floats, k: int, rng: np.random.Generator) -> Ints:
     return of
 
 
-def _judge(
-    world: _World, rows: Triplets, given_by: Ints, folds: Ints, shared: Coordinates, k: int, pull: float
-) -> Floats:
+def _judge(world: _World, rows: Triplets, given_by: Ints, starts: Starts, k: int, pull: float) -> Floats:
     """Return (people,) the mean loss of each person's answers, each under maps that have not seen it."""
     count = int(given_by.max()) + 1
     losses = np.zeros(len(rows))
-    for fold in range(int(folds.max()) + 1):
-        held = folds == fold
-        # The shared map that groups are held to must not have seen the held-out answers either.
-        start = world.towards(rows[~held], shared, RECOMMENDED_RIDGE)
+    for held, start in starts:
         of, maps = world.split(rows[~held], given_by[~held], start, k, pull)
         of = np.concatenate([of, np.zeros(max(0, count - len(of)), dtype=np.int64)])
         for group, found in enumerate(maps):
@@ -253,9 +254,7 @@ def _judge(
     return np.bincount(given_by, losses, count) / np.maximum(1, np.bincount(given_by, minlength=count))
 
 
-def _loss_of_names(
-    world: _World, rows: Triplets, given_by: Ints, starts: Sequence[tuple[NDArray[np.bool_], Coordinates]], names: Ints
-) -> float:
+def _loss_of_names(world: _World, rows: Triplets, given_by: Ints, starts: Starts, names: Ints) -> float:
     """Return the held-out loss of an answer by the maps of named groups; `starts` are (held out, the map of the others)."""
     losses = np.zeros(len(rows))
     for held, start in starts:
