@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from salmon.cli.fit import COMPARED_DIMENSIONS, read_file, show_progress, write_files
+from salmon.cli.fit import COMPARED_DIMENSIONS, read_table, show_progress, with_ending, write_files
 from salmon.errors import SalmonError
 
 if TYPE_CHECKING:
@@ -47,19 +46,12 @@ def choose(
 
     Example: salmon choose responses.csv
     """
-    from salmon.answer_files.answer_table import read_bytes
-    from salmon.answer_files.rows import AnswersFileError
     from salmon.estimator.methods import bibliography, methods_paragraph
     from salmon.estimator.report import FitOptions, analyse, choice_as_json, choice_as_text
     from salmon.export.curve_drawing import draw_curves
     from salmon.export.map_drawing import figure_bytes
 
-    try:
-        table = read_bytes(read_file(responses, EXAMPLE), name=str(responses))
-    except AnswersFileError as error:
-        # The sentences stand for themselves: each begins with its file and line.
-        print(error, file=sys.stderr)
-        raise typer.Exit(1) from None
+    table = read_table(responses, EXAMPLE)
     table = table.with_samplers(random=table.samplers if all_answers else tuple(random or ()))
     options = FitOptions(
         dimensions=tuple(dim or COMPARED_DIMENSIONS),
@@ -87,14 +79,14 @@ def choose(
         curves_of(report.choice), against="dimensions", quantity="held-out accuracy", lines=ceiling, marks=True
     )
     written = {
-        _with_ending(output, ".txt"): text.encode(),
-        _with_ending(output, ".json"): (
+        with_ending(output, ".txt"): text.encode(),
+        with_ending(output, ".json"): (
             json.dumps(choice_as_json(report.choice), indent=2, ensure_ascii=False) + "\n"
         ).encode(),
-        _with_ending(output, "-methods.md"): (methods + "\n").encode(),
-        _with_ending(output, ".bib"): bibliography(methods).encode(),
-        _with_ending(output, ".svg"): figure_bytes(drawn, "svg"),
-        _with_ending(output, ".png"): figure_bytes(drawn, "png"),
+        with_ending(output, "-methods.md"): (methods + "\n").encode(),
+        with_ending(output, ".bib"): bibliography(methods).encode(),
+        with_ending(output, ".svg"): figure_bytes(drawn, "svg"),
+        with_ending(output, ".png"): figure_bytes(drawn, "png"),
     }
     write_files(written)
     print(text + "\nFor the section on methods:\n" + methods)
@@ -119,7 +111,3 @@ def curves_of(choice: Selection[Pair]) -> list[DrawnCurve]:
             )
         )
     return curves
-
-
-def _with_ending(output: Path, ending: str) -> Path:
-    return output.with_name(output.name + ending)

@@ -77,8 +77,6 @@ def fit(
 
     Example: salmon fit responses.csv -o embedding.csv --cv
     """
-    from salmon.answer_files.answer_table import read_bytes
-    from salmon.answer_files.rows import AnswersFileError
     from salmon.estimator.report import RECOMMENDED, FitOptions, analyse
     from salmon.export.map_drawing import FigureKind, draw_map, figure_kind
     from salmon.noise import noise_model
@@ -88,12 +86,7 @@ def fit(
     figures = figure or [_beside(output, "map.png"), _beside(output, "map.svg")]
     kinds: list[FigureKind] = [figure_kind(path) for path in figures]
     files = _read_pictures(targets) if targets is not None else {}
-    try:
-        table = read_bytes(read_file(responses), name=str(responses))
-    except AnswersFileError as error:
-        # The sentences stand for themselves: each begins with its file and line.
-        print(error, file=sys.stderr)
-        raise typer.Exit(1) from None
+    table = read_table(responses)
     table = table.with_samplers(random=tuple(random or ()), test=tuple(test or ()))
     known = _features_of(table, features) if features is not None else None
     options = FitOptions(
@@ -157,6 +150,24 @@ def read_file(path: Path, example: str = EXAMPLE) -> bytes:
     except OSError as error:
         reason = "is a folder" if path.is_dir() else "does not exist" if not path.exists() else "cannot be read"
         raise SalmonError(f"{path} {reason}.", hint=f"Give the file with the answers. {example}") from error
+
+
+def read_table(path: Path, example: str = EXAMPLE) -> AnswerTable:
+    """Return the answers of a file; where some cannot be read, print a sentence for each and end the command."""
+    from salmon.answer_files.answer_table import read_bytes
+    from salmon.answer_files.rows import AnswersFileError
+
+    try:
+        return read_bytes(read_file(path, example), name=str(path))
+    except AnswersFileError as error:
+        # The sentences stand for themselves: each begins with its file and line.
+        print(error, file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def with_ending(output: Path, ending: str) -> Path:
+    """Return the name of a file that begins as the option --output says."""
+    return output.with_name(output.name + ending)
 
 
 def _read_pictures(archive: Path) -> dict[str, bytes]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
-from salmon.cli.fit import read_file, show_progress, write_files
+from salmon.cli.fit import read_file, read_table, show_progress, with_ending, write_files
 from salmon.errors import SalmonError
 
 if TYPE_CHECKING:
@@ -43,17 +42,10 @@ def groups(
 
     Example: salmon groups responses.csv
     """
-    from salmon.answer_files.answer_table import read_bytes
-    from salmon.answer_files.rows import AnswersFileError
     from salmon.estimator.groups import compare_names, find_groups
     from salmon.export.map_drawing import draw_map
 
-    try:
-        table = read_bytes(read_file(responses, EXAMPLE), name=str(responses))
-    except AnswersFileError as error:
-        # The sentences stand for themselves: each begins with its file and line.
-        print(error, file=sys.stderr)
-        raise typer.Exit(1) from None
+    table = read_table(responses, EXAMPLE)
     people = tuple(dict.fromkeys(table.participants))
     if people == ("",):
         raise SalmonError(f"{responses} does not say who gave which answer.", hint="Groups need a column puid.")
@@ -73,12 +65,12 @@ def groups(
         grouping = find_groups(rows, given_by, table.n, dim, most=most, seed=seed, progress=progress)
     text = _text(grouping, table, people)
     written: dict[Path, bytes] = {
-        _with_ending(output, ".csv"): _csv(grouping, people),
-        _with_ending(output, ".txt"): text.encode(),
+        with_ending(output, ".csv"): _csv(grouping, people),
+        with_ending(output, ".txt"): text.encode(),
     }
     for number, coordinates in enumerate(grouping.maps, 1):
         drawn = draw_map(coordinates, table.labels)
-        written |= {_with_ending(output, f"-{number}.{kind}"): drawn.content(kind) for kind in ("svg", "png")}
+        written |= {with_ending(output, f"-{number}.{kind}"): drawn.content(kind) for kind in ("svg", "png")}
     write_files(written)
     print(text + "\nWritten: " + ", ".join(str(path) for path in written))
 
@@ -141,7 +133,3 @@ def _csv(grouping: Grouping, people: tuple[str, ...]) -> bytes:
     writer.writerow(["participant", "group"])
     writer.writerows([person, int(group) + 1] for person, group in zip(people, grouping.of, strict=True))
     return kept.getvalue().encode()
-
-
-def _with_ending(output: Path, ending: str) -> Path:
-    return output.with_name(output.name + ending)
