@@ -109,7 +109,11 @@ def choose_repeat(plan: SamplingPlan, answers: Sequence[Answer], *, participant:
 def has_failed(checks: Checks, answer: Answer) -> bool:
     """Return whether an answer is a wrong one to a catch trial, and the experimenter wants something to follow from that."""
     live = checks.on_failure in {"warn", "screen_out"}
-    return live and answer.served.trial_type == "catch" and bool(is_caught(answer, checks.obvious))
+    return (
+        live
+        and answer.served.trial_type == "catch"
+        and bool(is_caught(answer.served.head, answer.served.left, answer.served.right, answer.winner, checks.obvious))
+    )
 
 
 async def follow_up(context: Context, answer: Answer) -> Json:

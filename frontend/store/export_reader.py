@@ -4,15 +4,15 @@ Everything is read page by page, so that neither side ever holds all of it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import chain
+from collections.abc import AsyncIterator, Sequence
 
 from frontend.errors import DamagedError
 from frontend.store.connection import Connection, Verbs
 from frontend.store.participants import Participant
 from salmon.errors import StoreError
 from salmon.records import Answer
-from salmon.wire import AnswerReader, Keys, is_intact
+from salmon.wire import Keys, decode_answer, is_intact
+from salmon.wire.answer_pages import AnswerColumns, columns_of, damaged_in, without
 
 #: Answers read in one piece; the server is busy with a page for half a millisecond an answer at the most.
 PAGE = 1000
@@ -56,19 +56,24 @@ class ExportReader(Verbs):
 
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
         """Yield pages of (stream id, fields) of answers as they are stored, up to and including an id."""
-        async for page in self._read_fields(experiment, until=until):
-            intact = self._intact(page)
-            yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in intact]
+        async for text in self._read_texts(experiment, until=until):
+            split = (line.split("\x1f") for line in text.split("\x1e"))
+            yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in split]
+
+    async def read_columns(self, experiment: str, *, until: str) -> AsyncIterator[AnswerColumns]:
+        """Yield pages of answers as columns, up to and including an id."""
+        async for text in self._read_texts(experiment, until=until):
+            for columns in columns_of(experiment, text):
+                yield columns
 
     async def read_answers(self, experiment: str, *, until: str) -> AsyncIterator[list[tuple[str, Answer]]]:
         """Yield pages of (stream id, answer), up to and including an id."""
-        reader = AnswerReader(experiment)
-        async for page in self._read_fields(experiment, until=until):
-            yield [(stream_id, reader.read(fields)) for stream_id, *fields in self._intact(page)]
+        async for columns in self.read_columns(experiment, until=until):
+            yield list(zip(columns.stream_ids, columns.answers(), strict=True))
 
     async def read_answers_of(self, experiment: str, participant: str, *, most: int) -> list[Answer]:
         """Return the answers of one participant, in order; no more than `most`."""
-        keys, reader = Keys(experiment), AnswerReader(experiment)
+        keys = Keys(experiment)
         found: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.answered(participant)))
         places = sorted(
             (name for name in found.values() if "-" in name), key=lambda name: [int(x) for x in name.split("-")]
@@ -76,27 +81,32 @@ class ExportReader(Verbs):
         entries: list[list[Entry]] = await self._connection.together(
             lambda pipeline: [pipeline.xrange(keys.answers, name, name) for name in places[:most]]
         )
-        lines = ([at, *chain.from_iterable(entry.items())] for page in entries for at, entry in page)
-        return [reader.read(entry) for _, *entry in self._intact(lines)]
+        read = [entry for page in entries for entry in page]
+        damaged = [at for at, entry in read if not is_intact([part for pair in entry.items() for part in pair])]
+        self._refuse(damaged)
+        return [decode_answer(experiment, entry) for at, entry in read if at not in damaged]
 
     async def verify(self, experiment: str, *, until: str) -> None:
         """Compare every answer with its checksum; DamagedError names the first page's that are damaged."""
-        async for page in self._read_fields(experiment, until=until):
-            self._intact(page)
+        async for _ in self._read_texts(experiment, until=until):
+            pass
 
-    def _intact(self, page: Iterable[list[str]]) -> list[list[str]]:
-        """Return the entries of a page that are as they were recorded."""
-        entries = list(page)
-        damaged = [stream_id for stream_id, *fields in entries if len(fields) % 2 or not is_intact(fields)]
-        if not damaged:
-            return entries
-        if not self.leave_out_damaged:
-            raise DamagedError(damaged)
+    def _refuse(self, damaged: Sequence[str]) -> None:
+        """Raise DamagedError where there are damaged answers, or note them where they are left out."""
+        if damaged and not self.leave_out_damaged:
+            raise DamagedError(list(damaged))
         self.damaged += [each for each in damaged if each not in self.damaged]
-        return [entry for entry in entries if entry[0] not in set(damaged)]
 
-    async def _read_fields(self, experiment: str, *, until: str) -> AsyncIterator[Iterable[list[str]]]:
-        """Yield pages of answers, each as [stream id, name, value, name, value, …].
+    async def _read_texts(self, experiment: str, *, until: str) -> AsyncIterator[str]:
+        """Yield pages of intact answers, each as one text that is not empty."""
+        async for text in self._read_pages(experiment, until=until):
+            damaged = damaged_in(text)
+            self._refuse(damaged)
+            if kept := without(text, damaged) if damaged else text:
+                yield kept
+
+    async def _read_pages(self, experiment: str, *, until: str) -> AsyncIterator[str]:
+        """Yield pages of answers, each as one text.
 
         The server gathers the next page while this one is used. Whoever uses it may take longer than a reply may wait, as
         on a slow line: the page is then asked for once more.
@@ -111,12 +121,12 @@ class ExportReader(Verbs):
                     text = await self._gather(experiment, after, until)
                 if not text:
                     return
-                lines = text.split("\x1e")
-                if len(lines) == PAGE:
-                    after = "(" + lines[-1].partition("\x1f")[0]
+                whole = text.count("\x1e") + 1 == PAGE
+                if whole:
+                    after = "(" + text[text.rfind("\x1e") + 1 :].partition("\x1f")[0]
                     asked = await self._ask(experiment, after, until)
-                yield (line.split("\x1f") for line in lines)
-                if len(lines) < PAGE:
+                yield text
+                if not whole:
                     return
         finally:
             asked.cancel()

@@ -37,6 +37,7 @@ class ExportSource:
         self.export_reader.leave_out_damaged = order.damaged == "leave_out"
         self.targets = [TargetNames(target.html, target.filename) for target in experiment.targets]
         self._quality: StoredVerdicts | None = None
+        self._judged = False
         self._people: People | None = None
         self._revisions: dict[int, RevisionRecord] | None = None
         self._media_problems: dict[str, str] | None = None
@@ -55,7 +56,9 @@ class ExportSource:
         source = ExportSource(context, experiment, order, await context.store.export_reader.last_answer(experiment.id))
         if order.name in OF_ANSWERS:
             # Before the first byte is sent: afterwards, an error could only break the connection.
-            await source.export_reader.verify(experiment.id, until=source.until)
+            await source.quality()
+            if not source._judged:
+                await source.export_reader.verify(experiment.id, until=source.until)
         return source
 
     @property
@@ -163,9 +166,17 @@ class ExportSource:
         # The newest model is named before it is read: where another is published in between, verdicts are found once more.
         shown, checks = await self.newest(newest.sampler) if newest else None, self.experiment.spec.checks
         evidence = Evidence(len(self.targets), checks.obvious)
-        async for page in self.export_reader.read_answers(self.experiment.id, until=self.until):
-            for _, answer in page:
-                evidence.add(answer)
+        async for columns in self.export_reader.read_columns(self.experiment.id, until=self.until):
+            evidence.add_columns(
+                columns.column("participant"),
+                columns.column("trial_type"),
+                columns.column("head"),
+                columns.column("left"),
+                columns.column("right"),
+                columns.column("winner"),
+                columns.column("rt_ms"),
+            )
+        self._judged = True
         limit = self.experiment.spec.html.max_queries
         asked: dict[str, int] = {}
         excluded: set[str] = set()

@@ -42,6 +42,7 @@ from salmon.export.targets_models import (
     target_rows,
 )
 from salmon.records import Answer
+from salmon.wire.answer_pages import AnswerColumns
 
 Pages = AsyncIterator[list[Row]]
 #: Rows of a page, where they do not come from pages of the store.
@@ -124,11 +125,10 @@ async def _responses(source: ExportSource) -> tuple[Table, Pages]:
         excluded=excluded,
         revisions=await source.revisions(),
     )
-    wanted = _make_filter(source, excluded)
 
     async def pages() -> Pages:
-        async for page in source.export_reader.read_answers(source.experiment.id, until=source.until):
-            yield [made.row(stream_id, answer) for stream_id, answer in page if wanted(answer)]
+        async for columns in _read_wanted(source, excluded):
+            yield made.rows(columns)
 
     return RESPONSES, pages()
 
@@ -232,11 +232,16 @@ async def _triplettools_embeddings(source: ExportSource) -> tuple[Table, Pages]:
     return triplettools_embeddings_table(d), _split_pages(rows)
 
 
-def _make_filter(source: ExportSource, excluded: Iterable[str]) -> Callable[[Answer], bool]:
-    """Return a function that says whether an answer is in a file, by the filters of the order."""
+async def _read_wanted(source: ExportSource, excluded: Iterable[str]) -> AsyncIterator[AnswerColumns]:
+    """Yield pages of the answers that are in a file, by the filters of the order."""
     sampler = source.order.sampler
     without = frozenset(excluded) if source.order.excluded == "leave_out" else frozenset[str]()
-    return lambda answer: answer.served.participant not in without and sampler in {"", answer.served.sampler}
+    async for columns in source.export_reader.read_columns(source.experiment.id, until=source.until):
+        if not sampler and not without:
+            yield columns
+            continue
+        given = zip(columns.column("participant"), columns.column("sampler"), strict=True)
+        yield columns.keep([person not in without and sampler in {"", chosen} for person, chosen in given])
 
 
 async def _narrow_rows(table: Table, pages: Pages) -> Pages:
@@ -263,11 +268,10 @@ async def _translate_answers(
         excluded=excluded,
         tests=frozenset(name for name, sampler in source.experiment.spec.samplers.items() if sampler.test),
     )
-    wanted = _make_filter(source, excluded)
 
     async def pages() -> Pages:
-        async for page in source.export_reader.read_answers(source.experiment.id, until=source.until):
-            yield [row for _, answer in page if wanted(answer) and (row := translate(translator, answer)) is not None]
+        async for columns in _read_wanted(source, excluded):
+            yield [row for answer in columns.answers() if (row := translate(translator, answer)) is not None]
 
     return table, pages()
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import repeat
+from operator import eq
 
-from salmon.export.table import Row, Table, columns
-from salmon.records import Answer
+from salmon.export.table import Cell, Row, Table, columns
+from salmon.wire.answer_pages import AnswerColumns
 
 _FIRST = (
     *columns(
@@ -166,91 +168,112 @@ class Responses:
     _total: int = 0
     _earlier: dict[str, _Earlier] = field(default_factory=lambda: defaultdict[str, _Earlier](_Earlier))
 
-    def row(self, stream_id: str, answer: Answer) -> Row:
-        """Return one row, in the order of the columns."""
-        served, timing, targets = answer.served, answer.timing, self.targets
-        participant, received_ms, winner = served.participant, answer.received_ms, answer.winner
-        won_left = winner == served.left
-        left, right, head = targets[served.left], targets[served.right], targets[served.head]
-        won, lost = (left, right) if won_left else (right, left)
+    def rows(self, page: AnswerColumns) -> list[Row]:
+        """Return the rows of a page, each in the order of the columns."""
+        heads, lefts, rights, winners = (page.column(name) for name in ("head", "left", "right", "winner"))
+        participants, trial_types, served_ms = (
+            page.column(name) for name in ("participant", "trial_type", "served_ms")
+        )
+        received_ms, published_ms, rt_ms = (page.column(name) for name in ("received_ms", "published_ms", "rt_ms"))
+        won_left = list(map(eq, winners, lefts))
+        losers = [right if won else left for won, left, right in zip(won_left, lefts, rights, strict=True)]
+        htmls, filenames = [target.html for target in self.targets], [target.filename for target in self.targets]
+        numbers = page.column("revision")
+        revisions = {number: self.revisions.get(number) for number in set(numbers)}
+        reasons = [self.excluded.get(participant) for participant in participants]
+        first, size = self._total + 1, len(page)
+        self._total += size
+        columns: tuple[Iterable[Cell], ...] = (
+            heads,
+            lefts,
+            rights,
+            winners,
+            page.column("sampler"),
+            page.column("score"),
+            [self.puids.get(participant, participant) for participant in participants],
+            map(_seconds, rt_ms),
+            map(_seconds, page.column("network_latency_ms")),
+            [received / 1000 for received in received_ms],
+            losers,
+            *([htmls[target] for target in shown] for shown in (lefts, rights, heads, winners, losers)),
+            *([filenames[target] for target in shown] for shown in (lefts, rights, heads, winners, losers)),
+            [(received - self.started_ms) / 1000 for received in received_ms],
+            [moment(received)[:-1] for received in received_ms],
+            repeat(self.started_ms / 1000, size),
+            [self._count(participant) for participant in participants],
+            range(first, first + size),
+            page.stream_ids,
+            page.column("token"),
+            participants,
+            page.column("session"),
+            page.column("trial"),
+            trial_types,
+            ["left" if won else "right" for won in won_left],
+            page.column("input"),
+            map(_known_or_none, rt_ms),
+            map(_known_or_none, page.column("query_wait_ms")),
+            map(_known_or_none, page.column("onset_client_ms")),
+            page.column("sent_attempts"),
+            [received - served > LATE_MS for received, served in zip(received_ms, served_ms, strict=True)],
+            page.column("generation"),
+            [
+                (served - published) / 1000 if published else None
+                for served, published in zip(served_ms, published_ms, strict=True)
+            ],
+            [probability or None for probability in page.column("sampler_probability")],
+            [probability or None for probability in page.column("probability")],
+            page.column("blur_during_trial"),
+            [width or None for width in page.column("viewport_w")],
+            [height or None for height in page.column("viewport_h")],
+            page.column("signed"),
+            numbers,
+            ["practice" if trial_type == "practice" else "main" for trial_type in trial_types],
+            self._find_repeated(page.stream_ids, participants, trial_types, self._pack(heads, lefts, rights)),
+            [found.seed if (found := revisions[number]) else None for number in numbers],
+            [found.config_hash if (found := revisions[number]) else None for number in numbers],
+            [found.app_version if (found := revisions[number]) else None for number in numbers],
+            [reason is not None for reason in reasons],
+            [reason or "" for reason in reasons],
+        )
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def _count(self, participant: str) -> int:
+        """Return how many answers of a participant are in the file, with this one."""
         self._given[participant] += 1
-        self._total += 1
-        revision = self.revisions.get(served.revision)
-        reason = self.excluded.get(participant)
+        return self._given[participant]
+
+    def _pack(self, heads: Sequence[int], lefts: Sequence[int], rights: Sequence[int]) -> list[int]:
+        """Return a number for each query, which does not depend on the order of its feet."""
+        n = len(self.targets)
         return [
-            served.head,
-            served.left,
-            served.right,
-            winner,
-            served.sampler,
-            served.score,
-            self.puids.get(participant, participant),
-            _seconds(timing.rt_ms),
-            _seconds(timing.network_latency_ms),
-            received_ms / 1000,
-            served.right if won_left else served.left,
-            left.html,
-            right.html,
-            head.html,
-            won.html,
-            lost.html,
-            left.filename,
-            right.filename,
-            head.filename,
-            won.filename,
-            lost.filename,
-            (received_ms - self.started_ms) / 1000,
-            moment(received_ms)[:-1],
-            self.started_ms / 1000,
-            self._given[participant],
-            self._total,
-            stream_id,
-            served.nonce,
-            participant,
-            served.session,
-            served.trial,
-            served.trial_type,
-            "left" if won_left else "right",
-            timing.input,
-            _known_or_none(timing.rt_ms),
-            _known_or_none(timing.query_wait_ms),
-            _known_or_none(timing.onset_client_ms),
-            timing.sent_attempts,
-            received_ms - served.served_ms > LATE_MS,
-            served.generation,
-            (served.served_ms - served.published_ms) / 1000 if served.published_ms else None,
-            served.sampler_probability or None,
-            served.probability or None,
-            timing.blur_during_trial,
-            timing.viewport_w or None,
-            timing.viewport_h or None,
-            answer.signed,
-            served.revision,
-            "practice" if served.trial_type == "practice" else "main",
-            self._find_repeated(stream_id, answer),
-            revision.seed if revision else None,
-            revision.config_hash if revision else None,
-            revision.app_version if revision else None,
-            reason is not None,
-            reason or "",
+            (head * n + left) * n + right if left < right else (head * n + right) * n + left
+            for head, left, right in zip(heads, lefts, rights, strict=True)
         ]
 
-    def _find_repeated(self, stream_id: str, answer: Answer) -> str:
-        """Return the earlier answer that this one repeats on purpose; every answer is remembered for later ones."""
-        served, n = answer.served, len(self.targets)
-        low, high = (served.left, served.right) if served.left < served.right else (served.right, served.left)
-        query = (served.head * n + low) * n + high
-        earlier = self._earlier[served.participant]
-        found = ""
-        if served.trial_type in _AGAIN and query in earlier.queries:
-            milliseconds, number = divmod(earlier.places[earlier.queries.index(query)], 1 << 20)
-            found = f"{milliseconds}-{number}"
-        if len(earlier.queries) < _MOST_REMEMBERED:
-            milliseconds, _, number = stream_id.partition("-")
-            if len(number) < 7 and int(number) < 1 << 20:
-                earlier.queries.append(query)
-                earlier.places.append((int(milliseconds) << 20) + int(number))
-        return found
+    def _find_repeated(
+        self,
+        stream_ids: Sequence[str],
+        participants: Sequence[str],
+        trial_types: Sequence[str],
+        queries: Sequence[int],
+    ) -> list[str]:
+        """Return the earlier answer that each one repeats on purpose; every answer is remembered for later ones."""
+        repeated: list[str] = []
+        for stream_id, participant, trial_type, query in zip(
+            stream_ids, participants, trial_types, queries, strict=True
+        ):
+            earlier = self._earlier[participant]
+            found = ""
+            if trial_type in _AGAIN and query in earlier.queries:
+                milliseconds, number = divmod(earlier.places[earlier.queries.index(query)], 1 << 20)
+                found = f"{milliseconds}-{number}"
+            repeated.append(found)
+            if len(earlier.queries) < _MOST_REMEMBERED:
+                place, _, order = stream_id.partition("-")
+                if len(order) < 7 and int(order) < 1 << 20:
+                    earlier.queries.append(query)
+                    earlier.places.append((int(place) << 20) + int(order))
+        return repeated
 
 
 def moment(milliseconds: int) -> str:

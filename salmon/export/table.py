@@ -7,11 +7,11 @@ arrays. Text is UTF-8 without a byte-order mark. Unknown values are empty in CSV
 
 from __future__ import annotations
 
-import csv
 import io
 import json
+import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -95,25 +95,17 @@ class CsvFile(TableFile):
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._truths = [place for place, column in enumerate(table.columns) if column.kind == "truth"]
-        self._written = [place for place, column in enumerate(table.columns) if column.kind == "written"]
 
     def begin(self) -> bytes:
         """Return the header."""
-        return _csv([self._table.names])
+        return _lines([_quoted([name]) for name in self._table.names])
 
     def rows(self, rows: Sequence[Row]) -> bytes:
         """Return lines of text."""
-        if self._truths or self._written:
-            rows = [list(row) for row in rows]
-            for row in rows:
-                for place in self._truths:
-                    row[place] = _TRUTH[row[place]]  # type: ignore[index]
-                for place in self._written:
-                    cell = row[place]
-                    if isinstance(cell, str) and cell.startswith(_FORMULA):
-                        row[place] = "'" + cell
-        return _csv(rows)
+        if not rows:
+            return b""
+        cells = zip(self._table.columns, zip(*rows, strict=True), strict=True)
+        return _lines([_texts_of(column.kind, given) for column, given in cells])
 
 
 class JsonLinesFile(TableFile):
@@ -252,10 +244,31 @@ class _Pipe(io.RawIOBase):
         return content
 
 
-def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue().encode()
+#: What a cell of CSV may hold only between quotes.
+_SPECIAL = re.compile('[",\\r\\n]')
+
+
+def _texts_of(kind: Kind, cells: Sequence[Cell]) -> Sequence[str]:
+    """Return the cells of one column as they are written in CSV."""
+    if kind == "truth":
+        return [_TRUTH[cell] for cell in cells]  # type: ignore[index]
+    texts = list(map(str, cells)) if None not in cells else ["" if cell is None else str(cell) for cell in cells]
+    if kind in {"integer", "number"}:
+        return texts
+    if kind == "written":
+        texts = [f"'{text}" if text.startswith(_FORMULA) else text for text in texts]
+    return _quoted(texts)
+
+
+def _quoted(texts: Sequence[str]) -> Sequence[str]:
+    """Return texts with quotes where they need them: a column is looked through as a whole first."""
+    if not _SPECIAL.search("".join(texts)):
+        return texts
+    return ['"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text for text in texts]
+
+
+def _lines(columns: Sequence[Sequence[str]]) -> bytes:
+    return "".join(",".join(line) + "\r\n" for line in zip(*columns, strict=True)).encode()
 
 
 #: Kinds whose cells are texts.

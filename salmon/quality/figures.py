@@ -121,23 +121,44 @@ class Evidence:
     def add(self, answer: Answer) -> None:
         """Add one more answer. Practice is ignored, and catch trials are only counted."""
         served = answer.served
-        if served.trial_type == "practice":
-            return
-        trace = self.traces[served.participant]
-        trace.answers += 1
-        winner = answer.winner
-        self._note_side(trace, 1 if winner == served.left else 0)
-        rt_ms = answer.timing.rt_ms
-        if rt_ms >= 0 and len(trace.times_ms) < MOST_ANSWERS:
-            trace.times_ms.append(rt_ms)
-        if served.trial_type == "catch":
-            self._note_catch(trace, answer)
-            return
-        shared = served.trial_type in SHARED_TYPES
-        kept, kept_ms = (trace.shared, trace.shared_ms) if shared else (trace.own, trace.own_ms)
-        if len(kept) < MOST_ANSWERS:
-            kept.append(self.pack(served.head, served.left, served.right, winner))
-            kept_ms.append(max(rt_ms, -1.0))
+        self.add_columns(
+            [served.participant],
+            [served.trial_type],
+            [served.head],
+            [served.left],
+            [served.right],
+            [answer.winner],
+            [answer.timing.rt_ms],
+        )
+
+    def add_columns(
+        self,
+        participants: Sequence[str],
+        trial_types: Sequence[str],
+        heads: Sequence[int],
+        lefts: Sequence[int],
+        rights: Sequence[int],
+        winners: Sequence[int],
+        times_ms: Sequence[float],
+    ) -> None:
+        """Add answers, each given by its fields."""
+        given = zip(participants, trial_types, heads, lefts, rights, winners, times_ms, strict=True)
+        for participant, trial_type, head, left, right, winner, rt_ms in given:
+            if trial_type == "practice":
+                continue
+            trace = self.traces[participant]
+            trace.answers += 1
+            self._note_side(trace, 1 if winner == left else 0)
+            if rt_ms >= 0 and len(trace.times_ms) < MOST_ANSWERS:
+                trace.times_ms.append(rt_ms)
+            if trial_type == "catch":
+                self._note_catch(trace, head, left, right, winner)
+                continue
+            shared = trial_type in SHARED_TYPES
+            kept, kept_ms = (trace.shared, trace.shared_ms) if shared else (trace.own, trace.own_ms)
+            if len(kept) < MOST_ANSWERS:
+                kept.append(self.pack(head, left, right, winner))
+                kept_ms.append(max(rt_ms, -1.0))
 
     def pack(self, head: int, left: int, right: int, winner: int) -> int:
         """Return ((head · n + low) · n + high) · 4 + 2 · [the low foot won] + [the low foot stood left]."""
@@ -175,24 +196,23 @@ class Evidence:
             trace.last_left = left
         trace.longest_run = max(trace.longest_run, trace.run)
 
-    def _note_catch(self, trace: Trace, answer: Answer) -> None:
-        caught = is_caught(answer, self._obvious)
+    def _note_catch(self, trace: Trace, head: int, left: int, right: int, winner: int) -> None:
+        caught = is_caught(head, left, right, winner, self._obvious)
         if caught is not None:
             trace.catch_trials += 1
             trace.catch_right += not caught
 
 
-def is_caught(answer: Answer, obvious: Sequence[tuple[int, int, int]]) -> bool | None:
+def is_caught(head: int, left: int, right: int, winner: int, obvious: Sequence[tuple[int, int, int]]) -> bool | None:
     """Return whether a catch trial was answered wrongly; None where nothing says what is right.
 
     Nothing is nearer to the head than itself; otherwise one of the `obvious` queries [head, nearer, farther] was shown.
     """
-    served = answer.served
-    if served.head in {served.left, served.right}:
-        return answer.winner != served.head
-    for head, nearer, farther in obvious:
-        if head == served.head and {nearer, farther} == {served.left, served.right}:
-            return answer.winner != nearer
+    if head in {left, right}:
+        return winner != head
+    for known, nearer, farther in obvious:
+        if known == head and {nearer, farther} == {left, right}:
+            return winner != nearer
     return None
 
 

@@ -42,7 +42,6 @@ from salmon.wire.keys import (
     request,
 )
 from salmon.wire.values import (
-    AnswerReader,
     Heartbeat,
     StoredVerdicts,
     change_answer,
@@ -85,7 +84,6 @@ __all__ = [
     "SESSIONS",
     "USED_CODES",
     "WAITS_SECONDS",
-    "AnswerReader",
     "Heartbeat",
     "JobStatus",
     "Keys",

@@ -35,7 +35,7 @@ from salmon.export.other_programs import (
     triplettools_embeddings_table,
 )
 from salmon.export.readme import readme
-from salmon.export.table import KINDS, Column, NpzFile
+from salmon.export.table import KINDS, Cell, Column, CsvFile, NpzFile
 from salmon.export.targets_models import (
     EVENTS,
     MODELS,
@@ -52,6 +52,8 @@ from salmon.export.targets_models import (
 from salmon.quality import Decision, Figures, Flag, Verdict
 from salmon.records import Answer, Served, Timing, TrialType
 from salmon.spec import TargetSpec
+from salmon.wire import encode_answer
+from salmon.wire.answer_pages import columns_of
 
 NAMES = [TargetNames(f"<b>{name}</b>", name) for name in ("z/pear.png", "apple.png", "fig.jpg")]
 SERVED = Served("e", 1, "p", "s", 4, "Random", 0, 1, 2, -9999.0, "random", 0.5, 0.85, 0, 0, 1000, "nonce")
@@ -87,10 +89,18 @@ def made(**options: object) -> Responses:
     return Responses(NAMES, 1000, {"p": "P1"}, revisions={1: RevisionRecord(0, 3, "cafe", "2.0")}, **options)  # type: ignore[arg-type]
 
 
+def rows_of(responses: Responses, *answers: tuple[str, Answer]) -> list[list[Cell]]:
+    lines = (
+        "\x1f".join([stream_id, *(part for pair in encode_answer(answer).items() for part in pair)])
+        for stream_id, answer in answers
+    )
+    return [row for columns in columns_of("e", "\x1e".join(lines)) for row in responses.rows(columns)]
+
+
 def response(
     answer: Answer = ANSWER, stream_id: str = "61000-0", responses: Responses | None = None
 ) -> dict[str, object]:
-    return dict(zip(RESPONSES.names, (responses or made()).row(stream_id, answer), strict=True))
+    return dict(zip(RESPONSES.names, rows_of(responses or made(), (stream_id, answer))[0], strict=True))
 
 
 def test_a_response_has_the_old_units_and_ours() -> None:
@@ -150,7 +160,7 @@ def tables() -> list[tuple[Table, list[Row]]]:
         "1-0", {"participant": "p", "event": "blur", "client_ms": "2.5", "received_ms": "9", "trial": "1"}
     )
     return [
-        (RESPONSES, [made().row("1-0", ANSWER), made(excluded={"p": "x"}).row("1-0", ANSWER)]),
+        (RESPONSES, [*rows_of(made(), ("1-0", ANSWER)), *rows_of(made(excluded={"p": "x"}), ("1-0", ANSWER))]),
         (participants_table(("age", "sex")), [person]),
         (PLATFORM_IDS, [platform_row(PERSON)]),
         (QUALITY, [quality_row("p", VERDICT, decision)]),
@@ -327,3 +337,22 @@ def test_the_notebook_is_one_and_the_r_script_closes_what_it_opens() -> None:
     script = re.sub(r'"[^"]*"|#.*', "", r_script("my-study"))
     assert [script.count(one) for one in "([{"] == [script.count(other) for other in ")]}"]
     assert set(re.findall(r"(\w+)::|library\((\w+)\)", script)) == set()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.text(st.sampled_from('ab",\r\n é')),
+            st.none() | st.floats(allow_nan=False),
+            st.none() | st.integers(),
+            st.text(st.sampled_from('ab",;')),
+        ),
+        max_size=6,
+    )
+)
+def test_csv_is_what_the_csv_module_would_write(rows: list[tuple[Cell, ...]]) -> None:
+    table = Table("t", "a row", tuple(Column(kind, kind, "") for kind in ("text", "number", "integer", "written")))
+    expected = io.StringIO(newline="")
+    csv.writer(expected, lineterminator="\r\n").writerows([table.names, *rows])
+    file = CsvFile(table)
+    assert file.begin() + file.rows([list(row) for row in rows]) == expected.getvalue().encode()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from salmon.records import TRIAL_TYPES, Answer, Query, Served, Timing
 from salmon.wire import (
-    AnswerReader,
     Heartbeat,
     Keys,
     decode_answer,
@@ -20,6 +19,7 @@ from salmon.wire import (
     encode_served,
     is_intact,
 )
+from salmon.wire.answer_pages import columns_of, damaged_in, without
 from tests.program import REPOSITORY
 
 GOLDEN = REPOSITORY / "tests" / "golden"
@@ -103,17 +103,26 @@ def test_what_earlier_versions_wrote_still_decodes(path: object) -> None:
 
 
 @given(st.lists(answers, min_size=1, max_size=5), st.randoms(use_true_random=False), st.booleans())
-def test_a_reader_of_a_stream_reads_what_decoding_each_entry_does(
+def test_columns_of_a_page_hold_what_decoding_each_entry_does(
     found: list[Answer], random: Random, shuffled: bool
 ) -> None:
-    reader = AnswerReader("e")
-    for answer in found:
-        entry = list(encode_answer(answer).items())
+    lines: list[str] = []
+    expected: list[Answer] = []
+    for place, answer in enumerate(found):
+        entry = [item for item in encode_answer(answer).items() if item[0] != "crc32"]
         if shuffled:
             random.shuffle(entry)
         # What another version wrote: a field more, and one less that has a default.
         for fields in (entry, [*entry, ("later", "1")], [item for item in entry if item[0] != "signed"]):
-            assert reader.read([part for item in fields for part in item]) == decode_answer("e", dict(fields))
+            lines.append("\x1f".join([f"{place}-0", *(part for item in fields for part in item)]))
+            expected.append(decode_answer("e", dict(fields)))
+    text = "\x1e".join(lines)
+    assert damaged_in(text) == []
+    pages = columns_of("e", text)
+    assert [answer for columns in pages for answer in columns.answers()] == expected
+    assert [stream_id for columns in pages for stream_id in columns.stream_ids] == [
+        f"{place}-0" for place in range(len(found)) for _ in range(3)
+    ]
 
 
 def test_an_answer_written_before_a_field_existed_gets_its_default() -> None:
@@ -145,7 +154,16 @@ def test_one_flipped_bit_of_an_answer_is_noticed(answer: Answer, data: st.DataOb
     at = data.draw(st.integers(0, len(entry[place].encode()) - 1))
     content = bytearray(entry[place].encode())
     content[at] ^= 1 << data.draw(st.integers(0, 7))
-    assert not is_intact([*entry[:place], content.decode(errors="replace"), *entry[place + 1 :]])
+    flipped = [*entry[:place], content.decode(errors="replace"), *entry[place + 1 :]]
+    assert not is_intact(flipped)
+    page = "\x1e".join(
+        "\x1f".join((name, *fields)) for name, fields in (("1-0", entry), ("2-0", flipped), ("3-0", entry))
+    )
+    assert damaged_in(page) == ["2-0"]
+    assert [stream_id for columns in columns_of("e", without(page, ["2-0"])) for stream_id in columns.stream_ids] == [
+        "1-0",
+        "3-0",
+    ]
 
 
 def test_answers_without_a_checksum_are_taken_as_they_are() -> None:
