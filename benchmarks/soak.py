@@ -203,12 +203,13 @@ async def record(soak: Soak, wanted: int, asked: int) -> None:
 
 
 async def time_overview(soak: Soak, login: tuple[str, str]) -> None:
-    """Time the overview of the experiment, after the first."""
+    """Time the overview of the experiment, after the first, in a session: a password in each request would be hashed."""
     seconds: list[float] = []
     async with httpx.AsyncClient(base_url=soak.program.address, timeout=60) as client:
+        await client.post("/console/login", data={"name": login[0], "password": login[1]})
         for _ in range(30):
             began = time.perf_counter()
-            (await client.get(f"/api/experiments/{SLUG}/overview", auth=login)).raise_for_status()
+            (await client.get(f"/api/experiments/{SLUG}/overview")).raise_for_status()
             seconds.append(1000 * (time.perf_counter() - began))
     soak.figures["overview_ms"] = {
         "first": seconds[0],
