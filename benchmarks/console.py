@@ -27,12 +27,12 @@ import psutil
 from benchmarks.report import Report, arguments, latencies
 from frontend.experiments import make_revision
 from frontend.store import Store
-from frontend.store.answers import recount
 from frontend.store.importing import PAGE
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer, Served, Timing
 from salmon.spec import parse_spec
 from salmon.wire import encode_answer
+from tests.oracles import recount
 from tests.program import Program
 
 SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}}}\nhtml: {{max_queries: 200}}\n"

@@ -31,6 +31,7 @@ from frontend.console import (
 )
 from frontend.console import map as maps
 from frontend.context import Context, WithContext
+from frontend.languages import LANGUAGES, catalogue
 from frontend.metrics import MetricsMiddleware
 from frontend.pages import Script, accepts_gzip
 from frontend.participant import arrival_routes
@@ -103,9 +104,12 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
             ClientDisconnect: errors.answer_client_left,
             HTTPException: errors.answer_http_error,
             RequestValidationError: errors.answer_invalid_body,
+            OSError: errors.answer_system_error,
             Exception: errors.answer_unexpected,
         },
     )
+    for language in LANGUAGES:  # now, because a process without descriptors cannot open their files later
+        catalogue(language)
     app.state.context = context
     app.state.closing = lambda: False  # whoever serves the application says when it ends
     app.add_middleware(

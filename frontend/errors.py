@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from errno import EMFILE, ENFILE
 from typing import Any, Literal
 
 from fastapi import Request
@@ -305,6 +306,20 @@ async def answer_client_left(request: Request, error: ClientDisconnect) -> Respo
     """Answer to a client that closed its connection before its request was complete; nobody reads it."""
     del error
     return await answer_salmon_error(request, ClientLeftError())
+
+
+async def answer_system_error(request: Request, error: OSError) -> Response:
+    """Answer to an error of the system: where no file can be opened for the moment, ask to try again."""
+    if error.errno not in {EMFILE, ENFILE}:
+        return await answer_unexpected(request, error)
+    log.warning("no file descriptor is left", extra=fields(path=request.url.path, method=request.method))
+    content = {
+        "code": "busy",
+        "message": "The server has too many connections open at the moment.",
+        "where": request.url.path,
+        "hint": "Confirmed answers are safe. Try again in a few seconds.",
+    }
+    return _answer(request, 503, content, {"Retry-After": "5"})
 
 
 async def answer_unexpected(request: Request, error: Exception) -> Response:

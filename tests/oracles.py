@@ -1,9 +1,14 @@
 """Slow, obvious versions of what the library computes quickly: one loop a sum, as the formulas are written."""
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import combinations
 from math import exp, log, sqrt
 
 import numpy as np
+
+from frontend.store.answers import MINUTE_MS, counters_of
+from salmon.records import Answer
 
 
 def finite_difference(function, coordinates, step=1e-6):
@@ -94,3 +99,15 @@ def design_target(model, coordinates, covariance):
         v = max(float(g @ covariance @ g), 1e-12)
         target += exp(-f * f / (2 * v)) / sqrt(v) * np.outer(g, g)
     return target
+
+
+def recount(answers: Iterable[Answer]) -> dict[str, int]:
+    """All counters of answers in the order of the stream, except `completed`: those that recording each of them moves."""
+    counts: Counter[str] = Counter()
+    seen: set[str] = set()
+    for answer in answers:
+        counts.update(counters_of(answer))
+        if answer.served.participant not in seen:
+            seen.add(answer.served.participant)
+            counts[f"began:{answer.received_ms // MINUTE_MS}"] += 1
+    return dict(counts)

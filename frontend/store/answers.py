@@ -23,6 +23,7 @@ from frontend.store.lua import RECORD_ANSWER
 from salmon.export import LATE_MS
 from salmon.records import Answer
 from salmon.wire import Keys, encode_answer
+from salmon.wire.answer_pages import AnswerColumns
 
 #: Bins of times are an eighth of an octave wide (9 %), the first begins here, and the last is open (a day).
 FIRST_MS = 1.0
@@ -124,16 +125,36 @@ def counters_of(answer: Answer) -> tuple[str, ...]:
     return tuple(moved)
 
 
-def recount(answers: Iterable[Answer]) -> dict[str, int]:
+def recount(pages: Iterable[AnswerColumns]) -> dict[str, int]:
     """Return all counters of answers in the order of the stream, except `completed`, which does not follow from answers."""
     counts: Counter[str] = Counter()
     seen: set[str] = set()
-    for answer in answers:
-        counts.update(counters_of(answer))
-        if answer.served.participant not in seen:
-            seen.add(answer.served.participant)
-            counts[f"began:{answer.received_ms // MINUTE_MS}"] += 1
+    for page in pages:
+        received_ms = page.column("received_ms")
+        _count(counts, "minute", [received // MINUTE_MS for received in received_ms])
+        for kind, name in (
+            ("head", "head"),
+            ("foot", "left"),
+            ("foot", "right"),
+            ("won", "winner"),
+            ("type", "trial_type"),
+        ):
+            _count(counts, kind, page.column(name))
+        for kind, name in (("rt", "rt_ms"), ("wait", "query_wait_ms"), ("net", "network_latency_ms")):
+            _count(counts, kind, [bin_of(value) for value in page.column(name) if value >= 0])
+        waits = zip(received_ms, page.column("served_ms"), strict=True)
+        if late := sum(received - served > LATE_MS for received, served in waits):
+            counts["late"] += late
+        for participant, received in zip(page.column("participant"), received_ms, strict=True):
+            if participant not in seen:
+                seen.add(participant)
+                counts[f"began:{received // MINUTE_MS}"] += 1
     return dict(counts)
+
+
+def _count(counts: Counter[str], kind: str, values: Iterable[object]) -> None:
+    for value, count in Counter(values).items():
+        counts[f"{kind}:{value}"] += count
 
 
 @dataclass(frozen=True)

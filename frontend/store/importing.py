@@ -4,6 +4,7 @@ After a crash the same import is repeated: it skips what it has written already.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, cast
 
 from frontend.errors import ConflictError
@@ -17,15 +18,17 @@ PAGE = 500
 #: Queries noted as seen in one command.
 _QUERIES = 5000
 
-#: Appends answers at their own places in the log, except those that were appended before. Returns its length.
-#: KEYS answers · ARGV for each answer: id, number of names and values, then these
+#: Appends answers of the same fields at their own places in the log, except those that were appended before. Returns its
+#: length.
+#: KEYS answers · ARGV number of fields, their names, then for each answer: id, values
 RESTORE_ANSWERS = """
-local at = 1
-while at <= #ARGV do
-  local count = tonumber(ARGV[at + 1])
-  local done = redis.pcall('XADD', KEYS[1], ARGV[at], unpack(ARGV, at + 2, at + 1 + count))
+local count = tonumber(ARGV[1])
+local entry = {}
+for field = 1, count do entry[2 * field - 1] = ARGV[1 + field] end
+for at = count + 2, #ARGV, count + 1 do
+  for field = 1, count do entry[2 * field] = ARGV[at + field] end
+  local done = redis.pcall('XADD', KEYS[1], ARGV[at], unpack(entry))
   if type(done) == 'table' and done['err'] and not string.find(done['err'], 'equal or smaller') then return done end
-  at = at + 2 + count
 end
 return redis.call('XLEN', KEYS[1])
 """
@@ -51,12 +54,16 @@ class Importer(Verbs):
     async def append_answers(self, experiment: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
         """Append answers at their own places and note their tokens; return how many the log has then."""
         keys = Keys(experiment)
-        arguments: list[str | int] = []
         tokens: dict[str, dict[str, str]] = {}
         for stream_id, fields in entries:
-            arguments += [stream_id, 2 * len(fields), *(part for pair in fields.items() for part in pair)]
             tokens.setdefault(fields["participant"], {})[fields["token"]] = stream_id
-        length = await self._connection.run(RESTORE_ANSWERS, (keys.answers,), arguments)
+        length = 0
+        for names, same in groupby(entries, lambda entry: tuple(entry[1])):
+            arguments: list[str | int] = [len(names), *names]
+            for stream_id, fields in same:
+                arguments.append(stream_id)
+                arguments += fields.values()
+            length = await self._connection.run(RESTORE_ANSWERS, (keys.answers,), arguments)
         await self._connection.together(
             lambda pipeline: [
                 pipeline.hset(keys.answered(participant), mapping=cast("Any", found))

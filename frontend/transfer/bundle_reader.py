@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from math import isfinite
+from operator import lt
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
@@ -23,10 +24,10 @@ from frontend.store.statuses import PlatformStatus, Status
 from frontend.transfer.bundle_writer import MEDIA
 from frontend.transfer.bundle_zip import BundleZip
 from salmon.errors import SpecError
-from salmon.records import Answer
 from salmon.spec import dump_spec, parse_spec
 from salmon.spec.kinds import SAMPLER_NAME
 from salmon.wire import decode_answer, decode_array
+from salmon.wire.answer_pages import ANSWER_FIELDS, AnswerColumns
 from salmon.wire.keys import place_of
 
 Fields = dict[str, str]
@@ -42,6 +43,10 @@ _LONGEST_SLUG = 80
 _LONGEST_ANSWER_VALUE = 200
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _MOST_DIMENSIONS = 1000
+#: Unix milliseconds beyond any clock.
+_LATEST_MS = 10**14
+#: Answers that are checked at a time.
+_ANSWERS = 1000
 
 
 #: The name of an experiment in its link.
@@ -285,25 +290,88 @@ def people_of(bundle: BundleZip) -> Iterator[Person]:
         yield Person(participant, found, tuple(asked))
 
 
-def answers_of(bundle: BundleZip, outline: Outline) -> Iterator[tuple[str, Fields, Answer]]:
-    """Yield (stream id, fields, answer), in the order of the stream."""
+def answers_of(bundle: BundleZip) -> Iterator[Entry]:
+    """Yield (stream id, fields), in the order of the stream, of a bundle whose answers were checked."""
+    for _, (stream_id, fields) in bundle.lines("answers.jsonl"):
+        yield stream_id, fields
+
+
+def check_answers(bundle: BundleZip, outline: Outline) -> Iterator[AnswerColumns]:
+    """Yield the answers page by page, in the order of the stream, each of them checked."""
     before = (0, 0)
-    for where, (stream_id, fields) in _rows_of(bundle, "answers.jsonl", 2):
-        before = _check_order(stream_id, before, where)
-        entry = _read_fields(fields, where, longest=_LONGEST_ANSWER_VALUE)
-        try:
-            answer = decode_answer("", entry)
-        except (KeyError, ValueError, TypeError) as error:
-            raise bundle_error(where, "is no answer") from error
-        served = answer.served
-        require(max(served.head, served.left, served.right) < outline.n, where, "names a target that is not there")
-        require(min(served.head, served.left, served.right) >= 0, where, "names a target that is not there")
-        require(answer.winner in {served.left, served.right}, where, "has a winner that was not shown")
-        require(served.left != served.right, where, "shows one target twice")
-        require(_is_like(served.participant, _PARTICIPANT), where, "names no participant")
-        require(bool(re.fullmatch(SAMPLER_NAME, served.sampler)), where, "names no sampler")
-        require(0 <= answer.received_ms < 10**14 and 0 <= served.served_ms < 10**14, where, "has no time")
-        yield stream_id, entry, answer
+    rows = _rows_of(bundle, "answers.jsonl", 2)
+    while page := list(islice(rows, _ANSWERS)):
+        found = _columns_of([row for _, row in page])
+        if found is not None and _are_answers(found, before, outline.n):
+            yield found
+        else:  # one after the other, which says which of them is wrong, or that they are of several versions
+            at = before
+            for where, (stream_id, fields) in page:
+                at = _check_order(stream_id, at, where)
+                entry = _read_fields(fields, where, longest=_LONGEST_ANSWER_VALUE)
+                _check_answer(entry, where, outline.n)
+                yield AnswerColumns("", [stream_id], {name: [text] for name, text in entry.items()})
+        before = place_of(page[-1][1][0])
+
+
+def _columns_of(rows: list[list[Any]]) -> AnswerColumns | None:
+    """Return rows [stream id, fields] as columns; None where one has other fields than the first, or no text in one."""
+    entries = [fields for _, fields in rows]
+    if not all(type(fields) is dict for fields in entries):
+        return None
+    names = list(entries[0])
+    if not names or not all(list(fields) == names for fields in entries):
+        return None
+    texts = dict(zip(names, map(list, zip(*(fields.values() for fields in entries), strict=True)), strict=True))
+    if not all(type(text) is str for column in texts.values() for text in column):
+        return None
+    return AnswerColumns("", [stream_id for stream_id, _ in rows], texts)
+
+
+def _are_answers(found: AnswerColumns, before: tuple[int, int], n: int) -> bool:
+    """Return whether all of these can be answers: what `_check_answer` asks of each, asked of whole columns."""
+    if not all(_is_like(stream_id, STREAM_ID) for stream_id in found.stream_ids):
+        return False
+    places = [before, *map(place_of, found.stream_ids)]
+    if not all(map(lt, places, places[1:])):
+        return False
+    for name, column in found.texts.items():
+        if len(name) > _LONGEST_NAME or max(map(len, column)) > _LONGEST_ANSWER_VALUE:
+            return False
+        if _CONTROL.search(name) or _CONTROL.search("".join(column)):
+            return False
+    try:
+        columns = {name: found.column(name) for name in ANSWER_FIELDS}
+    except (KeyError, ValueError):
+        return False
+    heads, lefts, rights, winners = (columns[name] for name in ("head", "left", "right", "winner"))
+    shown = list(zip(lefts, rights, winners, strict=True))
+    times = (*columns["received_ms"], *columns["served_ms"])
+    return (
+        min(*heads, *lefts, *rights) >= 0
+        and max(*heads, *lefts, *rights) < n
+        and all(left != right and winner in {left, right} for left, right, winner in shown)
+        and all(_is_like(name, _PARTICIPANT) for name in set(columns["participant"]))
+        and all(re.fullmatch(SAMPLER_NAME, name) for name in set(columns["sampler"]))
+        and min(times) >= 0
+        and max(times) < _LATEST_MS
+    )
+
+
+def _check_answer(entry: Fields, where: str, n: int) -> None:
+    try:
+        answer = decode_answer("", entry)
+    except (KeyError, ValueError, TypeError) as error:
+        raise bundle_error(where, "is no answer") from error
+    served = answer.served
+    require(max(served.head, served.left, served.right) < n, where, "names a target that is not there")
+    require(min(served.head, served.left, served.right) >= 0, where, "names a target that is not there")
+    require(answer.winner in {served.left, served.right}, where, "has a winner that was not shown")
+    require(served.left != served.right, where, "shows one target twice")
+    require(_is_like(served.participant, _PARTICIPANT), where, "names no participant")
+    require(bool(re.fullmatch(SAMPLER_NAME, served.sampler)), where, "names no sampler")
+    times = (answer.received_ms, served.served_ms)
+    require(min(times) >= 0 and max(times) < _LATEST_MS, where, "has no time")
 
 
 def entries_of(bundle: BundleZip, name: str) -> Iterator[Entry]:
@@ -340,14 +408,14 @@ def totals_of(bundle: BundleZip, outline: Outline) -> Totals:
     people: Counter[str] = Counter()
     last = "0-0"
 
-    def count() -> Iterator[Answer]:
+    def count() -> Iterator[AnswerColumns]:
         nonlocal last
-        for stream_id, _, answer in answers_of(bundle, outline):
-            last = stream_id
-            state["answers"] += 1
-            state[f"answers:{answer.served.sampler}"] += 1
-            people[answer.served.participant] += 1
-            yield answer
+        for page in check_answers(bundle, outline):
+            last = page.stream_ids[-1]
+            state["answers"] += len(page)
+            state.update(f"answers:{sampler}" for sampler in page.column("sampler"))
+            people.update(page.column("participant"))
+            yield page
 
     counts = recount(count())
     known: set[str] = set()

@@ -225,7 +225,7 @@ async def members_of(source: ExportSource) -> AsyncIterator[Member]:
     store, reader, experiment = source.context.store, source.export_reader, source.experiment.id
     yield f"{FOLDER}state.json", lambda: _once(store.experiments.read_fields(experiment))
     yield f"{FOLDER}revisions.jsonl", lambda: _pairs(store.experiments.read_revisions(experiment))
-    yield f"{FOLDER}arrivals.jsonl", lambda: _pairs(reader.read_arrivals(experiment))
+    yield f"{FOLDER}arrivals.jsonl", lambda: _arrivals(source)
     yield f"{FOLDER}participants.jsonl", lambda: _people(source)
     yield f"{FOLDER}answers.jsonl", lambda: _pages(reader.read_entries(experiment, until=source.until))
     yield f"{FOLDER}events.jsonl", lambda: _pages(reader.read_events(experiment))
@@ -263,6 +263,13 @@ async def _once(found: Any) -> Pieces:
 
 async def _pairs(found: Any) -> Pieces:
     yield b"".join(_line(list(pair)) for pair in (await found).items())
+
+
+async def _arrivals(source: ExportSource) -> Pieces:
+    """Yield the arrivals of those who are among the participants: somebody may arrive while the bundle is written."""
+    people = await source.people()
+    found = await source.export_reader.read_arrivals(source.experiment.id)
+    yield b"".join(_line([identity, name]) for identity, name in found.items() if name in people)
 
 
 async def _people(source: ExportSource) -> Pieces:

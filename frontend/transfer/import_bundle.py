@@ -92,8 +92,8 @@ async def _write(
 ) -> Imported:
     store, now_ms = context.store.importer, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
-    for page in batches_of(bundle_reader.answers_of(bundle, outline), PAGE):
-        await store.append_answers(experiment, [(stream_id, fields) for stream_id, fields, _ in page])
+    for page in batches_of(bundle_reader.answers_of(bundle), PAGE):
+        await store.append_answers(experiment, page)
     await store.check(experiment, totals.state.get("answers", 0))
     count = 0
     for page in batches_of(bundle_reader.people_of(bundle), _PEOPLE):

@@ -13,7 +13,7 @@ from typing import Any
 from zlib import crc32
 
 from salmon.records import Answer, Served, Timing
-from salmon.wire.values import CHECKSUM, SERVED_FIELDS, TIMING_FIELDS, build_record, reader_of
+from salmon.wire.values import CHECKSUM, REST_FIELDS, SERVED_FIELDS, TIMING_FIELDS, build_record, reader_of
 
 #: What stands between the answers of a page, and between the parts of an answer: recording and importing refuse both.
 BETWEEN_ANSWERS, BETWEEN_PARTS = "\x1e", "\x1f"
@@ -45,13 +45,14 @@ def _is_intact(line: str) -> bool:
 class AnswerColumns:
     """Answers that one version wrote, one after the other: their fields as columns.
 
-    Columns are named as in the stream. One that an older version did not write holds its default.
+    Columns are named as in the stream. One that an older version did not write holds its default. `texts` are the columns
+    as they are stored.
     """
 
     def __init__(self, experiment: str, stream_ids: list[str], texts: dict[str, list[str]]) -> None:
         self.experiment = experiment
         self.stream_ids = stream_ids
-        self._texts = texts
+        self.texts = texts
 
     def __len__(self) -> int:
         return len(self.stream_ids)
@@ -59,15 +60,15 @@ class AnswerColumns:
     def column(self, name: str) -> list[Any]:
         """Return the values of a field, one for each answer."""
         read = reader_of(name)
-        if name not in self._texts:
+        if name not in self.texts:
             return [_DEFAULTS[name]] * len(self)
-        return self._texts[name] if read is str else list(map(read, self._texts[name]))
+        return self.texts[name] if read is str else list(map(read, self.texts[name]))
 
     def keep(self, wanted: Sequence[bool]) -> AnswerColumns:
         """Return the answers that are wanted."""
         if all(wanted):
             return self
-        texts = {name: list(compress(column, wanted)) for name, column in self._texts.items()}
+        texts = {name: list(compress(column, wanted)) for name, column in self.texts.items()}
         return AnswerColumns(self.experiment, list(compress(self.stream_ids, wanted)), texts)
 
     def answers(self) -> Iterator[Answer]:
@@ -75,7 +76,7 @@ class AnswerColumns:
         served = [(attribute, self.column(name)) for name, attribute, _ in SERVED_FIELDS]
         timing = [(name, self.column(name)) for name, _ in TIMING_FIELDS]
         served_names, timing_names = [name for name, _ in served], [name for name, _ in timing]
-        rest = (self.column("winner"), self.column("received_ms"), self.column("signed"))
+        rest = (self.column(name) for name in REST_FIELDS)
         of_served, of_timing = (zip(*(values for _, values in part), strict=True) for part in (served, timing))
         for given, measured, winner, received_ms, signed in zip(of_served, of_timing, *rest, strict=True):
             yield build_record(
@@ -92,6 +93,8 @@ class AnswerColumns:
             )
 
 
+#: The fields that make an answer.
+ANSWER_FIELDS = (*(name for name, _, _ in SERVED_FIELDS), *(name for name, _ in TIMING_FIELDS), *REST_FIELDS)
 #: The values of fields that an older version did not write.
 _DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(Timing)} | {"signed": True}
 

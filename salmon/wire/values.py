@@ -98,7 +98,7 @@ _SERVED = {
 }
 _TIMING = tuple(field.name for field in fields(Timing))
 #: Fields of the answer itself.
-_REST = ("winner", "received_ms", "signed")
+REST_FIELDS = ("winner", "received_ms", "signed")
 _TRUTHS = {"blur_during_trial", "signed"}
 _INTEGERS = {
     "winner",

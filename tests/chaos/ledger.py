@@ -12,10 +12,10 @@ from typing import Any
 
 from frontend.security import Signer
 from frontend.store import Store
-from frontend.store.answers import recount
 from salmon.cli.data_directory import DataDirectory
 from salmon.records import Answer, Served
 from tests.bundles import rows_of
+from tests.oracles import recount
 
 
 @dataclass

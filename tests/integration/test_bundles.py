@@ -19,16 +19,19 @@ from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.answers import recount
 from frontend.store.experiments import Revision
 from frontend.store.importing import RESTORE_ANSWERS
+from frontend.transfer.__main__ import write
 from frontend.transfer.import_bundle import import_bundle
+from frontend.transfer.source import ExportSource
+from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.data_directory import DataDirectory
 from salmon.parallel import SerialExecutor
 from salmon.spec import dump_spec, read_stored_spec
 from salmon.wire import Keys
 from tests.bundles import Members, bundle_of, change_bundle, members_of, read_answers, rows_of, write_export
 from tests.living import Crowd, absorbed, client_on, run_until
+from tests.oracles import recount
 from tests.program import REPOSITORY, Program
 
 SPEC = "targets: 30\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share: 20%}, Validation: {}}\nseed: 11\n"
@@ -257,3 +260,22 @@ def test_nothing_of_an_import_can_shorten_the_answers() -> None:
     assert "MAXLEN" not in RESTORE_ANSWERS
     assert "MINID" not in RESTORE_ANSWERS
     assert "maxlen" not in (REPOSITORY / "frontend" / "store" / "importing.py").read_text()
+
+
+async def test_somebody_who_arrives_while_a_bundle_is_written_is_not_half_in_it(
+    bundle: bytes, elsewhere: Context, tmp_path: Path
+) -> None:
+    await import_into(elsewhere, bundle, tmp_path / "first.zip", "busy")
+    experiment = await elsewhere.catalogue.find("busy")
+    await elsewhere.store.experiments.set_state(experiment.id, "open", now_ms=elsewhere.now_ms())
+    source = await ExportSource.open(elsewhere, ExportOrder("busy", *BUNDLE))
+    known = await source.people()
+    async with client_on(elsewhere.settings, elsewhere.store) as client:
+        reply = await client.post("/e/busy/arrive", json={"parameters": {"puid": "late"}})
+        assert reply.status_code == 200
+    output = io.BytesIO()
+    await write(source, output)
+    made = await import_into(elsewhere, output.getvalue(), tmp_path / "second.zip", "again")
+    arrivals = await elsewhere.store.export_reader.read_arrivals(made)
+    assert set(arrivals.values()) <= set(known)
+    assert arrivals

@@ -15,7 +15,6 @@ from frontend.auth import make_account
 from frontend.context import Context
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.answers import recount
 from salmon.errors import Problem
 from salmon.spec import parse
 from salmon.spec.yaml_tree import read_source
@@ -23,6 +22,7 @@ from tests.archives import write_zip
 from tests.bundles import read_answers
 from tests.job_requests import answer_and_absorb
 from tests.living import Crowd, client_on, run_until, started
+from tests.oracles import recount
 from tests.program import REPOSITORY
 from tests.studies import OWNER
 

@@ -19,7 +19,6 @@ from frontend.context import Context
 from frontend.launching import launch
 from frontend.settings import Settings
 from frontend.store import Store
-from frontend.store.answers import recount
 from frontend.store.connection import Connection
 from frontend.transfer import erasure
 from frontend.transfer.erasure import PeopleOrder
@@ -28,6 +27,7 @@ from salmon.cli.data_directory import DataDirectory
 from salmon.errors import StoreError
 from tests.bundles import bundle_of, members_of, read_answers, rows_of
 from tests.living import Crowd, absorbed, client_on, run_until
+from tests.oracles import recount
 
 PUID = "5f3c9a77e1b24d0012ab34cd"
 REPLY = "Ich sah nur Lachse im Nebel."

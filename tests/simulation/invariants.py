@@ -19,7 +19,6 @@ from frontend.errors import DamagedError
 from frontend.participant.queries import SCRIPT
 from frontend.security import Signer
 from frontend.store import Store
-from frontend.store.answers import recount
 from frontend.store.statuses import FINISHED
 from frontend.store.turns import MOST_OPEN
 from frontend.transfer.__main__ import write
@@ -30,6 +29,7 @@ from salmon.records import NO_SCORE, Answer, Served
 from salmon.wire import Keys, decode_answer, decode_query, is_intact
 from salmon.wire.keys import NOBODY, place_of
 from tests.bundles import rows_of
+from tests.oracles import recount
 from tests.simulation.processes import CODE, SECRET, SETTINGS, URL
 from tests.simulation.store_model import Before, Stream
 from tests.simulation.virtual_loop import Process

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from frontend.store.answers import BINS_AN_OCTAVE, LAST_BIN, Counts, bin_of, bin_start_ms, recount
 from salmon.records import TRIAL_TYPES, Answer, Served, Timing
+from salmon.wire import encode_answer
+from salmon.wire.answer_pages import AnswerColumns, columns_of
+from tests import oracles
 
 
 @st.composite
@@ -51,9 +54,27 @@ def test_quantiles_are_right_to_the_width_of_a_bin(times: list[float]) -> None:
     assert median == pytest.approx(sorted(times)[(len(times) + 1) // 2 - 1], rel=2 ** (1 / BINS_AN_OCTAVE) - 1)
 
 
+def pages_of(given_answers: list[Answer]) -> list[AnswerColumns]:
+    """The answers as pages of two."""
+    lines = [
+        "\x1f".join(["1-0", *(part for pair in encode_answer(answer).items() for part in pair)])
+        for answer in given_answers
+    ]
+    return [
+        columns
+        for start in range(0, len(lines), 2)
+        for columns in columns_of("e", "\x1e".join(lines[start : start + 2]))
+    ]
+
+
+@given(st.lists(answers(), max_size=30))
+def test_counting_columns_moves_the_counters_that_recording_each_answer_moves(given_answers: list[Answer]) -> None:
+    assert recount(pages_of(given_answers)) == oracles.recount(given_answers)
+
+
 @given(st.lists(answers(), max_size=30))
 def test_every_answer_is_counted_once_by_minute_target_and_type(given_answers: list[Answer]) -> None:
-    counts = Counts.of({name: str(value) for name, value in recount(given_answers).items()})
+    counts = Counts.of({name: str(value) for name, value in recount(pages_of(given_answers)).items()})
     assert {sum(counts.get(group).values()) for group in ("minute", "head", "won")} == {len(given_answers)}
     assert sum(counts.get("foot").values()) == 2 * len(given_answers)
     assert sum(counts.types.values()) == len(given_answers)
@@ -70,5 +91,5 @@ def test_counters_of_a_later_version_are_passed_over() -> None:
 
 def test_times_that_the_page_could_not_measure_are_not_counted() -> None:
     served = Served("e" * 10, 1, "p" * 12, "s", 1, "Random", 0, 1, 2, 0.0, "random", 0.0, 1.0, 0, 0, 1000, "nonce")
-    counts = recount([Answer(served, 1, Timing(), 2000)])
+    counts = recount(pages_of([Answer(served, 1, Timing(), 2000)]))
     assert not [name for name in counts if name.startswith(("rt:", "wait:", "net:"))]
