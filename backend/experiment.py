@@ -1,22 +1,24 @@
 """One open experiment in the learning process: its log of answers and its learners."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
-from backend.learner import AnswerLog, Entry, Learner, LearningTask, to_entry
+from backend.learner import AnswerLog, Entry, Learner, LearningTask, to_entries, to_entry
 from backend.store import ExperimentRecord, Store
 from salmon.learning.features import Features
 from salmon.logs import fields
 from salmon.records import Answer
 from salmon.samplers.registry import ACTIVE, active_sampler
 from salmon.spec import Spec
+from salmon.wire.answer_pages import AnswerColumns
 from salmon.wire.keys import place_of
 
 log = logging.getLogger("salmon.backend")
 
-#: Answers absorbed at once when they are replayed.
-_PIECE = 5000
+#: Pages of answers that are replayed at once; meanwhile nothing else is done.
+_PAGES = 5
 
 
 @dataclass
@@ -24,7 +26,8 @@ class Experiment:
     """An open experiment. Each answer is appended once to each log that takes it, whatever the learners do.
 
     `logs` holds the answers to the queries of a set of samplers (the empty set: all answers): one log for each such set,
-    where groups of participants are asked by samplers of their own.
+    where groups of participants are asked by samplers of their own. `pages` are the answers that were there when it was
+    opened; while they are `replaying`, page by page, learners work with those that have been read.
     """
 
     followed: ExperimentRecord
@@ -33,6 +36,8 @@ class Experiment:
     n: int
     logs: dict[frozenset[str], AnswerLog]
     learners: dict[str, Learner] = field(default_factory=dict[str, Learner])
+    pages: Iterator[AnswerColumns] = field(default_factory=lambda: iter(()))
+    replaying: bool = True
 
     @property
     def cursor(self) -> str:
@@ -43,12 +48,11 @@ class Experiment:
         """Return the log of the answers to the queries of these samplers, which begins empty."""
         return self.logs.setdefault(fitted, AnswerLog())
 
-    def absorb(self, answers: Iterable[tuple[str, Answer]], *, live_at: float | None, until: str = "") -> None:
+    def absorb(self, answers: Iterable[tuple[str, Answer]], *, live_at: float, until: str = "") -> None:
         """Add answers in the order of the stream; learners predict those to random queries before the log has them.
 
         Answers that were absorbed before are skipped, so reading an entry twice changes nothing. `live_at` is the time
-        at which live answers arrived, and None for replayed ones. `until` is the place that was read to, where that may be
-        after the last answer.
+        at which they arrived. `until` is the place that was read to, where that may be after the last answer.
         """
         entries: list[Entry] = []
         last = self.cursor
@@ -57,8 +61,34 @@ class Experiment:
                 continue
             last = stream_id
             entry = to_entry(stream_id, answer, tests=self.tests)
-            if entry is not None and max(entry.triplet) < self.n:
+            if entry is not None:
                 entries.append(entry)
+        self._append(entries, until if until and is_later(until, last) else last, live_at=live_at)
+
+    def replay(self) -> None:
+        """Absorb the next pages of the answers that were there when the experiment was opened."""
+        pages = list(islice(self.pages, _PAGES))
+        for columns in pages:
+            self._append(self._read(columns), columns.stream_ids[-1], live_at=None)
+        if len(pages) < _PAGES:
+            self.replaying = False
+            for learner in self.learners.values():
+                learner.replaying = False
+
+    def _read(self, columns: AnswerColumns) -> list[Entry]:
+        """Return the entries of a page; an answer that nothing can read must not end the learning."""
+        try:
+            return list(to_entries(columns, tests=self.tests))
+        except (KeyError, ValueError):
+            if len(columns) > 1:
+                return [entry for each in columns.split() for entry in self._read(each)]
+            answer = columns.stream_ids[0]
+            log.exception("damaged answer left out", extra=fields(experiment=columns.experiment, answer=answer))
+            return []
+
+    def _append(self, given: Iterable[Entry], cursor: str, *, live_at: float | None) -> None:
+        """Append entries to the logs that take them; what was read ends at the cursor."""
+        entries = [entry for entry in given if max(entry.triplet) < self.n]
         taken = {names: [entry for entry in entries if not names or entry.sampler in names] for names in self.logs}
         for learner in self.learners.values():
             own = taken[learner.fitted]
@@ -67,7 +97,7 @@ class Experiment:
                 learner.note_rate(len(own), live_at)
         for names, kept in self.logs.items():
             kept.append(taken[names])
-            kept.cursor = until if until and is_later(until, last) else last
+            kept.cursor = cursor
 
 
 def open_experiment(
@@ -79,7 +109,8 @@ def open_experiment(
 ) -> Experiment:
     """Take over an experiment: raise its fence, restore its learners from what they published, and replay its answers.
 
-    A learner's published model contains the answers up to its cursor; later ones are predicted and absorbed now.
+    A learner's published model contains the answers up to its cursor; later ones are predicted and absorbed now. Where
+    there are many answers, only the first of them have been replayed when this returns.
     """
     fence = store.take_over(followed.experiment)
     spec, n = store.read_spec(followed.experiment, followed.revision)
@@ -89,24 +120,13 @@ def open_experiment(
         tests=frozenset(name for name, sampler in spec.samplers.items() if sampler.test),
         n=n,
         logs={},
+        pages=store.read_columns(followed.experiment, after="0"),
     )
     features = store.read_features(followed.experiment, followed.revision)
-    waiting = _learners(store, experiment, spec, features, start_task=start_task, now_ms=now_ms)
+    _add_learners(store, experiment, spec, features, start_task=start_task, now_ms=now_ms)
     if not experiment.logs:
         experiment.log_of(frozenset())
-    piece: list[tuple[str, Answer]] = []
-    for stream_id, answer in store.read_answers(followed.experiment, after="0"):
-        # A learner joins where its published model ends, so that it predicts only answers it has not seen.
-        joining = [learner for learner, cursor in waiting.items() if is_later(stream_id, cursor)]
-        if joining or len(piece) >= _PIECE:
-            experiment.absorb(piece, live_at=None)
-            piece.clear()
-        for learner in joining:
-            experiment.learners[learner.name] = learner
-            del waiting[learner]
-        piece.append((stream_id, answer))
-    experiment.absorb(piece, live_at=None)
-    experiment.learners.update({learner.name: learner for learner in waiting})
+    experiment.replay()
     for learner in experiment.learners.values():
         learner.seed_queue()
     log.info(
@@ -115,14 +135,13 @@ def open_experiment(
             experiment=followed.experiment,
             slug=followed.slug,
             fence=fence,
-            answers=sum(map(len, experiment.logs.values())),
             learners=len(experiment.learners),
         ),
     )
     return experiment
 
 
-def _learners(
+def _add_learners(
     store: Store,
     experiment: Experiment,
     spec: Spec,
@@ -130,9 +149,8 @@ def _learners(
     *,
     start_task: Callable[[LearningTask], None],
     now_ms: Callable[[], int],
-) -> dict[Learner, str]:
-    """Return a learner for every active sampler, with the cursor of the model it published last."""
-    found: dict[Learner, str] = {}
+) -> None:
+    """Add a learner for every active sampler, restored from what it published last."""
     for name, sampler in spec.samplers.items():
         if sampler.sampler_class not in ACTIVE:
             continue
@@ -150,8 +168,8 @@ def _learners(
             start_task=start_task,
             now_ms=now_ms,
         )
-        found[learner] = learner.resume(store.read_model(experiment.followed.experiment, name))
-    return found
+        learner.resume(store.read_model(experiment.followed.experiment, name))
+        experiment.learners[name] = learner
 
 
 def is_later(stream_id: str, cursor: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isnan, sqrt
 from typing import Any, Literal
@@ -28,6 +28,8 @@ from salmon.records import DRAWN_BLINDLY, NEVER_FITTED, NO_TRIPLETS, REPEATABLE,
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State, random_round
 from salmon.wire import encode_array
+from salmon.wire.answer_pages import AnswerColumns
+from salmon.wire.keys import place_of
 
 #: Rows of a block: large enough that sending a block only once pays off, small enough that the tail stays short.
 BLOCK = 4096
@@ -71,6 +73,27 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
         served.participant,
         served.trial_type in DRAWN_BLINDLY,
     )
+
+
+def to_entries(columns: AnswerColumns, *, tests: frozenset[str]) -> Iterator[Entry]:
+    """Yield the entries of a page of answers: what `to_entry` returns for each of them, but None."""
+    given = zip(
+        columns.stream_ids,
+        *map(columns.column, ("sampler", "trial_type", "participant", "head", "left", "right", "winner", "signed")),
+        strict=True,
+    )
+    for stream_id, sampler, trial_type, participant, head, left, right, winner, signed in given:
+        if trial_type not in NO_TRIPLETS and sampler not in tests:
+            yield Entry(
+                stream_id,
+                sampler,
+                (head, winner, right if winner == left else left),
+                trial_type == "random" and signed,
+                trial_type in REPEATABLE,
+                trial_type not in NEVER_FITTED,
+                participant,
+                trial_type in DRAWN_BLINDLY,
+            )
 
 
 @dataclass
@@ -237,6 +260,7 @@ class Learner:
         self.fitted = fitted
         self.answers = answers
         self.stale = False  # another backend has taken over
+        self.replaying = True  # the log does not hold all answers yet
         self.error = ""
         self._store = store
         self._fence = fence
@@ -259,11 +283,12 @@ class Learner:
         self._listed = 0
         self._thinned_at = 0
         self._was_cut = False
+        self._resumed_after = (0, 0)
 
-    def resume(self, stored: StoredModel | None) -> str:
-        """Restore what was published last and return its cursor."""
+    def resume(self, stored: StoredModel | None) -> None:
+        """Restore what was published last."""
         if stored is None:
-            return "0"
+            return
         numbers = stored.numbers
         start = self._model.state
         known = min(len(stored.coordinates), self.n)
@@ -282,7 +307,7 @@ class Learner:
         self._thinned_at = int(numbers.get("thinned_at", 0))
         self._evaluated = int(numbers.get("evaluated", 0))
         self._reported = stored.reported if stored.reported is not None and len(stored.reported) == self.n else None
-        return numbers["cursor"]
+        self._resumed_after = place_of(numbers["cursor"])
 
     def is_stale(self, generation: int) -> bool:
         """Return whether a search with this generation's model should stop early because there is a newer model.
@@ -308,13 +333,16 @@ class Learner:
     def judge(self, entries: Sequence[Entry]) -> None:
         """Predict the answers to random queries; called before they are appended to the log.
 
-        The reported embedding predicts, unless it lags behind the newest model: early in a run a few dozen answers
+        Those that the restored model has seen are not predicted again. The reported embedding predicts, unless it lags behind the newest model: early in a run a few dozen answers
         change everything.
         """
         state = self._model.state
         fresh = self._reported is not None and self._reported_to >= _FRESH * state.absorbed
         shown = self._reported if self._reported is not None and fresh else state.coordinates
-        self._live_accuracy = self._live_accuracy.judge(shown, [entry.triplet for entry in entries if entry.predicted])
+        unseen = [
+            entry.triplet for entry in entries if entry.predicted and place_of(entry.stream_id) > self._resumed_after
+        ]
+        self._live_accuracy = self._live_accuracy.judge(shown, unseen)
 
     def note_rate(self, count: int, now: float) -> None:
         """Update the rate at which answers arrive."""
@@ -413,6 +441,7 @@ class Learner:
             listed=listed,
             rate=max(self._taken.at(now), self._answered.at(now)),
             opening=len(self.answers) < self.sampler.R * self.n,
+            replaying=self.replaying,
             refit=self._timed["refit"],
             search=self._timed["search"],
             report=self._timed["report"],

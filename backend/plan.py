@@ -43,7 +43,8 @@ class Progress:
 
     `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`, the newest
     evaluation `evaluated`. `searched` is the generation that the newest search used (-1: none yet). `listed` queries are published and not
-    taken; `rate` is how many are used per second. `opening` means that there are so few answers that all queries are random.
+    taken; `rate` is how many are used per second. `opening` means that there are so few answers that all queries are random,
+    `replaying` that not all answers have been read since the start.
     """
 
     n: int
@@ -60,6 +61,7 @@ class Progress:
     report: Timed = Timed()
     evaluation: Timed = Timed()
     evaluated: int = 0
+    replaying: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,13 @@ Step = Refit | Search | Report | Evaluate | Rest
 
 
 def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
-    """Return every task that should start now, and last how long to rest."""
+    """Return every task that should start now, and last how long to rest.
+
+    A model that was restored has seen more answers than have been replayed: until they are there, it only searches.
+    """
     steps: list[Step] = []
     wake = inf
+    behind = progress.replaying and progress.received < progress.absorbed
     evaluation_due = may_begin(progress.evaluation, EVALUATION_SECONDS, EVALUATION_DUTY)
     for wanted, timed, due, step in (
         (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), Search(queries_wanted(progress))),
@@ -111,7 +117,7 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
             Evaluate(),
         ),
     ):
-        if not wanted or timed.running:
+        if not wanted or timed.running or (behind and not isinstance(step, Search)):
             continue
         if due <= now:
             steps.append(step)

@@ -132,11 +132,15 @@ class Service:
                 raise event
             case None:
                 pass
+        for item in self._experiments.values():
+            if item.replaying:
+                item.replay()
         now = time.monotonic()
-        return min(
+        wake = min(
             (learner.tick(now) for item in self._experiments.values() for learner in item.learners.values()),
             default=inf,
         )
+        return now if any(item.replaying for item in self._experiments.values()) else wake
 
     def report(self) -> Heartbeat:
         """Return the state of this backend for its heartbeat."""
@@ -161,7 +165,9 @@ class Service:
         """The reader thread: block in Redis and pass on what comes, until the store fails or a newer reader has started."""
         while not self._stopping and number == self._reading:
             cursors = {REQUESTS: self._requests}
-            cursors |= {Keys(e).answers: item.cursor for e, item in list(self._experiments.items())}
+            cursors |= {
+                Keys(e).answers: item.cursor for e, item in list(self._experiments.items()) if not item.replaying
+            }
             try:
                 found = self._store.wait(cursors, at_most_ms=SLEEP_MS)
             except StoreError as error:

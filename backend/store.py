@@ -40,6 +40,15 @@ from salmon.wire import (
     is_intact,
     request,
 )
+from salmon.wire.answer_pages import (
+    BETWEEN_ANSWERS,
+    BETWEEN_PARTS,
+    READ_ANSWERS,
+    AnswerColumns,
+    columns_of,
+    damaged_in,
+    without,
+)
 
 #: Queries, model and a history line are written together, and only by the newest backend: with an older fence nothing is
 #: written and nil is returned. There is no moment without queries. Queries that were taken since the search read the
@@ -122,8 +131,9 @@ return redis.call('HGET', KEYS[1], 'state')
 
 log = logging.getLogger("salmon.backend")
 
-#: Answers read per page, and generations kept in a history.
+#: Answers read per page, of which the server writes a page that is replayed as one text; and generations kept in a history.
 PAGE = 5000
+REPLAY_PAGE = 1000
 HISTORY_KEPT = 100_000
 #: A query taken this long ago and not answered may be asked again.
 PENDING_MS = 10 * 60 * 1000
@@ -236,6 +246,21 @@ class Store:
             after = page[-1][0] if page else after
             if len(page) < PAGE:
                 return
+
+    def read_columns(self, experiment: str, *, after: str) -> Iterator[AnswerColumns]:
+        """Yield the answers after a place in the stream as columns, in order, page by page; damaged ones are left out."""
+        key = Keys(experiment).answers
+        while True:
+            text: str = self._do(
+                lambda start=f"({after}": self._client.eval_ro(READ_ANSWERS, 1, key, start, "+", REPLAY_PAGE)
+            )
+            damaged = damaged_in(text)
+            for stream_id in damaged:
+                log.error("damaged answer left out", extra=fields(experiment=experiment, answer=stream_id))
+            yield from columns_of(experiment, without(text, damaged) if damaged else text)
+            if text.count(BETWEEN_ANSWERS) + 1 < REPLAY_PAGE:
+                return
+            after = text[text.rfind(BETWEEN_ANSWERS) + 1 :].partition(BETWEEN_PARTS)[0]
 
     def last_request(self) -> str:
         """Return the id of the last job that was asked for."""

@@ -12,7 +12,7 @@ from frontend.store.participants import Participant
 from salmon.errors import StoreError
 from salmon.records import Answer
 from salmon.wire import Keys, decode_answer, is_intact
-from salmon.wire.answer_pages import AnswerColumns, columns_of, damaged_in, without
+from salmon.wire.answer_pages import READ_ANSWERS, AnswerColumns, columns_of, damaged_in, without
 
 #: Answers read in one piece; the server is busy with a page for half a millisecond an answer at the most.
 PAGE = 1000
@@ -22,15 +22,6 @@ _STEPS_TO_SEND = 4
 EVENTS_PAGE = 2000
 #: Participants whose fields are read in one round trip.
 PEOPLE_PAGE = 250
-
-#: Returns a page of answers as one text. Parsing every field of every answer as a reply of its own is what takes the client
-#: longest. Ids, names and values hold no control characters: recording and importing refuse them.
-#: KEYS answers · ARGV first id, last id, how many
-READ_ANSWERS = """
-local page = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
-for i = 1, #page do page[i] = page[i][1] .. '\\31' .. table.concat(page[i][2], '\\31') end
-return table.concat(page, '\\30')
-"""
 
 Entry = tuple[str, dict[str, str]]
 

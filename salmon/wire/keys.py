@@ -289,7 +289,7 @@ _FRONTEND_COMMANDS = (
 )
 _BACKEND_COMMANDS = (
     "get set incrby expire hget hset hdel hgetall hmget del rpush rename llen lrange xadd xread xrange xrevrange xlen"
-    " exists multi exec eval evalsha script|load"
+    " exists multi exec eval eval_ro evalsha script|load"
 )
 _ERASER_COMMANDS = (
     "get set del unlink expire scan hget hset hdel hgetall hmget hexists hincrby hlen incrby sadd smembers xadd xdel xlen xrange xrevrange"

@@ -89,7 +89,7 @@ def test_answers_of_other_groups_are_not_in_a_map() -> None:
     experiment = Experiment(followed, 1, frozenset(), 6, logs)
     for place, sampler in enumerate("AABAB"):
         served = Served("e", 1, "p", "s", 1, sampler, 0, 1, 2, 0.0, "active", 0.0, 1.0, 0, 0, 0, "t")
-        experiment.absorb([(f"{place + 1}-0", Answer(served, 1, Timing(), 0))], live_at=None)
+        experiment.absorb([(f"{place + 1}-0", Answer(served, 1, Timing(), 0))], live_at=0.0)
     assert [(len(log), log.cursor) for log in logs.values()] == [(3, "5-0"), (2, "5-0")]
 
 

@@ -132,7 +132,7 @@ class StoreModel:
         if name == b"HELLO":
             client.protocol = int(arguments[1])
             return Pairs([b"server", b"valkey", b"proto", client.protocol])
-        if name in {b"EVAL", b"EVALSHA", b"SCRIPT"}:
+        if name in {b"EVAL", b"EVAL_RO", b"EVALSHA", b"SCRIPT"}:
             return _SCRIPTING[name](self, arguments)
         return self.run(arguments)
 
@@ -564,6 +564,7 @@ _COMMANDS: dict[bytes, Callable[..., Any]] = {
 }
 _SCRIPTING: dict[bytes, Callable[[StoreModel, list[bytes]], Any]] = {
     b"EVAL": StoreModel._eval,  # pyright: ignore[reportPrivateUsage]
+    b"EVAL_RO": StoreModel._eval,  # pyright: ignore[reportPrivateUsage]
     b"EVALSHA": StoreModel._evalsha,  # pyright: ignore[reportPrivateUsage]
     b"SCRIPT": StoreModel._script,  # pyright: ignore[reportPrivateUsage]
 }

@@ -152,3 +152,10 @@ def test_after_failures_the_pauses_double_up_to_a_limit() -> None:
     for failures, pause in ((1, 1.0), (2, 2.0), (3, 4.0), (11, LONGEST_PAUSE_SECONDS)):
         failing = replace(SETTLED, received=91, evaluated=91, refit=Timed(began=1000.0, failures=failures))
         assert next_steps(failing, 1000.0) == (Rest(1000.0 + pause),)
+
+
+def test_while_answers_are_replayed_a_restored_model_only_searches() -> None:
+    restored = replace(SETTLED, received=40, searched=-1, reported=0, evaluated=0, replaying=True)
+    assert kinds(restored) == [Search, Rest]
+    assert kinds(replace(restored, received=90)) == [Search, Report, Evaluate, Rest]
+    assert kinds(replace(restored, received=91)) == [Search, Refit, Report, Evaluate, Rest]
