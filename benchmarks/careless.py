@@ -26,6 +26,7 @@ from salmon.records import NEVER_FITTED, Answer, Served, Timing, TrialType
 from salmon.samplers.adaptive import Adaptive
 from salmon.simulate import (
     Ints,
+    Judge,
     SimulatedParticipant,
     World,
     egg_world,
@@ -37,6 +38,8 @@ from salmon.simulate import (
 from salmon.spec.schema import Checks
 
 CAREFUL, CARELESS = 200, 11
+#: Accuracy of a map of all answers, and of one without the people who are flagged.
+ACCURACIES = ("accuracy", "without flagged")
 WORLDS = {
     "eggs-30": lambda _: egg_world(30),
     "random-60": lambda seed: random_world(60, 2, seed),
@@ -81,6 +84,7 @@ class Study:
         self.people = people_of(world, seed)
         self.evidence = Evidence(world.n)
         self.triplets: list[Ints] = []
+        self.givers: list[str] = []
 
     def answer(self, person: Person, queries: Ints, kind: TrialType) -> None:
         """Let one person answer (q, 3) queries, each with its feet at sides drawn by a coin."""
@@ -97,6 +101,7 @@ class Study:
             triplets = np.stack([sided[:, 0], sided[:, 1:].min(axis=1), sided[:, 1:].max(axis=1)], 1)
         if kind not in NEVER_FITTED:
             self.triplets.append(triplets)
+            self.givers.append(person.name)
         for (head, left, right), (_, winner, _), rt_ms in zip(
             sided.tolist(), triplets.tolist(), times.tolist(), strict=True
         ):
@@ -107,6 +112,12 @@ class Study:
         """Return the verdicts by a map of all answers."""
         found = fit(np.concatenate(self.triplets), self.world.n, d, seed=self.seed)
         return judge(self.evidence, asked={}, coordinates=found.coordinates)
+
+    def accuracy(self, without: frozenset[str], d: int) -> float:
+        """Return how often a map of everybody's answers but these people's agrees with a new answer of a careful person."""
+        kept = [rows for rows, giver in zip(self.triplets, self.givers, strict=True) if giver not in without]
+        found = fit(np.concatenate(kept), self.world.n, d, seed=self.seed)
+        return Judge.of(self.world).accuracy(found.coordinates)
 
 
 def crowd_study(world: World, seed: int, each: int, *, checks: bool) -> Study:
@@ -174,12 +185,13 @@ def adaptive_rounds(study: Study, d: int) -> Iterator[None]:
         yield
 
 
-def count(study: Study, d: int, counts: dict[str, np.ndarray]) -> None:
-    """Add everybody of a study to counts of kind → [people, flagged, proposed]."""
+def count(study: Study, d: int, counts: dict[str, np.ndarray]) -> dict[str, Verdict]:
+    """Add everybody of a study to counts of kind → [people, flagged, proposed]; return the verdicts."""
     verdicts = study.judge(d)
     for person in study.people:
         verdict = verdicts[person.name]
         counts[person.kind] += (1, bool(verdict.flags), not verdict.keep)
+    return verdicts
 
 
 def report(table: Report, counts: dict[str, np.ndarray], **columns: object) -> None:
@@ -195,11 +207,17 @@ def report(table: Report, counts: dict[str, np.ndarray], **columns: object) -> N
 def report_crowds(options: Namespace) -> None:
     """Print how many of each kind of the crowd are flagged and proposed, with checks and without."""
     columns = [f"{kind} {what}" for kind in CROWD for what in ("flagged", "proposed")]
-    table = Report("The crowd, flagged and proposed, %", ("world", "checks", "answers each", *columns, "found"))
+    table = Report(
+        "The crowd, flagged and proposed, %",
+        ("world", "checks", "answers each", *columns, "found", *ACCURACIES, "better in"),
+    )
     for name, each, checks in product(options.worlds, options.each, (False, True)):
         counts = {kind: np.zeros(3) for kind in CROWD}
+        accuracies: list[tuple[float, float]] = []
         for seed in range(options.crowd):
-            count(crowd_study(WORLDS[name](seed), seed, each, checks=checks), 2, counts)
+            study = crowd_study(WORLDS[name](seed), seed, each, checks=checks)
+            flagged = frozenset(person for person, verdict in count(study, 2, counts).items() if verdict.flags)
+            accuracies.append((study.accuracy(frozenset(), 2), study.accuracy(flagged, 2)))
         shares = {
             f"{kind} {what}": round(100 * counts[kind][place] / counts[kind][0], 2)
             for kind in CROWD
@@ -207,6 +225,9 @@ def report_crowds(options: Namespace) -> None:
         }
         careless = np.sum([counts[kind] for kind in CROWD if kind != "careful"], axis=0)
         shares["found"] = round(100 * careless[1] / careless[0], 2)
+        for what, values in zip(ACCURACIES, zip(*accuracies, strict=True), strict=True):
+            shares[what] = round(100 * float(np.mean(values)), 2)
+        shares["better in"] = sum(without > everybody for everybody, without in accuracies)
         table.add(world=name, checks="yes" if checks else "no", **{"answers each": each}, **shares)
 
 

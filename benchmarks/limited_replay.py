@@ -12,6 +12,7 @@ told apart; the search is now the first one whatever model is named. `learned se
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,26 +39,37 @@ def main():
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=30, help="rounds of n answers")
     parser.add_argument("--d", type=int, default=2)
-    parser.add_argument("--noise", nargs="*", default=["STE", "CKL", "GNMDS"], help="noise models to search with, too")
-    parser.add_argument("--lapse", type=float, default=Adaptive.lapse, help="of the search of Adaptive")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument(
+        "--noise", nargs="*", default=["learned", "STE", "CKL", "GNMDS"], help="noise models to search with, too"
+    )
+    parser.add_argument("--lapse", type=float, nargs="*", default=[], help="lapses of further searches of Adaptive")
     parser.add_argument("--ridge", type=float, default=Adaptive.ridge, help="of the search of Adaptive")
     parser.add_argument("--random-share", type=float, default=Adaptive.random_share)
     parser.add_argument("--levels", type=float, nargs="+", default=[0.70, 0.72, 0.74, 0.75, 0.76])
     options = parser.parse_args()
-    adaptive = Adaptive(d=options.d, lapse=options.lapse, ridge=options.ridge, random_share=options.random_share)
-    searches = {"Random": None, "Adaptive": adaptive.model, LEARNED: LEARNED}
-    searches |= {f"search {name}": noise_model(name, lapse=adaptive.lapse) for name in options.noise}
+    adaptive = Adaptive(d=options.d, ridge=options.ridge, random_share=options.random_share)
+    searches = {"Random": None, "Adaptive": adaptive.model}
+    searches |= {f"lapse {100 * lapse:g} %": replace(adaptive, lapse=lapse).model for lapse in options.lapse}
+    searches |= {
+        LEARNED if name == "learned" else f"search {name}": LEARNED
+        if name == "learned"
+        else noise_model(name, lapse=adaptive.lapse)
+        for name in options.noise
+    }
+    seeds = range(options.first, options.first + options.seeds)
     for path in present(options.data):
         n, triplets = read_human(path)
         rows = {}
         for name, model in searches.items():
-            runs = [run(n, triplets, model, adaptive, options.rounds, seed) for seed in range(options.seeds)]
-            curves = Curves(np.arange(1.0, options.rounds + 1), np.array(runs), tuple(range(options.seeds)))
+            runs = [run(n, triplets, model, adaptive, options.rounds, seed) for seed in seeds]
+            curves = Curves(np.arange(1.0, options.rounds + 1), np.array(runs), tuple(seeds))
             rows[name] = {"accuracy": curves}
         levels = [Level("accuracy", level) for level in options.levels]
         title = f"{path.stem}, n = {n}, d = {options.d}, recorded queries only, {options.seeds} paired seeds"
         print("\n".join(needed_table(title, rows, levels)))
         print("\n".join(ratio_table("Compared with Random", rows, "Random", levels)), flush=True)
+        print("\n".join(ratio_table("Compared with Adaptive", rows, "Adaptive", levels)), flush=True)
 
 
 def run(n, triplets, model, adaptive, rounds, seed):
