@@ -25,7 +25,7 @@ from benchmarks.participants.hearing import read_store, seconds_to_be_heard
 from benchmarks.participants.living import efficiency
 from benchmarks.participants.old_script import old_load
 from benchmarks.report import Report, arguments, latencies
-from salmon.simulate import egg_world
+from salmon.simulate import EGG_COUNTS, egg_world, random_world
 from tests.program import Program
 
 COLUMNS = (
@@ -104,7 +104,7 @@ def _crowd(
     slug = f"crowd-{n}-{participants}-{name}" + ("-behind" if behind else "")
     address = program.launch_text(slug, f"targets: {n}\nhtml: {{max_queries: 0}}\n")
     diary = Diary()
-    crowd = Crowd(address, egg_world(n), thinking, diary)
+    crowd = Crowd(address, egg_world(n) if n in EGG_COUNTS else random_world(n, 2, 0), thinking, diary)
     before, began = _processor_seconds(program), time.monotonic()
     asyncio.run(crowd.live(participants, seconds=options.seconds, answers_each=options.answers))
     lasted = time.monotonic() - began
