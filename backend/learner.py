@@ -67,7 +67,7 @@ def to_entry(stream_id: str, answer: Answer, *, tests: frozenset[str]) -> Entry 
         stream_id,
         served.sampler,
         (served.head, answer.winner, answer.loser),
-        served.trial_type == "random" and answer.signed,
+        served.trial_type in {"random", "held_out"} and answer.signed,
         served.trial_type in REPEATABLE,
         served.trial_type not in NEVER_FITTED,
         served.participant,

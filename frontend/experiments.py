@@ -23,7 +23,8 @@ from salmon.spec.schema import Checks
 class SamplingPlan:
     """What of an experiment decides about sampling; hashable.
 
-    `checks` is None where there are none; `trials` is how many trials a participant has (0 or less: without end).
+    `checks` is None where there are none; `trials` is how many trials a participant has (0 or less: without end). `race` is the
+    share of trials that are held out to compare samplers.
     """
 
     samplers: tuple[str, ...]
@@ -33,6 +34,7 @@ class SamplingPlan:
     seed: int
     checks: Checks | None = None
     trials: int = 0
+    race: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -261,11 +263,12 @@ def parse_revision(revision: Revision) -> ParsedRevision:
     plan = SamplingPlan(
         samplers=tuple(probabilities),
         probabilities=tuple(probabilities.values()),
-        samplers_per_user=spec.sampling.samplers_per_user,
+        samplers_per_user=1 if spec.sampling.race else spec.sampling.samplers_per_user,
         details=tuple((k, detail.sampler, detail.query) for k, detail in spec.sampling.details.items()),
         seed=spec.seed,
         checks=spec.checks if spec.checks.catch or spec.checks.repeat or spec.checks.shared else None,
         trials=spec.html.max_queries,
+        race=spec.sampling.race,
     )
     passive = {
         name: PASSIVE[sampler.sampler_class](**cast("dict[str, Any]", dict(sampler.arguments)))

@@ -1,7 +1,8 @@
 """Define the jobs that an experimenter may request of the learning process, and their arguments.
 
-There are four kinds: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
-comparison of dimensions and noise models (`cross_validation`), and the plan of a study by simulated ones (`plan`).
+There are six kinds: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
+comparison of dimensions and noise models (`cross_validation`), the plan of a study by simulated ones (`plan`), the groups of
+people who see similarity differently (`groups`), and the comparison of samplers that an experiment lets race (`race`).
 """
 
 import re
@@ -36,6 +37,8 @@ MOST_DIMENSIONS = 10
 MOST_FITS = 2000
 MOST_PLANNED = 300
 MOST_ANSWERS_A_TARGET = 200
+#: Groups of people that are looked for.
+MOST_GROUPS = 8
 #: Entries of one list.
 MOST_LISTED = 10_000
 #: The form of a participant's id.
@@ -236,13 +239,29 @@ class StudyPlan:
         return self
 
 
-Job = FitWithout | EmbeddingAsOf | CrossValidation | StudyPlan
+@dataclass(frozen=True, config=_FROZEN)
+class SamplerRace:
+    """Where the race between the samplers stands."""
+
+
+@dataclass(frozen=True, config=_FROZEN)
+class PeopleGroups:
+    """The groups that people fall into, at most so many, with maps in d dimensions and a permutation test of how these agree."""
+
+    d: Dimensions
+    most: Annotated[int, BeforeValidator(whole(1, MOST_GROUPS))]
+    shuffles: Annotated[int, BeforeValidator(whole(19, 999))]
+
+
+Job = FitWithout | EmbeddingAsOf | CrossValidation | StudyPlan | SamplerRace | PeopleGroups
 
 _KINDS: dict[str, type[Job]] = {
     "fit": FitWithout,
     "embedding": EmbeddingAsOf,
     "cross_validation": CrossValidation,
     "plan": StudyPlan,
+    "race": SamplerRace,
+    "groups": PeopleGroups,
 }
 #: The kinds of jobs.
 KINDS = tuple(_KINDS)
@@ -253,6 +272,16 @@ def read_job(kind: str, arguments: Mapping[str, Any], spec: Spec, n: int) -> Job
     if kind not in _KINDS:
         hint = did_you_mean(kind, KINDS) or f"Ask for {listed(KINDS)}."
         raise RequestError((Problem(f"There is no request of the kind {shown(kind)}.", path="kind", hint=hint),))
+    if kind == "race" and not spec.sampling.race:
+        raise RequestError(
+            (
+                Problem(
+                    "In this experiment samplers do not race.",
+                    path="kind",
+                    hint="Write sampling: {race: 20%} in its file before it begins.",
+                ),
+            )
+        )
     given = {name: value for name, value in arguments.items() if value is not None}
     active = [name for name, sampler in spec.samplers.items() if sampler.sampler_class in ACTIVE_CLASSES]
     sampler = given.get("sampler")
@@ -296,6 +325,8 @@ def _defaults(kind: str, spec: Spec, n: int, sampler: str) -> dict[str, Any]:
             "pay": 0.0,
             "fee": 0.0,
         },
+        "race": {},
+        "groups": {"d": d, "most": 4, "shuffles": 99},
     }[kind]
 
 

@@ -6,12 +6,14 @@ Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-#: How a query came to be asked. Only `catch`, `practice` and skipped trials are never triplets.
-TrialType = Literal["active", "random", "fallback", "validation", "catch", "repeat", "shared", "fixed", "practice"]
+#: How a query came to be asked; a `held_out` one is random and compares samplers before anything learns its answer. Only `catch`, `practice` and skipped trials are never triplets.
+TrialType = Literal[
+    "active", "random", "fallback", "validation", "catch", "repeat", "shared", "fixed", "held_out", "practice"
+]
 TRIAL_TYPES: tuple[TrialType, ...] = get_args(TrialType)
 
 #: Queries drawn without looking at any answer: accuracy on them is unbiased.
-DRAWN_BLINDLY: frozenset[TrialType] = frozenset({"random", "fallback"})
+DRAWN_BLINDLY: frozenset[TrialType] = frozenset({"random", "fallback", "held_out"})
 #: Queries that come again by chance or on purpose, but not because people disagreed about them: how often their answers
 #: agree says how well any embedding could predict.
 REPEATABLE: frozenset[TrialType] = frozenset({*DRAWN_BLINDLY, "validation", "repeat", "shared", "fixed"})

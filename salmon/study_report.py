@@ -27,6 +27,7 @@ from salmon.answer_files.answer_table import AnswerTable, read_bytes
 from salmon.errors import SalmonError, listed
 from salmon.estimator.cross_validation import Interval, cross_validate
 from salmon.estimator.methods import bibliography, methods_paragraph
+from salmon.estimator.race import judge, race_of
 from salmon.estimator.report import FitOptions, FitReport, Progress, analyse, choice_as_text, silent
 from salmon.export.curve_drawing import DrawnCurve, draw_curves
 from salmon.export.map_drawing import draw_map, figure_bytes
@@ -143,6 +144,7 @@ def sections_of(study: StudyFiles, *, seed: int = 0, progress: Progress = silent
         _participants(study),
         _accuracy(report, curve),
         _choice(report),
+        _race(study, seed, progress),
         _map(study, report),
         Section("Methods", (methods,), verbatim=bibliography(methods)),
         _provenance(study, report),
@@ -203,6 +205,8 @@ def _design(study: StudyFiles) -> Section:
         f"{name} {share:.0%}" for name, share in (("catch trials", checks.catch), ("repeats", checks.repeat)) if share
     ]
     shown += [f"{checks.shared} shared queries"] if checks.shared else []
+    if spec.sampling.race:
+        rows.append(("held out to compare samplers", f"{spec.sampling.race:.0%} of the trials"))
     rows.append(("checks", listed(shown, "and") if shown else "none"))
     rows += [
         ("recruited through", str(spec.recruitment.platform)),
@@ -263,6 +267,29 @@ def _choice(report: FitReport) -> Section:
     if report.choice is None:
         return Section("Dimension and noise model")
     return Section("Dimension and noise model", (report.choice.reason,), verbatim=choice_as_text(report))
+
+
+def _race(study: StudyFiles, seed: int, progress: Progress) -> Section:
+    """Return where the race between samplers ended; nothing where none was run."""
+    spec = study.spec
+    if spec is None or not spec.sampling.race or not study.answers.held_out.any():
+        return Section("Sampler race")
+    dimensions = {name: one.arguments.get("d", spec.sampling.common.get("d", 2)) for name, one in spec.samplers.items()}
+    known = {name: d for name, d in dimensions.items() if isinstance(d, int)}
+    found = judge(race_of(study.answers, tuple(spec.samplers), known, seed), progress)
+    explained = (
+        f"Each participant met one sampler. Of the answers, {found.held_out:,} were to random queries that were held out; {found.judged:,} of"
+        f" them were predicted by maps of equally many answers to each sampler's queries, {found.learned:,} at the end. The intervals hold at"
+        " every look at the race together."
+    )
+    rows = [
+        ("sampler", "answers", "held-out accuracy"),
+        *(
+            (name, f"{answers:,}", f"{accuracy:.1%}" if found.judged else "–")
+            for name, answers, accuracy in zip(found.names, found.answers, found.accuracy, strict=True)
+        ),
+    ]
+    return Section("Sampler race", (*(lead.sentence for lead in found.leads), explained), table=tuple(rows))
 
 
 def _map(study: StudyFiles, report: FitReport) -> Section:

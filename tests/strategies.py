@@ -149,6 +149,7 @@ def _sampling(draw: st.DrawFn, n: int, names: list[str]) -> dict[str, Any]:
     return draw(_some({
         "probs": st.just(dict(zip(names, shares, strict=True))),
         "samplers_per_user": st.integers(0, len(names)),
+        "race": st.just("0%"),
         "common": _some({"d": st.integers(1, 5), "random_state": st.integers(0, 99), "initial_batch_size": st.integers(1, 99)}),
         "details": st.dictionaries(st.integers(1, 20), detail, max_size=3),
     }))  # fmt: skip

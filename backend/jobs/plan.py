@@ -5,11 +5,12 @@ from collections.abc import Callable
 from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
+from backend.jobs.sampler_race import collect_race, plan_race
 from backend.jobs.steps import JobPlan
 from backend.jobs.study_plan import plan_study
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
-from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, StudyPlan, read_job
+from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, SamplerRace, StudyPlan, read_job
 from salmon.spec import Spec
 from salmon.wire import Request
 
@@ -23,6 +24,9 @@ def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -
     job = read_job(asked.kind, asked.arguments, spec, n)
     if isinstance(job, StudyPlan):
         return plan_study(job, spec)
+    if isinstance(job, SamplerRace):
+        answered = store.read_answers(asked.experiment, after="0", until="+")
+        return plan_race(collect_race(answered, spec, n, on_progress))
     answers = _answered(store, asked.experiment, job, spec, n, on_progress)
     match job:
         case EmbeddingAsOf():

@@ -125,6 +125,7 @@ class AnalysisData(TabData):
     targets: int
     d: int
     currency: str
+    races: bool
 
 
 class SharedAccount(TypedDict):
@@ -295,6 +296,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Served
                 targets=len(experiment.targets),
                 d=experiment.dimensions_of(active[0]) if active else 2,
                 currency=experiment.spec.payment.currency if experiment.spec.payment.reward is not None else "",
+                races=bool(experiment.spec.sampling.race),
             )
         case "settings":
             found = await _settings(context, experimenter, experiment)

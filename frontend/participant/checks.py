@@ -22,7 +22,7 @@ from salmon.spec.consistency import REPEATED_AFTER
 from salmon.spec.schema import Checks
 from salmon.wire.keys import NOBODY
 
-Check = Literal["catch", "repeat", "shared"]
+Check = Literal["catch", "repeat", "shared", "held_out"]
 
 #: Trials of a block where the experiment has no last one, and the most shared queries in it.
 _ENDLESS, _MOST_SHARED = 100, 20

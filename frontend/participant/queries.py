@@ -61,7 +61,7 @@ MOST_BYTES = 20_000_000
 class SamplerChoice:
     """The sampler of one trial, with the probability it had; `query` is set where the experimenter fixed it.
 
-    Where the trial is a `check` (its kind and number, see `find_check`), the sampler only lends its name.
+    Where the trial is a `check` (its kind and number, see `find_check`) or held out, the sampler only lends its name.
     """
 
     sampler: str
@@ -110,16 +110,19 @@ def choose_sampler(plan: SamplingPlan, *, participant: str, trial: int) -> Sampl
     """Return the sampler of a trial: the experimenter's, where the spec fixes one, otherwise drawn by `sampling.probs`.
 
     With `samplers_per_user` k > 0 a participant meets only k samplers, drawn once without replacement by the same
-    probabilities. What is fixed for each participant does not hold for requests that name nobody.
+    probabilities. In a race that is one sampler, and some trials of everybody are held out. What is fixed for each participant
+    does not hold for requests that name nobody.
     """
     if participant == NOBODY:
-        plan = replace(plan, details=(), samplers_per_user=0, checks=None)
+        plan = replace(plan, details=(), samplers_per_user=0, checks=None, race=0.0)
     for fixed_trial, sampler, query in plan.details:
         if fixed_trial == trial:
             return SamplerChoice(sampler, 1.0, query)
     weights = _weights(plan, participant)
     sampler = _draw(weights, _uniform(plan.seed, participant, "sampler", trial))
     check = find_check(plan, participant=participant, trial=trial)
+    if check is None and plan.race and _uniform(plan.seed, participant, "held out", trial) < plan.race:
+        check = ("held_out", trial)
     return SamplerChoice(sampler, 1.0 if check else weights[sampler] / sum(weights.values()), check=check)
 
 
@@ -174,6 +177,8 @@ def _plan_check(
     if query is not None:
         return Fixed(query)
     drawn = _fallback(parsed, participant, number)
+    if kind == "held_out":
+        return Drawn(tuple(replace(query, trial_type="held_out") for query in drawn))
     return Repeated(drawn) if kind == "repeat" else Drawn(drawn)
 
 

@@ -41,6 +41,7 @@ export interface AnalysisData {
   targets: number;
   d: number;
   currency: string;
+  races: boolean;
 }
 
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */

@@ -40,7 +40,7 @@ class AnswerTable:
     `repeatable` (m,) from queries that are asked again on purpose or by chance, from which a noise ceiling can be
     estimated; `notes` says in sentences what was left out or assumed.
 
-    `second` (k, 3) holds the second answers to queries that were repeated on purpose: they belong to the noise ceiling
+    `held_out` (m,) are answers that compare samplers which race. `second` (k, 3) holds the second answers to queries that were repeated on purpose: they belong to the noise ceiling
     and are neither fitted nor judged.
     """
 
@@ -53,6 +53,7 @@ class AnswerTable:
     random: Bools
     test: Bools
     repeatable: Bools
+    held_out: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     second: Ints = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int32))
     notes: tuple[str, ...] = ()
 
@@ -163,6 +164,7 @@ class _Columns:
             random=np.isin(self.trial_types, tuple(DRAWN_BLINDLY)),
             test=np.array(self.test, dtype=np.bool_),
             repeatable=np.isin(self.trial_types, tuple(REPEATABLE - {"fixed"})),
+            held_out=np.array([kind == "held_out" for kind in self.trial_types], dtype=np.bool_),
             second=np.array([[place[name] for name in row] for row in self.second], dtype=np.int32).reshape(-1, 3),
             notes=tuple(self._notes(1 + int(names[-1]) if not naming.labels else len(names))),
         )

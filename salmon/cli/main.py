@@ -36,6 +36,7 @@ COMMANDS = {
     "fit": Command("salmon.cli.fit:fit", "Fit an embedding to a file of answers."),
     "choose": Command("salmon.cli.choose:choose", "Choose dimension and noise model on held-out answers."),
     "groups": Command("salmon.cli.groups:groups", "Find groups of people who see similarity differently."),
+    "race": Command("salmon.cli.race:race", "Say which of the samplers that race is ahead."),
     "report": Command("salmon.cli.report:report", "Write the report of a study from its bundle."),
     "rehearse": Command(
         "salmon.cli.rehearse:rehearse",

@@ -81,7 +81,7 @@ def distance(a, b):
 
 
 drawn_at_random = [(int(row["head"]), int(row["winner"]), int(row["loser"]))
-                   for row in kept if row["trial_type"] in ("random", "fallback")]
+                   for row in kept if row["trial_type"] in ("random", "fallback", "held_out")]
 for sampler, points in maps.items():
     seen = [t for t in drawn_at_random if all(index in points for index in t)]
     right = sum(distance(points[h], points[w]) < distance(points[h], points[l]) for h, w, l in seen)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from salmon.export.responses import TargetNames
 from salmon.export.table import Row, Table, columns, dimensions
 from salmon.export.targets_models import Generation
-from salmon.records import NEVER_FITTED, Answer
+from salmon.records import DRAWN_BLINDLY, NEVER_FITTED, Answer
 
 _EXCLUDED = columns("truth", excluded="whether the participant is left out of analyses; see responses")
 
@@ -79,6 +79,7 @@ _ALGORITHMS = {
     "fixed": "validation",
     "random": "random",
     "fallback": "random",
+    "held_out": "random",
     "practice": "check",
 }
 
@@ -156,7 +157,7 @@ class Translator:
             served.left,
             served.right,
             answer.winner == served.left,
-            served.trial_type in {"random", "fallback"},
+            served.trial_type in DRAWN_BLINDLY,
             served.participant,
             served.participant in self.excluded,
         ]

@@ -71,7 +71,7 @@ _FURTHER = (
     *columns("integer", trial_index="which query of this participant, from 1"),
     *columns(
         "text",
-        trial_type="active, random, fallback (random because nothing was ready), validation, catch, repeat, shared or fixed",
+        trial_type="active, random, fallback (random because nothing was ready), validation, catch, repeat, shared, fixed or held_out (random, to compare samplers)",
         winner_side="left or right",
         input="mouse, touch, key or script; empty where the page did not say",
     ),

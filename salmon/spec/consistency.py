@@ -26,6 +26,8 @@ _ACTIVE_HTML = re.compile(r"<\s*(script|iframe|object|embed)\b|\son[a-z]+\s*=|ja
 _PERCENT = re.compile(r"\s*([0-9]{1,3})\s*%?\s*")
 #: Classes of samplers that draw from whatever targets a participant is shown.
 RANDOM_NAMES = frozenset({"Random", "RandomSampling"})
+#: The largest share of trials that can be held out to compare samplers.
+MOST_HELD_OUT = 0.5
 #: A query is repeated so many trials after it was asked, or more.
 REPEATED_AFTER = 10
 _PLATFORMS_WITH_SETTINGS = ("prolific", "sona", "connect", "mturk")
@@ -46,6 +48,7 @@ def disagreements(
     """
     yield from _probabilities(root, tree, sampler_names)
     yield from _samplers_per_user(root, tree, sampler_names)
+    yield from _race(root, tree, sampler_names)
     yield from _fixed_queries(root, tree, sampler_names)
     yield from _targets(root, tree, manifest)
     yield from _groups(root, tree, sampler_names, manifest)
@@ -136,6 +139,70 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
             f"samplers_per_user is {number}, but there {'is only 1 sampler' if len(names) == 1 else f'are only {len(names)} samplers'}.",
             hint="Write at most that number, or 0 to draw a sampler for every query.",
         )
+
+
+def _race(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield what keeps samplers from being compared: a race needs equal chances for each, and one sampler for each participant."""
+    path = ("sampling", "race")
+    written = part_of(tree, *path)
+    try:
+        held_out = share(written) if isinstance(written, Scalar) else 0.0
+    except Misfit:
+        return  # reported where it is written
+    if not held_out:
+        return
+    if held_out > MOST_HELD_OUT:
+        yield problem_at(
+            root, path, "More than half of the trials would be held out to compare samplers.", hint="Write at most 50%."
+        )
+    if len(names) < 2:
+        yield problem_at(root, path, "A race needs at least two samplers.", hint="Name another, or remove race.")
+    shares = [value.text for _, value in items_of(part_of(tree, "sampling", "probs")) if isinstance(value, Scalar)]
+    amounts = [int(found[1]) for text in shares if (found := _PERCENT.fullmatch(text))]
+    if amounts and max(amounts) - min(amounts) > 1:
+        yield problem_at(
+            root,
+            ("sampling", "probs"),
+            "In a race all samplers get as many participants, but sampling.probs gives them different shares.",
+            hint="Remove probs.",
+        )
+    yield from _kept_apart(root, tree)
+
+
+def _kept_apart(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield what would give participants of a race more than their one sampler."""
+    per_user = part_of(tree, "sampling", "samplers_per_user")
+    if isinstance(per_user, Scalar) and per_user.text not in {"0", "1"}:
+        yield problem_at(
+            root,
+            ("sampling", "samplers_per_user"),
+            "In a race each participant gets one sampler.",
+            hint="Remove samplers_per_user.",
+        )
+    if items_of(part_of(tree, "sampling", "details")):
+        yield problem_at(
+            root,
+            ("sampling", "details"),
+            "In a race each participant gets one sampler, so that none can be fixed for a trial.",
+            hint="Remove details.",
+        )
+    for name, group in items_of(tree.get("groups")):
+        if isinstance(group, dict) and "samplers" in group:
+            yield problem_at(
+                root,
+                ("groups", name, "samplers"),
+                "In a race the samplers are drawn for all participants alike.",
+                hint="Remove samplers from the groups.",
+            )
+    for name, sampler in items_of(tree.get("samplers")):
+        test: Any = sampler.get("test") if isinstance(sampler, dict) else None
+        if isinstance(test, Scalar) and test.text.lower() in {"true", "yes", "on"}:
+            yield problem_at(
+                root,
+                ("samplers", name, "test"),
+                f"{name} is a test sampler, whose answers are never fitted; it cannot take part in a race.",
+                hint="Remove test, or race.",
+            )
 
 
 def _fixed_queries(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:

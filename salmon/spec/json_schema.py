@@ -43,6 +43,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "sampling": "How queries are divided among samplers.",
         "sampling.probs": "The percentage of queries of each sampler; together 100.",
         "sampling.samplers_per_user": "How many samplers each participant gets; 0 draws one for every query.",
+        "sampling.race": "The share of trials that are held out to compare the samplers; each participant then gets one sampler.",
         "sampling.common": "Arguments of all samplers, such as d: 2.",
         "sampling.details": "The k-th query of every participant: its sampler, and possibly the query itself.",
         "sampling.details.sampler": "The sampler of this query.",

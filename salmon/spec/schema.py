@@ -247,6 +247,7 @@ class Sampling(Part):
             )
         ),
     ] = 0
+    race: Share = 0.0  # of trials that are held out to compare samplers; each participant then meets one sampler
     common: FrozenMap[str, Argument] = FrozenMap({"d": 2})
     details: FrozenMap[Positive, Detail] = FrozenMap()
 
@@ -496,7 +497,12 @@ class Spec(Part):
         return self.model_copy(update=changes)
 
     def fitted_by(self, sampler: str) -> frozenset[str]:
-        """Return the samplers whose answers a sampler's embedding is fitted to: those of its groups; none means all."""
+        """Return the samplers whose answers a sampler's embedding is fitted to: those of its groups; none means all.
+
+        In a race each sampler learns from the answers to its own participants alone.
+        """
+        if self.sampling.race:
+            return frozenset({sampler})
         of_groups = [frozenset(group.samplers) for group in self.groups.values() if sampler in group.samplers]
         everybody = not of_groups or any(not group.samplers for group in self.groups.values())
         return frozenset() if everybody else frozenset[str]().union(*of_groups)

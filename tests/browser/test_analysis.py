@@ -110,3 +110,49 @@ def test_a_report_is_one_file_that_needs_nothing_else(laboratory: Laboratory, an
     )
     assert again.raise_for_status().headers["content-disposition"].startswith("attachment")
     assert "<h2>Methods</h2>" in again.text
+
+
+RACE = f"title: Race\ntargets: {N}\nsamplers: {{wide: {{class: Random}}, narrow: {{class: Random}}}}\nsampling: {{race: 25%}}\n"
+
+
+def test_a_race_is_judged_and_says_who_is_ahead(laboratory: Laboratory, page: Page) -> None:
+    """The participants of one sampler answer by chance, so that its map predicts little."""
+    world, rng = random_world(N, 2, 4), stream(4, "answers")
+    looking, guessing = SimulatedParticipant(world), SimulatedParticipant(world, lapse=1.0)
+    lines = ["head,left,right,winner,puid,rt_ms,sampler,trial_type"]
+    for number, (head, left, right) in enumerate(world.random_queries(2400, rng).tolist()):
+        held_out, person = number % 4 == 0, number // 60
+        looks = held_out or person % 2 == 0
+        winner = (looking if looks else guessing).react(head, left, right, rng).winner
+        sampler, kind = ("wide", "narrow")[person % 2], "held_out" if held_out else "random"
+        lines.append(f"{head},{left},{right},{winner},p{person},900,{sampler},{kind}")
+    with httpx.Client(base_url=laboratory.program.address, auth=laboratory.login, timeout=60) as client:
+        reply = client.post(
+            "/api/experiments/import",
+            files={"bundle": ("answers.csv", "\n".join(lines).encode()), "config": ("a.yaml", RACE.encode())},
+            data={"name": "raced"},
+        )
+        assert reply.is_success, reply.text
+    laboratory.log_in(page)
+    page.goto(f"{laboratory.program.address}/console/experiments/raced/analysis")
+    page.get_by_role("button", name="Judge the race").click()
+    verdict = page.locator("#race-verdict p").first
+    expect(verdict).to_have_text(
+        re.compile(r"^wide is ahead of narrow by [\d.]+ points \(95 %: [\d.]+ to [\d.]+\), however often you look\.$"),
+        timeout=120_000,
+    )
+    expect(page.locator("#race-progress")).to_be_empty(timeout=60_000)
+    expect(page.locator("#race-verdict")).to_contain_text("of 600 held-out answers")
+    expect(page.locator("[data-figure=race] canvas, [data-figure=race] svg").first).to_be_visible()
+    assert page.locator("#race-verdict tbody tr").count() == 2
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
+    page.reload()
+    expect(page.locator("#race-verdict p").first).to_contain_text("wide is ahead of narrow", timeout=30_000)
+
+
+def test_where_no_samplers_race_the_page_has_no_race(laboratory: Laboratory, analysed: str, page: Page) -> None:
+    laboratory.log_in(page)
+    page.goto(analysed)
+    expect(page.get_by_role("button", name="Write the report")).to_be_visible()
+    expect(page.get_by_role("heading", name="Sampler race")).to_be_hidden()

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "html.element_standalone": ({}, "", "<b>alone</b>"),
     "sampling.probs": ({}, {"one": 50, "two": 50}, {"one": 0, "two": 100}),
     "sampling.samplers_per_user": ({}, 0, 1),
+    "sampling.race": ({}, "0%", "50%"),
     "sampling.details{}.sampler": ({}, None, None),
     "sampling.details{}.query": ({}, None, None),
     "page.language": ({}, "en", "de"),

@@ -10,7 +10,7 @@ const RANDOM = "random queries";
 
 showCopies();
 /** @type {import("../types").AnalysisData} */
-const { slug, may_edit: mayEdit, targets, d, currency } = data();
+const { slug, may_edit: mayEdit, targets, d, currency, races } = data();
 const base = /** @type {const} */ (`/api/experiments/${slug}`);
 
 /** Follow a request until it ends; `seen` hears of every status. Returns the last one. */
@@ -220,6 +220,83 @@ $("#plan").addEventListener("submit", (event) => {
   plan.ask(assumed());
 });
 
+// Race
+
+const points = (share) => `${(100 * share).toFixed(1).replace("-", "−")}`;
+
+const course = new Figure({
+  name: "race",
+  title: "Lead against held-out answers",
+  sentence: "By how much one sampler's maps predict more of the held-out answers than another's, in percentage points. The interval is valid at all looks together.",
+  emptyText: "Appears when each sampler has as many answers as there are targets.",
+  height: 280,
+  option({ leads }, colour) {
+    const colours = [colour.first, colour.second, colour.third];
+    const named = (lead) => `${lead.first} before ${lead.second}`;
+    const last = leads[0].course.at(-1)?.[0] ?? 1;
+    return {
+      legend: { top: 0, textStyle: { color: colour.ink }, data: leads.map(named) },
+      grid: { left: 56, right: 24, top: 40, bottom: 48 },
+      xAxis: { type: "value", name: "held-out answers", nameGap: 30, min: 0, max: last, axisLabel: { formatter: number } },
+      yAxis: { type: "value", name: "points", axisLabel: { formatter: points } },
+      tooltip: { trigger: "axis", confine: true, formatter: ([first]) => leads.map((lead) => {
+        const [, middle, low, high] = lead.course.find(([many]) => many === first.value[0]) ?? lead.course.at(-1);
+        return `${named(lead)}: ${points(middle)} (${points(low)} to ${points(high)})`;
+      }).join("<br>") },
+      series: [
+        ...leads.flatMap((lead, place) => {
+          const shown = lead.course.filter(([, , low, high]) => high - low < 0.5);
+          const curve = (pick) => shown.map((row) => [row[0], row[pick]]);
+          const line = { type: "line", showSymbol: false, color: colours[place % 3] };
+          return [
+            { ...line, name: named(lead), data: curve(1), lineStyle: { width: 2 }, z: 3 },
+            { ...line, name: `${named(lead)} low`, data: curve(2), lineStyle: { width: 1, type: "dashed" }, silent: true },
+            { ...line, name: `${named(lead)} high`, data: curve(3), lineStyle: { width: 1, type: "dashed" }, silent: true },
+          ];
+        }),
+        { type: "line", showSymbol: false, color: colour.quiet, lineStyle: { width: 1 }, data: [[0, 0], [last, 0]], silent: true },
+      ],
+    };
+  },
+  rows: ({ leads }) => [
+    ["first", "second", "held-out answers", "lead", "low", "high"],
+    ...leads.flatMap(({ first, second, course: rows }) => rows.map((row) => [first, second, ...row])),
+  ],
+});
+course.element.classList.remove("card");
+$("#race-figure").append(course.element);
+
+function showRace(found) {
+  if (found.judged) course.show(found);
+  $("#race-verdict").replaceChildren(
+    ...found.leads.map((lead) => h("p", { "data-lead": `${lead.first}/${lead.second}`, "data-ahead": lead.ahead }, lead.ahead ? h("b", {}, lead.sentence) : lead.sentence)),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Samplers of the race" },
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...["Sampler", "Answers", "Held-out accuracy"].map((head) => h("th", { scope: "col" }, head)))),
+        h(
+          "tbody",
+          {},
+          ...found.names.map((name, place) =>
+            h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, number(found.answers[place])), h("td", { class: "number" }, found.judged ? percent(found.accuracy[place], 1) : "–")),
+          ),
+        ),
+      ),
+    ),
+    h("p", { class: "quiet" }, `Judged on ${number(found.judged)} of ${number(found.held_out)} held-out answers; the newest maps were fitted to ${number(found.learned)} answers each.`),
+  );
+}
+
+$("#race-card").hidden = !races;
+const race = new Asked("race", { form: $("#race"), progress: $("#race-progress"), cancel: $("#cancel-race"), show: showRace });
+$("#race").addEventListener("submit", (event) => {
+  event.preventDefault();
+  race.ask({});
+});
+
 // Choose
 
 const boxes = (place, values, checked) =>
@@ -296,4 +373,5 @@ $("#cancel-report").addEventListener("click", () => writing?.abort());
 
 const kept = await plan.showKept();
 if (kept) for (const [name, value] of Object.entries(kept)) sliders[name]?.set(value);
+if (races) await race.showKept();
 await choose.showKept();

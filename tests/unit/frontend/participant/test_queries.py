@@ -21,6 +21,7 @@ from frontend.participant.queries import (
 from frontend.store.experiments import Revision
 from salmon.records import Query
 from salmon.samplers.passive import candidates, fallback
+from salmon.spec import parse_spec
 from salmon.wire.keys import NOBODY, draw_tryout_id
 
 PLAN = SamplingPlan(samplers=("A", "B", "C"), probabilities=(70, 20, 10), samplers_per_user=0, details=(), seed=5)
@@ -63,6 +64,30 @@ def test_with_two_samplers_per_user_a_participant_meets_two_in_their_proportion(
         met = {choose_sampler(plan, participant=f"p{p}", trial=t) for t in range(1, 200)}
         assert len({choice.sampler for choice in met}) == 2
         assert sum({choice.sampler: choice.probability for choice in met}.values()) == pytest.approx(1)
+
+
+def test_in_a_race_everybody_meets_one_sampler_and_the_same_share_of_trials_is_held_out() -> None:
+    spec = "targets: 9\nsamplers: {A: {class: Random}, B: {class: Adaptive}}\nsampling: {race: 30%}\n"
+    parsed = parse_revision(Revision("", parse_spec(spec).spec.to_json(), None, 0))
+    own: Counter[str] = Counter()
+    held_out: Counter[str] = Counter()
+    for p in range(400):
+        name = f"p{p}"
+        choices = [choose_sampler(parsed.plan, participant=name, trial=trial) for trial in range(1, 41)]
+        (sampler,) = {choice.sampler for choice in choices}
+        own[sampler] += 1
+        for trial, choice in enumerate(choices, 1):
+            plan = plan_query(parsed, choice, participant=name, trial=trial, number=trial)
+            if choice.check is None:
+                assert isinstance(plan, Drawn if sampler == "A" else Published)
+                continue
+            assert isinstance(plan, Drawn)
+            assert {query.trial_type for query in plan.candidates} == {"held_out"}
+            assert not may_pass(parsed, choice)
+            held_out[sampler] += 1
+    assert own["A"] == pytest.approx(200, abs=40)
+    for sampler, people in own.items():
+        assert held_out[sampler] / (40 * people) == pytest.approx(0.3, abs=0.02)
 
 
 def test_what_the_experimenter_fixed_for_a_trial_comes_at_that_trial() -> None:
