@@ -88,7 +88,7 @@ def to_entries(columns: AnswerColumns, *, tests: frozenset[str]) -> Iterator[Ent
                 stream_id,
                 sampler,
                 (head, winner, right if winner == left else left),
-                trial_type == "random" and signed,
+                trial_type in {"random", "held_out"} and signed,
                 trial_type in REPEATABLE,
                 trial_type not in NEVER_FITTED,
                 participant,
