@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,7 @@ from salmon.learning.clickers import find_clickers
 from salmon.learning.features import Features
 from salmon.learning.uncertainty import laplace_covariance, position_covariance
 from salmon.logs import fields
-from salmon.parallel import Executor
-from salmon.parallel.executor import Task
+from salmon.parallel import ClusterAwayError, Executor
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
 
@@ -179,7 +179,7 @@ SPREAD_FROM = 300
 WAITING = 16
 #: Workers started on one machine: one per core, and at least two so that a search continues while a refit runs.
 MOST_WORKERS = 8
-#: After this many failures in a row the cluster itself is taken to be lost.
+#: After this many failures in a row the cluster itself is taken to be lost, whatever it said.
 FAILURES_TO_REOPEN = 3
 #: How often a cluster that is away is tried again.
 REJOIN_SECONDS = 120.0
@@ -250,20 +250,27 @@ class WorkerPool:
         stand_in, self._executor, opener.again_at = self._executor, joined, None
         self._sent.clear()
         if stand_in is not None:  # what runs there ends there
-            leaving = threading.Timer(REJOIN_SECONDS, stand_in.close)
+            leaving = threading.Timer(REJOIN_SECONDS, _leave, (stand_in,))
             leaving.daemon = True
             leaving.start()
         log.info("cluster joined again", extra=fields(workers=joined.workers))
 
-    def recover(self) -> None:
-        """Forget which blocks the workers hold; after several failures in a row, open the cluster again."""
+    def recover(self, failed: Executor | None, error: Exception) -> None:
+        """Take note that work failed on an executor (None: it could not be opened).
+
+        The workers may have lost the blocks of answers. A cluster that is away, or on which several tasks in a row failed,
+        is left: the next task opens one again.
+        """
         with self._lock:
+            if failed is not self._executor:
+                return  # others have noted it, and this machine or a new cluster does the work by now
             self._failures += 1
             self._sent.clear()
-            if self._failures >= FAILURES_TO_REOPEN and self._executor is not None:
-                lost, self._executor, self.workers = self._executor, None, 0
-                threading.Thread(target=lost.close, daemon=True).start()
-                log.warning("workers lost", extra=fields(failures=self._failures))
+            lost = isinstance(error, ClusterAwayError) or self._failures >= FAILURES_TO_REOPEN
+            if lost and failed is not None:
+                self._executor, self.workers = None, 0
+                threading.Thread(target=_leave, args=(failed,), daemon=True).start()
+                log.warning("workers lost", extra=fields(failures=self._failures, reason=str(error)))
 
     def close(self) -> None:
         """Leave the cluster, and stop it if it was started here; running tasks are abandoned."""
@@ -273,15 +280,16 @@ class WorkerPool:
 
     def _do(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows) -> None:
         began = time.monotonic()
+        executor = None
         try:
             executor = self.executor()
+            self.workers = executor.workers
             began = time.monotonic()  # the start of the cluster is not part of the task
             outcome = self._outcome(task, blocks, tail, executor)
             self._failures = 0
-            self.workers = executor.workers  # here, because a cluster that is lost may take long to say so
         except Exception as error:  # noqa: BLE001 - the outermost loop of a task: an error is an outcome too
             outcome = error
-            self.recover()
+            self.recover(executor, error)
         self._done(task, outcome, time.monotonic() - began)
 
     def _outcome(self, task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
@@ -291,26 +299,28 @@ class WorkerPool:
         arguments = (learner.sampler, task.state, [self._handle(block, executor) for block in blocks], tail)
         match task.kind:
             case "refit":
-                return _wait_for(executor.submit(refit, *arguments, task.left_out, priority=2), executor)
+                return executor.submit(refit, *arguments, task.left_out, priority=2).result()
             case "search":
                 found = executor.submit(search, *arguments, task.left_out, task.pending, task.count, priority=3)
-                return _wait_for(found, executor)
+                return found.result()
             case "report":
-                return _wait_for(executor.submit(report, *arguments, task.repeatable, priority=1), executor)
+                return executor.submit(report, *arguments, task.repeatable, priority=1).result()
             case "evaluate":
                 return _evaluate(task, arguments[2], tail, executor)
 
     def _handle(self, block: Rows, executor: Executor) -> Any:
         with self._lock:
+            if executor is not self._executor:
+                raise ClusterAwayError("The workers of this task were left.", hint="The next ones do it.")
             if id(block) not in self._sent:
                 self._sent[id(block)] = block, executor.scatter(block)
             return self._sent[id(block)][1]
 
 
-def _wait_for(task: Task, executor: Executor) -> Any:
-    """Return the value of a task, or raise soon after the cluster is gone."""
-    result_of: Callable[[Task], Any] | None = getattr(executor, "result_of", None)
-    return result_of(task) if result_of else task.result()
+def _leave(executor: Executor) -> None:
+    """Close an executor that is not used any more: the outermost call of a thread."""
+    with suppress(Exception):  # Dask raises anything where its scheduler goes away meanwhile
+        executor.close()
 
 
 def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: Executor) -> dict[str, float]:
@@ -320,7 +330,7 @@ def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: E
     found: list[Any] = []
     folds = 1
     while len(found) < folds:
-        folds, outcome = _wait_for(executor.submit(judge_fold, asked, blocks, tail, len(found), priority=0), executor)
+        folds, outcome = executor.submit(judge_fold, asked, blocks, tail, len(found), priority=0).result()
         found.append(outcome)
     return executor.submit(join_folds, asked, blocks, tail, found, priority=0).result() if folds else {}
 
@@ -374,7 +384,7 @@ class ExecutorOpener:
 
     def join(self) -> Executor | None:
         """Return an executor on the scheduler; None while it is away or has no workers."""
-        from salmon.parallel.dask import ClusterAwayError, TlsFiles, join_cluster
+        from salmon.parallel.dask import TlsFiles, join_cluster
 
         try:
             joined = join_cluster(self.scheduler, tls=TlsFiles(*self.tls) if self.tls else None)

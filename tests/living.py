@@ -29,10 +29,10 @@ def client_on(settings: Settings, store: Store) -> httpx.AsyncClient:
 class Crowd:
     """Participants who answer over HTTP, as the true world would, and remember what they were asked."""
 
-    def __init__(self, client: httpx.AsyncClient, slug: str) -> None:
+    def __init__(self, client: httpx.AsyncClient, slug: str, n: int = 30) -> None:
         self.client = client
         self.slug = slug
-        self.world = egg_world(30)
+        self.world = egg_world(n)
         self.generator = np.random.default_rng(5)
         self.given: list[tuple[int, int, int]] = []
         self.asked: dict[str, list[dict[str, Any]]] = {}

@@ -47,13 +47,16 @@ class _LeftError(Exception):
 
 
 class JobRunner:
-    """Carries out jobs. `executor()` returns the workers, starting them if need be; `recover()` reports that they were lost."""
+    """Carries out jobs.
+
+    `executor()` returns the workers, starting them if need be; `recover(executor, error)` reports that work failed on them.
+    """
 
     def __init__(
         self,
         store: Store,
         executor: Callable[[], Executor],
-        recover: Callable[[], None],
+        recover: Callable[[Executor | None, Exception], None],
         *,
         now_ms: Callable[[], int],
     ) -> None:
@@ -148,8 +151,7 @@ class JobRunner:
         for sending in range(_MOST_SENDINGS):
             if sending:
                 self._pause()
-                shared.forget()
-                self._recover()
+            executor = None
             try:
                 executor = self._executor()
                 arguments = (*shared.on(executor), *step.arguments, *earlier)
@@ -159,6 +161,8 @@ class JobRunner:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever a cluster raises when it is lost
                 log.warning("workers lost during a request", extra=fields(request=asked.request, error=str(error)))
+                shared.forget()
+                self._recover(executor, error)
                 continue
             if isinstance(outcome, StepFailure):
                 raise SalmonError(outcome.sentence)

@@ -1,5 +1,5 @@
 """One interface for work in this process and on a Dask cluster; `salmon.parallel.dask` loads Dask when imported."""
 
-from salmon.parallel.executor import Executor, SerialExecutor, Task, on_executor
+from salmon.parallel.executor import ClusterAwayError, Executor, SerialExecutor, Task, on_executor
 
-__all__ = ["Executor", "SerialExecutor", "Task", "on_executor"]
+__all__ = ["ClusterAwayError", "Executor", "SerialExecutor", "Task", "on_executor"]

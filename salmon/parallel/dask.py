@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any, Self, cast
 from uuid import uuid4
 
 import dask.config
-from distributed import Client, LocalCluster, as_completed, get_worker, wait
+from distributed import Client, LocalCluster, get_worker, wait
 from distributed.client import FutureCancelledError, FuturesCancelledError
 from distributed.comm.addressing import get_address_host
 from distributed.comm.core import CommClosedError
@@ -23,12 +26,16 @@ from distributed.security import Security
 from distributed.utils import get_ip
 
 from salmon.errors import SalmonError, StartError
-from salmon.parallel.executor import Task
+from salmon.parallel.executor import ClusterAwayError, Task
 
 # How often an adaptive cluster compares the workers it has with those it should have.
 _ADAPT_EVERY = "200ms"
-# How often whoever waits for a task of a joined cluster looks whether the cluster is still there.
-_LOOK_SECONDS = 5
+# How often whoever waits for a cluster looks whether it is still there, and how long it has to say so.
+_LOOK_SECONDS = 5.0
+_REPLY_SECONDS = 10.0
+# After so many looks in a row without a worker, the workers do not come back by themselves: those that died are started
+# again within one or two seconds.
+_LOOKS_WITHOUT_WORKERS = 2
 # Dask has workers give freed memory back at once, and then every work array of a block is paid for again page by
 # page: four times the time of a refit. Up to 32 MB stays with the worker instead.
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 1 << 28, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
@@ -84,10 +91,6 @@ class TlsFiles:
     key: str
 
 
-class ClusterAwayError(StartError):
-    """Nobody answers where the scheduler of a cluster should be."""
-
-
 def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = None) -> DaskExecutor:
     """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`, or `tls://`)."""
     if tls is None and address.startswith("tls://"):
@@ -97,7 +100,7 @@ def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = 
             where=address,
         )
     try:
-        return DaskExecutor(Client(address, timeout=timeout_s, security=_security(tls)))
+        return DaskExecutor(_connect(address, timeout_s, _security(tls)))
     except ssl.SSLError as error:
         raise StartError(
             f"The files for TLS with the scheduler {address} cannot be used: {error.reason or error}.",
@@ -110,6 +113,32 @@ def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = 
             hint="Start one there, or correct the address; a scheduler with TLS has an address tls://… and needs files.",
             where=address,
         ) from error
+
+
+def _connect(address: str, timeout_s: float, security: Security | None) -> Client:
+    """Return a client of a scheduler, or raise TimeoutError.
+
+    Dask waits for ever where a scheduler accepts the connection and does not reply: hence in a thread that is given up.
+    """
+    opened: Future[Client] = Future()
+
+    def connect() -> None:
+        try:
+            client = Client(address, timeout=timeout_s, security=security)
+        except Exception as error:  # noqa: BLE001 - the outermost call of a thread: the other one raises it again
+            with suppress(InvalidStateError):
+                opened.set_exception(error)
+            return
+        try:
+            opened.set_result(client)
+        except InvalidStateError:  # nobody waits any more
+            client.close()
+
+    threading.Thread(target=connect, name="join", daemon=True).start()
+    try:
+        return opened.result(2 * timeout_s)
+    finally:
+        opened.cancel()
 
 
 def _security(tls: TlsFiles | None) -> Security | None:
@@ -138,10 +167,31 @@ def tell(topic: str, message: Any) -> None:
     get_worker().log_event(topic, message)
 
 
+@dataclass(frozen=True, eq=False)
+class DaskTask:
+    """Work on a cluster. Its value does not come from a cluster that is gone: `result` raises ClusterAwayError instead."""
+
+    executor: DaskExecutor
+    future: Any
+
+    def result(self) -> Any:
+        """Return the value, waiting for it while the cluster is there; raise what the work raised."""
+        return self.executor.gather([self])[0]
+
+    def done(self) -> bool:
+        """Whether the value is there (or will never be)."""
+        return self.future.done()
+
+    def cancel(self) -> None:
+        """Cancel this work; nothing happens if it is already done."""
+        self.future.cancel()
+
+
 class DaskExecutor:
     """An executor that submits work to a Dask client.
 
-    A cluster given as `owned` is closed together with the executor.
+    A cluster given as `owned` is closed together with the executor. No wait is for ever: where the scheduler or all workers
+    are gone, whatever waits for them raises ClusterAwayError within half a minute.
     """
 
     def __init__(self, client: Client, *, owned: Any = None) -> None:
@@ -151,44 +201,75 @@ class DaskExecutor:
     @property
     def has_workers(self) -> bool:
         """Return whether anybody would do work that is submitted now."""
-        return bool(self.client.nthreads())
+        return bool(self._threads())
 
     @property
     def workers(self) -> int:
         """Return the number of threads of all workers that the scheduler knows now, at least 1."""
-        return max(1, sum(cast("dict[str, int]", self.client.nthreads()).values()))
+        return max(1, sum(self._threads().values()))
 
     def map(self, function: Callable[..., Any], *arguments: Iterable[Any], priority: float = 0) -> list[Any]:
         """Return the values of the function over the arguments, in their order."""
-        # pure=False: equal calls are repeated work on purpose, never looked up by a hash of large arrays.
-        tasks = [
-            self.client.submit(function, *each, priority=cast("int", priority), pure=False)
-            for each in zip(*arguments, strict=True)
-        ]
-        return cast("list[Any]", self.client.gather(tasks))
+        return self.gather([self.submit(function, *each, priority=priority) for each in zip(*arguments, strict=True)])
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, priority: float = 0, on: int | None = None) -> Task:
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, priority: float = 0, on: int | None = None
+    ) -> DaskTask:
         """Submit one piece of work; `on` counts the workers in the order of their addresses."""
         pinned: dict[str, Any] = {}
         if on is not None:
-            addresses = sorted(cast("dict[str, int]", self.client.nthreads()))
+            addresses = self.addresses()
             if not 0 <= on < len(addresses):
                 raise SalmonError(f"There is no worker {on}.", hint=f"The cluster has {len(addresses)}, from 0.")
             pinned = {"workers": [addresses[on]], "allow_other_workers": False}
-        future = self.client.submit(function, *arguments, priority=cast("int", priority), pure=False, **pinned)
-        return cast("Task", future)
+        values = [each.future if isinstance(each, DaskTask) else each for each in arguments]
+        # pure=False: equal calls are repeated work on purpose, never looked up by a hash of large arrays.
+        future = self.client.submit(function, *values, priority=cast("int", priority), pure=False, **pinned)
+        return DaskTask(self, future)
 
-    def result_of(self, task: Task) -> Any:
-        """Return the value of a task; raise ClusterAwayError where the scheduler or all workers are gone meanwhile."""
-        while not task.done():
-            with suppress(TimeoutError):
-                wait([task], timeout=_LOOK_SECONDS)
-                break
-            if self.client.status != "running" or not self.has_workers:
-                raise ClusterAwayError(
-                    "The Dask cluster is gone.", hint="Start it again; work goes on elsewhere meanwhile."
-                )
-        return task.result()
+    def gather(self, tasks: Iterable[DaskTask]) -> list[Any]:
+        """Return the values of tasks in their order; raise what their work raised."""
+        futures = [task.future for task in tasks]
+        return cast("list[Any]", self._while_there(self.client.gather(futures, asynchronous=True)))
+
+    def _while_there(self, waiting: Coroutine[Any, Any, Any]) -> Any:
+        """Return what a coroutine of the client returns; raise ClusterAwayError where the cluster is gone meanwhile.
+
+        The client itself would wait for ever: for a task without a worker, or for the reply of a scheduler that hangs.
+        """
+        awaited = asyncio.run_coroutine_threadsafe(waiting, self.client.loop.asyncio_loop)
+        try:
+            looks = 0
+            while True:
+                with suppress(TimeoutError):
+                    return awaited.result(_LOOK_SECONDS)
+                if awaited.done():  # the work itself raised a TimeoutError
+                    return awaited.result()
+                looks = self._look(looks)
+        finally:
+            awaited.cancel()  # nobody needs its value now; nothing happens where it is done
+
+    def _look(self, looks: int) -> int:
+        """Return for how many looks in a row there was no worker; raise ClusterAwayError when the cluster is gone."""
+        looks = 0 if self.has_workers else looks + 1
+        if looks == _LOOKS_WITHOUT_WORKERS:
+            raise ClusterAwayError(
+                "The Dask cluster has no workers any more.", hint="Start some; work goes on elsewhere meanwhile."
+            )
+        return looks
+
+    def _threads(self) -> dict[str, int]:
+        """Return the number of threads of each worker, by its address, as the scheduler says now."""
+        silent = ClusterAwayError(
+            "The Dask scheduler is gone.", hint="Start it again; work goes on elsewhere meanwhile."
+        )
+        if self.client.status != "running":
+            raise silent
+        try:
+            found = self.client.sync(self.client.scheduler.ncores, workers=None, callback_timeout=_REPLY_SECONDS)
+        except (OSError, TimeoutError, asyncio.CancelledError) as error:
+            raise silent from error
+        return cast("dict[str, int]", found)
 
     @property
     def host(self) -> str:
@@ -209,7 +290,7 @@ class DaskExecutor:
 
     def addresses(self) -> list[str]:
         """Return the addresses of the present workers, in an order that others joining or leaving does not change."""
-        return sorted(cast("dict[str, int]", self.client.nthreads()))
+        return sorted(self._threads())
 
     def submit_at(self, address: str, function: Callable[..., Any], *arguments: Any, name: str) -> Task:
         """Submit work to the worker at an address and to no other; the dashboard shows it under the name."""
@@ -254,15 +335,27 @@ class DaskExecutor:
         cast("Any", self.client.cluster).adapt(minimum=workers, maximum=workers, interval=_ADAPT_EVERY)
         self.client.wait_for_workers(workers)
 
-    def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
+    def as_completed(self, tasks: Iterable[DaskTask]) -> Iterator[DaskTask]:
         """Yield the tasks as they finish."""
-        return cast("Iterator[Task]", iter(as_completed(list(tasks))))
+        pending, looks = list(tasks), 0
+        while pending:
+            if done := [task for task in pending if task.done()]:
+                yield from done
+                pending, looks = [task for task in pending if task not in done], 0
+                continue
+            try:
+                wait([task.future for task in pending], timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
+            except FuturesCancelledError:
+                continue  # what is cancelled is done
+            except TimeoutError:
+                looks = self._look(looks)
 
     def scatter(self, value: Any) -> Any:
         """Move a value to one worker; others fetch it from there when they need it."""
         # In a list: a dict or a list of its own would be taken apart and scattered piece by piece. The workers of a
         # cluster started here can be reached directly; others perhaps only through their scheduler.
-        return cast("list[Any]", self.client.scatter([value], hash=False, direct=self._owned is not None))[0]
+        moving = self.client.scatter([value], hash=False, direct=self._owned is not None, asynchronous=True)
+        return cast("list[Any]", self._while_there(moving))[0]
 
     def scale(self, workers: int) -> None:
         """Ask the cluster for this many workers and wait until they are present."""

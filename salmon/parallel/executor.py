@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from salmon.errors import SalmonError
+from salmon.errors import SalmonError, StartError
+
+
+class ClusterAwayError(StartError):
+    """Nobody answers where the scheduler of a cluster should be, or it has no workers."""
 
 
 class Task(Protocol):
     """Submitted work, whose value `result` returns."""
 
     def result(self) -> Any:
-        """Return the value, waiting for it if need be; raise what the work raised."""
+        """Return the value, waiting for it if need be; raise what the work raised, or ClusterAwayError."""
         ...
 
     def done(self) -> bool:

@@ -2,21 +2,35 @@
 
 import os
 import shlex
+import signal
 import socket
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
+import numpy as np
 import pytest
 
 from backend import workers
+from backend.service import Service
+from backend.store import Store as BackendStore
 from backend.workers import ExecutorOpener, WorkerPool
+from frontend.settings import Settings
+from frontend.store import Store
 from salmon.cli.cluster import make_certificates
+from salmon.learning import objective
+from salmon.parallel import dask
 from salmon.parallel.dask import DaskExecutor, TlsFiles, join_cluster
+from tests.job_requests import ask_for, read_status
+from tests.living import Crowd, absorbed, run_until, started
 from tests.nginx import free_port
 from tests.program import REPOSITORY, poll
 
@@ -211,12 +225,152 @@ def test_learning_goes_on_here_while_the_cluster_is_away_and_there_when_it_is_ba
             assert opener.again_at is None
         for _ in range(workers.FAILURES_TO_REOPEN):
             with pytest.raises(Exception, match=r"."):
-                there.result_of(there.submit(process_of, 5))
-            pool.recover()
+                there.submit(process_of, 5).result()
+            pool.recover(there, RuntimeError("lost"))
         assert pool.executor().submit(process_of, 6).result()[0] == 6
         assert opener.again_at is not None
     finally:
         pool.close()
+
+
+@dataclass(frozen=True)
+class SecondCluster:
+    """A scheduler and two workers that are processes of their own, as on other machines."""
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+    def freeze_workers(self) -> None:
+        """What workers are given from now on begins and does not end."""
+        for process in self.workers:
+            process.send_signal(signal.SIGSTOP)
+
+    def lose(self, how: str) -> None:
+        """Take the cluster away in the middle of whatever it does."""
+        if how == "the scheduler hangs":
+            self.scheduler.send_signal(signal.SIGSTOP)
+        if how in {"everything is killed", "the scheduler is killed"}:
+            self.scheduler.kill()
+        if how in {"everything is killed", "the workers are killed"}:
+            for process in self.workers:
+                process.kill()
+
+
+LOSSES = ("everything is killed", "the scheduler is killed", "the workers are killed", "the scheduler hangs")
+
+
+@pytest.fixture
+def second_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondCluster]:
+    monkeypatch.setattr(dask, "_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(dask, "_REPLY_SECONDS", 3.0)
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    common = ("--no-dashboard", "--protocol", "tcp")
+    commands = [("dask_scheduler", "--host", "127.0.0.1", "--port", str(port), *common)]
+    commands += [
+        ("dask_worker", address, "--no-nanny", "--nthreads", "1", "--local-directory", str(tmp_path), *common)
+    ] * 2
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for program, *arguments in commands:
+            command = (sys.executable, "-m", f"distributed.cli.{program}", *arguments)
+            processes.append(subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL))
+        yield SecondCluster(address, processes[0], processes[1:])
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(10)
+
+
+def doze(seconds: float, *_: Any) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_nothing_waits_for_ever_for_a_cluster_that_is_lost(second_cluster: SecondCluster, how: str) -> None:
+    """Each way to wait for a cluster ends with an error within half a minute; a scheduler that hangs keeps its connections."""
+    poll(lambda: join_cluster(second_cluster.address).close() or True, "the scheduler", seconds=60)
+    executor = join_cluster(second_cluster.address)
+    executor.wait_for(2, timeout_s=60)
+    block = executor.scatter(np.arange(1000))
+    waits: dict[str, Callable[[], Any]] = {
+        "one task": executor.submit(doze, 600.0).result,
+        "a task with a block": executor.submit(doze, 600.0, block).result,
+        "a map": lambda: executor.map(doze, [600.0] * 3),
+        "the first of several": lambda: next(
+            executor.as_completed([executor.submit(doze, 600.0) for _ in range(3)])
+        ).result(),
+        "new blocks": lambda: [executor.scatter(np.arange(1000)) for _ in iter(lambda: doze(0.1), None)],
+        "the number of workers": lambda: [executor.addresses() for _ in iter(lambda: doze(0.1), None)],
+    }
+    ended: dict[str, str] = {}
+
+    def wait_for(name: str) -> None:
+        try:
+            waits[name]()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must come
+            ended[name] = type(error).__name__
+
+    threads = [threading.Thread(target=wait_for, args=(name,), daemon=True) for name in waits]
+    for thread in threads:
+        thread.start()
+    try:
+        poll(lambda: all(executor.client.processing().values()), "the workers to be busy")
+        second_cluster.lose(how)
+        # A scheduler without workers goes on to say that there are none.
+        expected = set(waits) - ({"the number of workers"} if how == "the workers are killed" else set())
+        poll(lambda: expected <= set(ended), f"an end of {expected}", seconds=40)
+    finally:
+        second_cluster.lose("everything is killed")
+        executor.close()
+
+
+@pytest.mark.parametrize("how", ["the workers are killed", "the scheduler hangs"])
+async def test_learning_and_requests_go_on_when_the_cluster_is_lost_under_them(
+    client: httpx.AsyncClient,
+    settings: Settings,
+    store: Store,
+    owned: Callable[..., Any],
+    probe: BackendStore,
+    second_cluster: SecondCluster,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refit of 300 targets, which is spread over all workers, and a request of the console, both begun on the cluster."""
+    spec = "targets: 300\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {}}\n"
+    monkeypatch.setattr(objective, "_WORTH_SENDING", 1)
+    slug = how.replace(" ", "-")
+    _, experiment = await started(client, settings, store, slug, spec)
+    crowd = Crowd(client, slug, 300)
+    await crowd.answer(60)
+    poll(lambda: join_cluster(second_cluster.address).has_workers, "the cluster", seconds=60)
+    opener = ExecutorOpener(second_cluster.address)
+    service = Service(probe, opener)
+    try:
+        service.begin()
+        run_until(service, lambda: probe.read_model(experiment, "Adaptive") is not None, seconds=120)
+        assert absorbed(service, experiment) == 60
+        assert opener.again_at is None, "the cluster does the work"
+        second_cluster.freeze_workers()
+        identifier = await ask_for(owned, slug, "embedding", answers=50)
+        await crowd.answer(60)
+        learner = service.experiments[experiment].learners["Adaptive"]
+        run_until(service, lambda: learner._timed["refit"].running)
+        run_until(service, lambda: read_status(probe, identifier).note == "fitting the first 50 answers")
+        soon = time.monotonic() + 2
+        run_until(service, lambda: time.monotonic() > soon)
+        assert learner._timed["refit"].running, "the refit waits for the cluster"
+        assert not read_status(probe, identifier).ended
+        second_cluster.lose(how)
+        run_until(service, lambda: absorbed(service, experiment) == 120, seconds=120)
+        run_until(service, lambda: read_status(probe, identifier).ended, seconds=120)
+        assert read_status(probe, identifier).state == "done"
+        assert opener.again_at is not None, "this machine stands in"
+    finally:
+        service.stop()
+        service.close()
 
 
 @pytest.mark.parametrize("to", ["lab.example.edu", ":8787", "lab:port"])

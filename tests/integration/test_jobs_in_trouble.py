@@ -31,7 +31,7 @@ async def test_a_request_that_three_backends_did_not_survive_is_given_up_in_a_se
     await crowd.answer(10)
     identifier = await ask_for(owned, "poison", "embedding", answers=10)
     for tries in (1, 2, 3, 4):
-        jobs = JobRunner(probe, SerialExecutor, lambda: None, now_ms=lambda: 1)
+        jobs = JobRunner(probe, SerialExecutor, lambda *_: None, now_ms=lambda: 1)
         jobs.take(probe.unended_requests())
         if tries <= 3:
             assert blocked.begun.acquire(timeout=20)
@@ -66,13 +66,13 @@ async def test_steps_are_sent_again_when_workers_are_lost_and_live_work_is_told(
     for losses, state in ((2, "done"), (1000, "failed")):
         lost.clear()
         shaky = Shaky(losses)
-        jobs = JobRunner(probe, lambda shaky=shaky: shaky, lambda: lost.append(1), now_ms=lambda: 1)
+        jobs = JobRunner(probe, lambda shaky=shaky: shaky, lambda *_: lost.append(1), now_ms=lambda: 1)
         identifier = await ask_for(owned, "lost", "embedding", answers=40)
         jobs.take([Request(identifier, "embedding", experiment, {"answers": 40})])
         poll(lambda identifier=identifier: read_status(probe, identifier).ended, "the request")
         jobs.close()
         assert read_status(probe, identifier).state == state
-        assert len(lost) == min(losses, 4)
+        assert len(lost) == min(losses, 5)
     assert read_status(probe, identifier).error.startswith("The workers were lost again and again")
 
 
@@ -97,7 +97,7 @@ async def test_a_request_waits_for_a_store_that_is_away_and_goes_on(
             return BackendStore._do(refuse if away else command)
 
     flaky = Flaky(backend_url)
-    jobs = JobRunner(flaky, SerialExecutor, lambda: None, now_ms=lambda: 1)
+    jobs = JobRunner(flaky, SerialExecutor, lambda *_: None, now_ms=lambda: 1)
     identifier = await ask_for(owned, "away", "plan", answers=60, runs=1)
     jobs.take([Request(identifier, "plan", experiment, {"answers": 60, "runs": 1})])
     poll(lambda: read_status(probe, identifier).ended, "the request")
