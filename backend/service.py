@@ -232,7 +232,7 @@ class Service:
         self._unusable.pop(item.experiment, None)
         self._experiments[item.experiment] = opened
         if opened.learners:
-            self._workers.warm_up()
+            self._workers.warm_up(opened.n)
 
 
 #: The interval of the heartbeat, and its time to live: two missed beats are tolerated.

@@ -27,6 +27,7 @@ from salmon.logs import fields
 from salmon.parallel import ClusterAwayError, Executor
 from salmon.samplers.registry import ActiveSampler
 from salmon.samplers.state import Round, State
+from salmon.search.design import WORTH_COMPILING, load_loops
 
 if TYPE_CHECKING:
     from salmon.estimator.cross_validation import Evaluation
@@ -218,9 +219,17 @@ class WorkerPool:
         self._sent: dict[int, tuple[Rows, Any]] = {}
         self._threads = ThreadPoolExecutor(WAITING, thread_name_prefix="work")
 
-    def warm_up(self) -> None:
-        """Start the cluster now, so that the first task does not wait for it."""
-        self._threads.submit(self.executor)
+    def warm_up(self, n: int) -> None:
+        """Start the cluster now, and load there what searches among n targets need, so that the first task does not wait."""
+        self._threads.submit(self._warm_up, n)
+
+    def _warm_up(self, n: int) -> None:
+        with suppress(Exception):  # a task that finds no workers says so, and learns elsewhere
+            executor = self.executor()
+            if n >= WORTH_COMPILING:
+                executor.map(load_loops, range(executor.workers))
+            if n >= SPREAD_FROM:
+                load_loops()
 
     def take(self, task: LearningTask) -> None:
         """Start a task and return at once."""

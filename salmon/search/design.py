@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from salmon.geometry import Coordinates, centre, squared_distances
 from salmon.learning.posterior import fisher_weight
-from salmon.noise import NoiseModel
+from salmon.noise import TSTE, NoiseModel
 
 Single = NDArray[np.float32]
 
@@ -43,7 +43,7 @@ _FEWEST_HEADS = 4
 # weight 1/√v of smaller variances would only magnify the rounding of float32 (to a tenth of M, if v went to 1e-12).
 _SMALLEST_VARIANCE = 1e-6
 # From this many targets rounds are long enough that the loops, which take seconds to compile on a new machine, pay off.
-_WORTH_COMPILING = 100
+WORTH_COMPILING = 100
 # Heads that go through the compiled loops together, and the share of a head's pairs of feet for which there is room among
 # the candidates: about one in a hundred becomes one.
 _HEADS_TOGETHER = 32
@@ -66,9 +66,19 @@ def _compiled_loops() -> _Loops | None:
     return cast("_Loops", import_module("salmon.search.design_loops"))
 
 
+def load_loops(*_: object) -> None:
+    """Load the compiled loops, or compile them, by a small round, so that no search waits for that."""
+    n, d = WORTH_COMPILING, 2
+    if _loops(n) is not None:
+        linear = linearise(np.random.default_rng(0).standard_normal((n, d)), TSTE(lapse=0.05))
+        covariance = np.eye(n * d)
+        turns = np.array([[0, -1, -1]], dtype=np.int32)
+        arrange(linear, covariance, design_target(linear, covariance), turns)
+
+
 def _loops(n: int) -> _Loops | None:
     """Return the compiled loops where they are worth it, otherwise None."""
-    return _compiled_loops() if n >= _WORTH_COMPILING else None
+    return _compiled_loops() if n >= WORTH_COMPILING else None
 
 
 @dataclass(frozen=True)

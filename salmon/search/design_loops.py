@@ -25,11 +25,14 @@ _C7, _C6, _C5, _C4, _C3, _C2 = (np.float32(1 / factorial) for factorial in (5040
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function compiled; its machine code is kept for the next process where a folder may be written."""
+    """Return the function compiled; its machine code is kept for the next process where a folder may be written.
+
+    Other threads go on meanwhile: the learning process publishes while one of its threads searches.
+    """
     try:
-        return numba.njit(cache=True, fastmath=True, error_model="numpy")(function)
+        return numba.njit(cache=True, fastmath=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:
-        return numba.njit(fastmath=True, error_model="numpy")(function)
+        return numba.njit(fastmath=True, nogil=True, error_model="numpy")(function)
 
 
 @compiled

@@ -20,7 +20,7 @@ from tests.properties.test_gradient import drawn
 @pytest.fixture(params=["numpy", "compiled"], autouse=True, scope="module")
 def _loops(request):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(design, "_WORTH_COMPILING", 0 if request.param == "compiled" else inf)
+        patch.setattr(design, "WORTH_COMPILING", 0 if request.param == "compiled" else inf)
         yield
 
 
