@@ -17,15 +17,14 @@ import asyncio
 import gc
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from frontend.transfer.source import ExportSource
 
-#: The subprocess yields the processor to the web process, which serves participants. Where a scheduler has no idle class, its
-#: niceness says so.
-_NICENESS = 10
+#: The subprocess yields the processor to the web process, which serves participants. In the scheduler's idle class it would get
+#: next to nothing beside other programs that are as nice.
+_NICENESS = 19
 #: Rows live for one page and form no cycles, so the collector rarely needs to look for any.
 _YOUNG_OBJECTS = 100_000
 
@@ -33,8 +32,6 @@ _YOUNG_OBJECTS = 100_000
 def main(arguments: list[str], output: BinaryIO) -> int:
     """Carry out one order and return the exit code."""
     os.nice(_NICENESS)
-    with suppress(AttributeError, OSError):  # Linux has the idle class
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     gc.set_threshold(_YOUNG_OBJECTS)
     # Imported after the niceness is set: loading these modules takes time too.
     from frontend.errors import body_of, status_of
