@@ -17,7 +17,7 @@ from salmon.wire.answer_pages import READ_ANSWERS, AnswerColumns, columns_of, da
 #: Answers read in one piece; the server is busy with a page for half a millisecond an answer at the most.
 PAGE = 1000
 #: Turns of the event loop until a command is sent: taking a connection, checking it, writing.
-_STEPS_TO_SEND = 4
+STEPS_TO_SEND = 4
 #: Events read in one piece.
 EVENTS_PAGE = 2000
 #: Participants whose fields are read in one round trip.
@@ -125,7 +125,7 @@ class ExportReader(Verbs):
     async def _ask(self, experiment: str, after: str, until: str) -> asyncio.Task[str]:
         """Ask for a page; it is on its way to the server when this returns."""
         asked = asyncio.create_task(self._gather(experiment, after, until))
-        for _ in range(_STEPS_TO_SEND):
+        for _ in range(STEPS_TO_SEND):
             await asyncio.sleep(0)
         return asked
 

@@ -3,6 +3,7 @@
 After a crash the same import is repeated: it skips what it has written already.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
@@ -57,20 +58,26 @@ class Importer(Verbs):
         tokens: dict[str, dict[str, str]] = {}
         for stream_id, fields in entries:
             tokens.setdefault(fields["participant"], {})[fields["token"]] = stream_id
+        length, _ = await asyncio.gather(
+            self._append(keys.answers, entries),
+            self._connection.together(
+                lambda pipeline: [
+                    pipeline.hset(keys.answered(participant), mapping=cast("Any", found))
+                    for participant, found in tokens.items()
+                ]
+            ),
+        )
+        return length
+
+    async def _append(self, stream: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> int:
         length = 0
         for names, same in groupby(entries, lambda entry: tuple(entry[1])):
             arguments: list[str | int] = [len(names), *names]
             for stream_id, fields in same:
                 arguments.append(stream_id)
                 arguments += fields.values()
-            length = await self._connection.run(RESTORE_ANSWERS, (keys.answers,), arguments)
-        await self._connection.together(
-            lambda pipeline: [
-                pipeline.hset(keys.answered(participant), mapping=cast("Any", found))
-                for participant, found in tokens.items()
-            ]
-        )
-        return int(length)
+            length = int(await self._connection.run(RESTORE_ANSWERS, (stream,), arguments))
+        return length
 
     async def write_people(
         self, experiment: str, people: Iterable[tuple[str, Mapping[str, str], Sequence[str]]]

@@ -102,13 +102,23 @@ class BundleZip:
         if name == "revisions.jsonl" and self.manifest["members"][FOLDER + name]["bytes"] > _MOST_REVISIONS_BYTES:
             raise BundleError(f"{FOLDER}{name} is larger than any list of revisions.", where=FOLDER + name)
         longest = _LONGEST_LINES.get(name, _LONGEST_LINE)
-        with self._zip.open(FOLDER + name) as member:
-            number = 0
-            while line := member.readline(longest):
-                number += 1
-                if len(line) >= longest:  # readline may return a little more than its limit
-                    raise BundleError(f"{FOLDER}{name}:{number} is too long.", where=f"{FOLDER}{name}:{number}")
-                yield number, _parse_json(line, f"{FOLDER}{name}:{number}")
+        for number, line in enumerate(self._split(FOLDER + name, longest), 1):
+            yield number, _parse_json(line, f"{FOLDER}{name}:{number}")
+
+    def _split(self, name: str, longest: int) -> Iterator[bytes]:
+        """Yield the lines of a member."""
+        number, rest = 0, b""
+        with self._zip.open(name) as member:
+            while piece := member.read(_PIECE_BYTES):
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in (*lines, rest):  # the rest is a part of a line, and may be too long already
+                    number += 1
+                    if len(line) >= longest:
+                        raise BundleError(f"{name}:{number} is too long.", where=f"{name}:{number}")
+                number -= 1
+                yield from lines
+        if rest:
+            yield rest
 
     def text(self, name: str) -> Any:
         """Return the value of a member that is one piece of JSON."""

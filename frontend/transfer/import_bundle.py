@@ -1,5 +1,6 @@
 """Make an experiment of a bundle: check everything, keep the media, write the log, and only then give it its name."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -9,7 +10,8 @@ from typing import TypeVar
 from frontend.context import Context
 from frontend.errors import ConflictError
 from frontend.store.experiments import OWN_FIELDS, Change
-from frontend.store.importing import PAGE
+from frontend.store.export_reader import STEPS_TO_SEND
+from frontend.store.importing import PAGE, Importer
 from frontend.transfer import bundle_reader
 from frontend.transfer.bundle_reader import Outline, Totals
 from frontend.transfer.bundle_writer import MEDIA
@@ -92,8 +94,7 @@ async def _write(
 ) -> Imported:
     store, now_ms = context.store.importer, context.now_ms()
     await store.write_hash(experiment, "spec", {str(number): text for number, text in outline.revisions.items()})
-    for page in batches_of(bundle_reader.answers_of(bundle), PAGE):
-        await store.append_answers(experiment, page)
+    await _append_answers(store, experiment, bundle)
     await store.check(experiment, totals.state.get("answers", 0))
     count = 0
     for page in batches_of(bundle_reader.people_of(bundle), _PEOPLE):
@@ -141,6 +142,19 @@ async def _write(
     lacking = sorted(name for name in outline.media if MEDIA + name not in bundle.names)
     notes = (f"The bundle lacks these files of targets: {', '.join(lacking)}.",) if lacking else ()
     return Imported(slug, state, answers, count, (_OPEN_PAGES, *notes))
+
+
+async def _append_answers(store: Importer, experiment: str, bundle: BundleZip) -> None:
+    """Append all answers. The store is busy with a page while the next one is read."""
+    appending: asyncio.Task[int] | None = None
+    for page in batches_of(bundle_reader.answers_of(bundle), PAGE):
+        if appending is not None:
+            await appending
+        appending = asyncio.create_task(store.append_answers(experiment, page))
+        for _ in range(STEPS_TO_SEND):
+            await asyncio.sleep(0)
+    if appending is not None:
+        await appending
 
 
 def _with_answers(fields: dict[str, str], answers: int) -> dict[str, str]:
