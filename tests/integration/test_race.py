@@ -23,7 +23,7 @@ samplers: {Adaptive: {random_share: 20%}, Random: {}}
 sampling: {race: 30%}
 seed: 11
 """
-PEOPLE, ANSWERS = 8, 400
+PEOPLE, ANSWERS = 24, 400
 
 
 async def test_a_race_is_served_learned_apart_and_judged(
@@ -64,7 +64,7 @@ async def test_a_race_is_served_learned_apart_and_judged(
     assert (lead["first"], lead["ahead"]) == ("Adaptive", "")
     assert lead["sentence"].startswith("No difference can be stated yet: ")
 
-    names = ("Adaptive", "Random")
+    names, people = ("Adaptive", "Random"), list(met)
     again = judge(
         Race(
             names,
@@ -74,6 +74,7 @@ async def test_a_race_is_served_learned_apart_and_judged(
                 for column in (
                     [(answer.served.head, answer.winner, answer.loser) for answer in answers],
                     [names.index(answer.served.sampler) for answer in answers],
+                    [people.index(answer.served.participant) for answer in answers],
                     [answer.served.trial_type == "held_out" for answer in answers],
                 )
             ),
