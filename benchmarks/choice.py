@@ -155,7 +155,12 @@ def judge_on_test(path, options):
         worst = max(worst, apart.mean() - error)
         mark = " (chosen)" if pair == chosen else ""
         print(f"| {pair[0]} | {pair[1]}{mark} | {hits[pair].mean():.4f} | {apart.mean():+.4f} | {error:.4f} |")
-    print(f"Within one standard error of every fixed choice: {'yes' if worst <= 0 else 'no'}.")
+    best, alone = max(found.mean() for found in hits.values()), hits[chosen].std(ddof=1) / np.sqrt(len(fresh))
+    behind = best - hits[chosen].mean()
+    print(
+        f"The best is {behind:.4f} ahead. Within one standard error of the chosen one's accuracy ({alone:.4f}):"
+        f" {'yes' if behind <= alone else 'no'}; within one of every paired difference: {'yes' if worst <= 0 else 'no'}."
+    )
 
 
 def halve(options):
