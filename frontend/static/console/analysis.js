@@ -350,10 +350,10 @@ $("#choose").addEventListener("submit", (event) => {
 // Groups
 
 /** A map of one group, on the same axes and scale as those beside it. */
-const mapOf = (number, reach) => {
+const mapOf = (which, reach) => {
   const drawn = new Figure({
-    name: `group-${number}`,
-    title: `Group ${number}`,
+    name: `group-${which}`,
+    title: `Group ${which}`,
     sentence: "Laid over the shared map, so that a target that lies elsewhere is seen differently.",
     emptyText: "",
     height: 320,
@@ -445,7 +445,7 @@ function showGroups(found) {
   $("#group-maps").replaceChildren(
     ...shown.map((own, group) => {
       const drawn = mapOf(group + 1, reach);
-      drawn.show({ rows: own.map((at, place) => [targetNames[place] ?? String(place), at[0], at[1] ?? 0]) });
+      drawn.show({ rows: own.map(([x, y = 0], place) => [targetNames[place] ?? String(place), x, y]) });
       return drawn.element;
     }),
   );

@@ -5,7 +5,7 @@ import { $, data, h, number, time } from "./dom.js";
 
 const AGAIN_MS = 1000;
 
-/** @type {import("../types").TabData} */
+/** @type {{ slug: string }} */
 const { slug } = data();
 const route = /** @type {const} */ (`/api/experiments/${slug}/rehearsal`);
 
