@@ -12,7 +12,7 @@ from time import process_time
 import numpy as np
 
 from benchmarks.report import Report, arguments
-from salmon.estimator.race import Race, begin, confidence_sequence, run_stage
+from salmon.estimator.race import Race, begin, between_people, confidence_sequence, run_stage
 from salmon.samplers.registry import active_sampler
 from salmon.simulate import SimulatedParticipant, random_world, stream
 
@@ -35,7 +35,13 @@ def main():
     report = Report(f"{LOOKS} looks; {N} targets, {EACH} answers each, {HELD_OUT:.0%} of them held out", COLUMNS)
     for names, races in ((SAME, options.null), (("Adaptive", "Random"), options.real), (DIMENSIONS, options.real)):
         began = process_time()
-        found = [one_race(seed, names, options.people) for seed in range(races)]
+        found = []
+        for seed in range(races):
+            found.append(one_race(seed, names, options.people))
+            if len(found) % 50 == 0:
+                report.note(
+                    f"{' and '.join(names)}: a winner is named in {sum(one[0] for one in found)} of {len(found)}"
+                )
         if not found:
             continue
         named, wrong, missed, width, lead, held_out = (np.array(column) for column in zip(*found, strict=True))
@@ -68,11 +74,13 @@ def one_race(seed, names, people):
         chance = person.left_wins(judged)  # that the foot that won would win
         sides = [sides_of(coordinates, judged) for coordinates in state.maps]
         expected.append((2 * chance - 1) * (sides[0] - sides[1]) / 2)
-    mean, low, high = confidence_sequence(state.hits[:, 0] - state.hits[:, 1])
+    differences = state.hits[:, 0] - state.hits[:, 1]
+    mean, low, high = confidence_sequence(differences, between_people(state.without).sum(axis=1))
+    _, low_alone, high_alone = confidence_sequence(differences)
     truth = np.cumsum(np.concatenate(expected)) / np.arange(1, len(mean) + 1)
     looks = np.unique(np.linspace(1, len(mean), LOOKS).astype(int)) - 1
     ahead, behind = (low[looks] > 0).any(), (high[looks] < 0).any()
-    missed = ((truth[looks] < low[looks]) | (truth[looks] > high[looks])).any()
+    missed = ((truth[looks] < low_alone[looks]) | (truth[looks] > high_alone[looks])).any()
     return ahead or behind, behind or (names == SAME and ahead), missed, high[-1] - low[-1], mean[-1], len(mean)
 
 
@@ -102,6 +110,7 @@ def simulated(seed, names, people):
         (D, 1 if names == DIMENSIONS else D),
         np.concatenate(rows).astype(np.int32),
         np.concatenate(samplers),
+        np.repeat(np.arange(people), EACH),
         np.concatenate(held_out),
         N,
         seed,

@@ -20,6 +20,7 @@ from frontend.store import Store
 from frontend.submissions import keep_asking
 from frontend.transfer.erasure import maintain
 from frontend.transfer.nightly_bundles import keep_writing
+from frontend.transfer.rehearsals import keep_clearing
 from frontend.transfer.subprocesses import Subprocesses
 from salmon import logs, parent_watch
 
@@ -154,6 +155,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
             _show_life(),
             maintain(*parts),
             keep_writing(*parts),
+            keep_clearing(*parts),
             keep_watch(context),
             keep_asking(context),
             keep_telling(context),

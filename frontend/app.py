@@ -28,6 +28,7 @@ from frontend.console import (
     prolific,
     prolific_payments,
     recruitment,
+    rehearsals,
 )
 from frontend.console import map as maps
 from frontend.context import Context, WithContext
@@ -66,6 +67,7 @@ _ROUTERS = (
         transfer,
         drafts,
         experiments,
+        rehearsals,
         dashboard,
         maps,
         participants,

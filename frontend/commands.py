@@ -160,7 +160,7 @@ def export_bundle(
         )
 
     async def names(context: Context) -> list[str]:
-        return sorted(state.slug for state in await context.store.experiments.list())
+        return sorted(state.slug for state in await context.store.experiments.list() if not state.rehearsal_of)
 
     for name in _with_store(data, names):
         order = ExportOrder(name, *BUNDLE, personal=personal)

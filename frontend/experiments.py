@@ -225,9 +225,9 @@ class Catalogue:
 
 
 def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
-    """Return the open experiment that was opened last, or else the last of all; archived ones are passed over."""
+    """Return the open experiment that was opened last, or else the last of all; archived ones and rehearsals are passed over."""
     return max(
-        [state for state in states if not state.counters.get("archived")],
+        [state for state in states if not state.counters.get("archived") and not state.rehearsal_of],
         key=lambda state: (state.state == "open", state.opened_ms, state.created_ms),
         default=None,
     )

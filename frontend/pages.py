@@ -123,7 +123,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class ExperimentHead:
-    """Head of every page of one experiment; `address` is the link for participants."""
+    """Head of every page of one experiment; `address` is the link for participants. `rehearses` names the experiment whose
+    rehearsal it is, and is empty where it is a real one.
+    """
 
     slug: str
     title: str
@@ -133,6 +135,7 @@ class ExperimentHead:
     address: str
     link: str
     access: str
+    rehearses: str
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class ExperimentLine:
     participants: int
     created_ms: int
     address: str
+    is_rehearsal: bool
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,23 @@ times that people would have needed.
 """
 
 import asyncio
+import json
+import os
 import re
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
 import numpy as np
 
+from salmon import parent_watch
 from salmon.client import Connections, PageSession, ServedQuery, connections
 from salmon.errors import SalmonError
-from salmon.simulate import Reaction, SimulatedParticipant, World, stream
+from salmon.simulate import Reaction, SimulatedParticipant, World, random_world, stream
 from salmon.spec import Spec
 from salmon.spec.schema import Question
 
@@ -208,3 +214,24 @@ def reply_to(question: Question, rng: np.random.Generator) -> str:
     if question.type in {"choice", "multiple"}:
         return question.options[int(rng.integers(len(question.options)))]
     return "A rehearsed reply."
+
+
+def main(order: str) -> str:
+    """Let the people of an order take part in an experiment that is open on a server; return JSON of what became of them.
+
+    The order is JSON: the stored `spec`, the number of `targets`, how many `people` open which `link`, the `shares` of careless
+    kinds, the `pace` and the `seed`.
+    """
+    asked: dict[str, Any] = json.loads(order)
+    spec = Spec.from_json(asked["spec"])
+    platform = str(spec.recruitment.platform)
+    links = [fill_in(asked["link"], platform, place) for place in range(1, asked["people"] + 1)]
+    people = draw_people(random_world(asked["targets"], 2, asked["seed"]), links, asked["shares"], asked["seed"])
+    walks = asyncio.run(RehearsedStudy(spec, asked["pace"], lambda: None).run(people))
+    problems = Counter(walk.said for walk in walks if walk.outcome == "failed")
+    return json.dumps({"outcomes": Counter(walk.outcome for walk in walks), "problems": dict(problems.most_common(3))})
+
+
+if __name__ == "__main__":
+    parent_watch.watch(os.environ)
+    sys.stdout.write(main(Path(sys.argv[1]).read_text(encoding="utf-8")) + "\n")

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from backend.jobs.answers import AnswerSet, collect_answers
 from backend.jobs.cross_validation import plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
+from backend.jobs.people_groups import plan_groups
 from backend.jobs.sampler_race import collect_race, plan_race
 from backend.jobs.steps import JobPlan
 from backend.jobs.study_plan import plan_study
 from backend.store import Store
 from salmon.errors import SalmonError, TripletError
-from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, SamplerRace, StudyPlan, read_job
+from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, Job, PeopleGroups, SamplerRace, StudyPlan, read_job
 from salmon.spec import Spec
 from salmon.wire import Request
 
@@ -36,6 +37,8 @@ def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -
             return plan_fit_without(job, spec, n, answers)
         case CrossValidation():
             return plan_comparison(job, spec, n, answers)
+        case PeopleGroups():
+            return plan_groups(job, spec, n, answers)
 
 
 def _answered(

@@ -22,6 +22,8 @@ def collect_race(answers: Iterable[tuple[str, Answer]], spec: Spec, n: int, on_p
     place = {name: number for number, name in enumerate(names)}
     rows: list[tuple[int, int, int]] = []
     samplers: list[int] = []
+    people: list[int] = []
+    numbers: dict[str, int] = {}
     held_out: list[bool] = []
     for stream_id, answer in answers:
         entry = to_entry(stream_id, answer, tests=frozenset())
@@ -29,6 +31,7 @@ def collect_race(answers: Iterable[tuple[str, Answer]], spec: Spec, n: int, on_p
             continue
         rows.append(entry.triplet)
         samplers.append(place[entry.sampler])
+        people.append(numbers.setdefault(entry.participant, len(numbers)))
         held_out.append(answer.served.trial_type == "held_out")
         if len(rows) % _PIECE == 0:
             on_progress(len(rows))
@@ -37,6 +40,7 @@ def collect_race(answers: Iterable[tuple[str, Answer]], spec: Spec, n: int, on_p
         tuple(_dimensions(spec, name) for name in names),
         np.array(rows, dtype=np.int32).reshape(-1, 3),
         np.array(samplers, dtype=np.int64),
+        np.array(people, dtype=np.int64),
         np.array(held_out, dtype=np.bool_),
         n,
         spec.seed,

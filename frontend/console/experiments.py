@@ -31,6 +31,7 @@ from frontend.media import spool_upload
 from frontend.schemas import NameBody, SharedBody, StateBody
 from frontend.store.experiments import Change, ExperimentState, Revision, State
 from frontend.transfer.erasure import begin_erasing, order_deletion
+from frontend.transfer.rehearsals import check_is_real
 from frontend.transfer.routes import keep_bundle
 from frontend.transfer.subprocesses import WithSubprocesses
 
@@ -161,6 +162,7 @@ async def set_state(
     request: Request, experiment: EditableExperiment, body: StateBody, context: WithContext, experimenter: WithAccount
 ) -> ExperimentReply:
     """Open, pause or close an experiment; one that would close by itself at once is not opened."""
+    check_is_real(experiment.state)
     if body.state == "open" and (ending := await why_it_would_close(context, experiment)):
         raise ConflictError(
             f"The experiment would close again at once: {ending.sentence}",
@@ -187,6 +189,7 @@ async def change_spec(
 
     `from_draft` takes the targets of the experiment's draft, which is removed.
     """
+    check_is_real(experiment.state)
     source, known = await spec.read(), experiment.manifest
     text = source.decode(errors="replace")
     manifest = await targets_of_draft(context, experiment.id, text, known) if from_draft else None
@@ -235,6 +238,7 @@ async def copy(
     request: Request, experiment: WithExperiment, body: NameBody, context: WithContext, experimenter: WithExperimenter
 ) -> ExperimentReply:
     """Make a draft with the same file and targets, and no answers."""
+    check_is_real(experiment.state)
     stored = await context.store.experiments.read_revision(experiment.id, experiment.state.revision)
     slug = await free_slug(context, body.name or f"{experiment.state.slug}-copy", given=bool(body.name))
     revision = Revision(stored.source, stored.spec, stored.manifest, context.now_ms())

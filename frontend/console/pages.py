@@ -39,6 +39,7 @@ from frontend.store.accounts import LOCAL, Role
 from frontend.store.experiments import Change, State
 from frontend.store.sessions import Access
 from frontend.transfer.erasure import ErasureRow
+from frontend.transfer.rehearsals import find_rehearsal
 from salmon.spec import TargetKind
 
 
@@ -126,6 +127,7 @@ class AnalysisData(TabData):
     d: int
     currency: str
     races: bool
+    names: list[str]
 
 
 class SharedAccount(TypedDict):
@@ -148,6 +150,7 @@ class SettingsData(TabData):
     accounts: list[SharedAccount]
     changes: list[Change]
     access: str
+    rehearsal: str
     keep_bundles_days: int
 
 
@@ -183,6 +186,7 @@ async def experiments_page(request: Request, context: WithContext, experimenter:
                 participants=await context.store.participants.count(state.experiment),
                 created_ms=state.created_ms,
                 address=f"{context.address(request)}/e/{state.slug}/",
+                is_rehearsal=bool(state.rehearsal_of),
             )
         )
     return context.pages.show(ExperimentsPage(_frame(context, experimenter), tuple(lines)))
@@ -252,6 +256,7 @@ async def other_tab(
         address=(address := f"{context.address(request)}/e/{state.slug}/"),
         link=link_for(address, experiment.spec.recruitment.platform),
         access=access_of(experimenter, state),
+        rehearses=(await context.store.experiments.read(state.rehearsal_of)).slug if state.rehearsal_of else "",
     )
     data = await _data(context, experimenter, experiment, tab)
     frame = _frame(context, experimenter, styled=tab == "settings")
@@ -290,6 +295,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Served
             active = samplers_with_embedding(experiment.spec)
             found = ExportsData(**every, samplers=active, names=list(experiment.spec.samplers))
         case "analysis":
+            names = await asyncio.to_thread(_labels, experiment)
             active = list(experiment.active_samplers)
             found = AnalysisData(
                 **every,
@@ -297,6 +303,7 @@ async def _data(context: Context, experimenter: Experimenter, experiment: Served
                 d=experiment.dimensions_of(active[0]) if active else 2,
                 currency=experiment.spec.payment.currency if experiment.spec.payment.reward is not None else "",
                 races=bool(experiment.spec.sampling.race),
+                names=list(names),
             )
         case "settings":
             found = await _settings(context, experimenter, experiment)
@@ -331,6 +338,7 @@ async def _settings(context: Context, experimenter: Experimenter, experiment: Se
         "changes": list(await store.experiments.read_changes(experiment.id)),
         "access": access,
         "keep_bundles_days": context.settings.keep_bundles_days,
+        "rehearsal": scratch.slug if (scratch := await find_rehearsal(context, experiment.id)) else "",
     }
 
 

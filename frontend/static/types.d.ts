@@ -42,6 +42,7 @@ export interface AnalysisData {
   d: number;
   currency: string;
   races: boolean;
+  names: string[];
 }
 
 /** One answer: the token of the query, the target that was judged nearer, and what the page measured. */
@@ -1096,6 +1097,22 @@ export interface RecoveryCodesReply {
   recovery_codes: string[];
 }
 
+/** How many simulated people take part. */
+export interface RehearsalBody {
+  people?: number;
+}
+
+/** A scratch copy: the experiment that it rehearses, how many answers it has and will have, and when it is removed. `outcome` says how the simulated people came through; it is empty while they take part. */
+export interface RehearsalReply {
+  slug: string;
+  of: string;
+  running: boolean;
+  answers: number;
+  expected_answers: number;
+  outcome: string;
+  removed_ms: number;
+}
+
 /** An experiment after a new revision of its file. */
 export interface RevisedExperimentReply {
   slug: string;
@@ -1201,6 +1218,7 @@ export interface SettingsData {
   accounts: SharedAccount[];
   changes: Change[];
   access: string;
+  rehearsal: string;
   keep_bundles_days: number;
 }
 
@@ -1441,6 +1459,9 @@ export interface Replies {
   "POST /api/experiments/{}/prolific/webhooks": ProlificReply;
   "GET /api/experiments/{}/recruitment": GuideReply;
   "POST /api/experiments/{}/recruitment/check": string[];
+  "GET /api/experiments/{}/rehearsal": RehearsalReply;
+  "POST /api/experiments/{}/rehearsal": RehearsalReply;
+  "DELETE /api/experiments/{}/rehearsal": RehearsalReply;
   "GET /api/experiments/{}/requests": JobReply[];
   "POST /api/experiments/{}/requests": JobReply;
   "GET /api/experiments/{}/requests/{}": JobReply;
@@ -1502,6 +1523,7 @@ export interface Bodies {
   "POST /api/experiments/{}/prolific/study": CostBody;
   "PUT /api/experiments/{}/prolific/study": StudyBody;
   "POST /api/experiments/{}/recruitment/check": LinkBody;
+  "POST /api/experiments/{}/rehearsal": RehearsalBody;
   "POST /api/experiments/{}/requests": JobBody;
   "PUT /api/experiments/{}/shared": SharedBody;
   "PUT /api/experiments/{}/spec": FormData;

@@ -15,7 +15,7 @@ State = Literal["draft", "open", "paused", "closed"]
 OWN_FIELDS = frozenset(
     {
         *("slug", "state", "revision", "owner", "created_ms", "opened_ms", "shared", "shares"),
-        *("ended_by", "since_ms"),
+        *("ended_by", "since_ms", "rehearsal_of"),
     }
 )
 #: Why an experiment closed or paused by itself: the key of the section `stopping`, and "" where somebody did it.
@@ -54,7 +54,8 @@ class ExperimentState:
     """State of an experiment: all that may change after it was created. Fields that are not its own are counters.
 
     `owner` is the id of an account, and `shared` says by account what others may do. It is in its state since `since_ms`;
-    `ended_by` says why, where it closed or paused by itself.
+    `ended_by` says why, where it closed or paused by itself. Where it is the scratch copy in which simulated people rehearse
+    another experiment, `rehearsal_of` is the id of that one.
     """
 
     experiment: str
@@ -68,6 +69,7 @@ class ExperimentState:
     shared: dict[str, Share] = field(default_factory=dict)
     ended_by: EndedBy = ""
     since_ms: int = 0
+    rehearsal_of: str = ""
 
     @property
     def tag(self) -> str:
@@ -93,8 +95,18 @@ class Change:
 class Experiments(Verbs):
     """Verbs about experiments."""
 
-    async def create(self, slug: str, revision: Revision, *, owner: str, state: State, now_ms: int) -> ExperimentState:
-        """Create an experiment under a free name and return its state.
+    async def create(
+        self,
+        slug: str,
+        revision: Revision,
+        *,
+        owner: str,
+        state: State,
+        now_ms: int,
+        rehearsal_of: str = "",
+        expected_answers: int = 0,
+    ) -> ExperimentState:
+        """Create an experiment under a free name and return its state. `expected_answers` are those of a rehearsal.
 
         The name is taken first and in a command of its own, so two experiments never share one. A crash in between leaves a
         name without an experiment, which `list` skips and the next `create` reuses.
@@ -113,6 +125,8 @@ class Experiments(Verbs):
             "created_ms": now_ms,
             "opened_ms": now_ms if state == "open" else 0,
         }
+        if rehearsal_of:
+            values |= {"rehearsal_of": rehearsal_of, "expected_answers": expected_answers}
         await self._connection.together(
             lambda pipeline: (
                 pipeline.hsetnx(keys.spec, "1", revision.encode()),
@@ -338,4 +352,5 @@ def parse_state(experiment: str, values: Mapping[str, str]) -> ExperimentState:
         else dict.fromkeys(decode_json(values.get("shared", "[]")), "edit"),
         ended_by=cast("EndedBy", values.get("ended_by", "")),
         since_ms=int(values.get("since_ms", values["opened_ms"])),
+        rehearsal_of=values.get("rehearsal_of", ""),
     )

@@ -1,11 +1,12 @@
-"""Do slow work in a process of its own: `python -m frontend.transfer export|figure|import|people|erase|retention|nightly`.
+"""Do slow work in a process of its own: `python -m frontend.transfer export|figure|import|people|erase|retention|nightly|rehearse`.
 
 The settings are those of the web process, and the variable SALMON_ORDER holds the order.
 
 `export` and `figure` write the file that the order names on standard output. `import` makes an experiment of uploaded files
 and prints what it made as JSON. `people` finds or exports a person, or notes that one is to be erased, and prints JSON. `erase`
-carries out what was noted, `retention` removes what was kept long enough, and `nightly` writes the bundles that are due. An
-order is JSON (`ExportOrder`, `FigureOrder`, `ImportOrder`, `PeopleOrder`).
+carries out what was noted, `retention` removes what was kept long enough, `nightly` writes the bundles that are due, and
+`rehearse` lets simulated people take part in a scratch copy. An order is JSON (`ExportOrder`, `FigureOrder`, `ImportOrder`,
+`PeopleOrder`, `RehearsalOrder`).
 
 An error is one line of JSON on standard error and an exit code of 1. The web process turns it into a reply if nothing was
 sent yet; otherwise it breaks the connection, so that nobody takes part of a file for the whole.
@@ -47,6 +48,7 @@ def main(arguments: list[str], output: BinaryIO) -> int:
         "erase": _erase,
         "retention": _retention,
         "nightly": _nightly,
+        "rehearse": _rehearse,
     }
     try:
         asyncio.run(work[what](order[0] if order else os.environ.get("SALMON_ORDER", ""), output))
@@ -225,6 +227,12 @@ async def _nightly(_: str, __: BinaryIO) -> None:
 
     async with open_context(Settings()) as context:  # pyright: ignore[reportCallIssue]
         await write_due(context)
+
+
+async def _rehearse(order: str, _: BinaryIO) -> None:
+    from frontend.transfer.rehearsals import rehearse
+
+    await rehearse(order)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,11 @@ async def import_bundle(context: Context, path: Path, *, name: str, owner: str) 
     bundle = BundleZip(path)
     try:
         outline = bundle_reader.outline_of(bundle)
+        if outline.state.get("rehearsal_of"):
+            raise ConflictError(
+                "This is the bundle of a rehearsal: its answers are those of simulated people.",
+                hint="Rehearse the experiment again; nothing was imported.",
+            )
         slug = name or outline.slug
         await check_free(context, slug)
         bundle.check()

@@ -69,7 +69,7 @@ def last_night_ms(now_ms: int, hour: int) -> int:
 
 def is_due(known: NightlyBundle, state: ExperimentState, *, now_ms: int, hour: int) -> bool:
     """Return whether a bundle has to be written: of an open experiment every night, of another while it has new answers."""
-    if state.state == "draft" or known.written_ms >= last_night_ms(now_ms, hour):
+    if state.state == "draft" or state.rehearsal_of or known.written_ms >= last_night_ms(now_ms, hour):
         return False
     if known.error and now_ms < known.tried_ms + RETRY_MS:
         return False

@@ -230,6 +230,12 @@ class Subprocesses:
         task.add_done_callback(rest)
         return task
 
+    def end(self, name: str) -> None:
+        """Stop what was begun under this name, if it is under way in this process."""
+        task = self._underway.get(name)
+        if task is not None:
+            task.cancel()
+
     async def _gather(self, arguments: tuple[str, ...]) -> bytes:
         return b"".join([piece async for piece in self._pieces(arguments)])
 

@@ -15,7 +15,7 @@ from salmon.errors import SalmonError
 
 if TYPE_CHECKING:
     from salmon.answer_files.answer_table import AnswerTable
-    from salmon.estimator.groups import Grouping, Named
+    from salmon.estimator.groups import AgreementTest, Grouping, Named
 
 EXAMPLE = "Example: salmon groups responses.csv"
 
@@ -33,7 +33,7 @@ def groups(
             help="A CSV file with the columns participant and group: test whether these groups see differently."
         ),
     ] = None,
-    shuffles: Annotated[int, typer.Option(min=19, help="How often names are shuffled for that test.")] = 99,
+    shuffles: Annotated[int, typer.Option(min=19, help="How often names are shuffled for a test.")] = 99,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and beginnings.")] = 0,
 ) -> None:
     """Find groups of people who see similarity differently, with a map for each; or test groups that have names.
@@ -42,7 +42,7 @@ def groups(
 
     Example: salmon groups responses.csv
     """
-    from salmon.estimator.groups import compare_names, find_groups
+    from salmon.estimator.groups import GroupSearch, compare_names
     from salmon.export.map_drawing import draw_map
 
     table = read_table(responses, EXAMPLE)
@@ -62,8 +62,17 @@ def groups(
         print(_sentence(found))
         return
     with show_progress() as progress:
-        grouping = find_groups(rows, given_by, table.n, dim, most=most, seed=seed, progress=progress)
-    text = _text(grouping, table, people)
+        search = GroupSearch.begin(rows, given_by, table.n, dim, most=most, seed=seed)
+        for done, candidate in enumerate(search.candidates):
+            progress("judging groups on answers that no fit has seen", len(search.candidates), done)
+            search = search.judge(candidate)
+        grouping, test = search.conclude(), None
+        if grouping.count > 1:
+            test = search.test(grouping)
+            for done in range(shuffles):
+                progress("shuffling the names of people", shuffles, done)
+                test = test.shuffle(1)
+    text = _text(grouping, test, table, people)
     written: dict[Path, bytes] = {
         with_ending(output, ".csv"): _csv(grouping, people),
         with_ending(output, ".txt"): text.encode(),
@@ -100,8 +109,8 @@ def _sentence(found: Named) -> str:
     )
 
 
-def _text(grouping: Grouping, table: AnswerTable, people: tuple[str, ...]) -> str:
-    from salmon.estimator.groups import agreement
+def _text(grouping: Grouping, test: AgreementTest | None, table: AnswerTable, people: tuple[str, ...]) -> str:
+    from salmon.estimator.groups import agreement, procrustes_agreement
 
     count = grouping.count
     lines = [
@@ -121,6 +130,11 @@ def _text(grouping: Grouping, table: AnswerTable, people: tuple[str, ...]) -> st
         shares = agreement(grouping.maps)
         lines += ["", "Share of all queries to which the groups' maps give the same answer:"]
         lines += ["  ".join(f"{share:5.1%}" for share in row) for row in shares]
+        lines += ["", "Procrustes correlation of the groups' maps:"]
+        lines += ["  ".join(f"{one:5.2f}" for one in row) for row in procrustes_agreement(grouping.maps)]
+        if test is not None:
+            lines += ["", f"How rarely maps differ as much where names are shuffled ({test.shuffles} shuffles), p:"]
+            lines += ["  ".join(f"{one:5.3f}" for one in row) for row in test.p]
         for group in range(count):
             members = [person for person, own in zip(people, grouping.of, strict=True) if own == group]
             lines += ["", f"Group {group + 1}, {len(members)} people: {', '.join(members)}"]

@@ -7,12 +7,12 @@ From the groups that their first directions give, everybody then joins the group
 nobody moves. With names (`Named`), whether they matter is tested by shuffling them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
+from scipy.optimize import linear_sum_assignment, minimize
 
 from salmon.errors import SalmonError
 from salmon.estimator.cross_validation import answer_losses, grouped_folds
@@ -84,39 +84,176 @@ def find_groups(
 
     As few groups are chosen as are within two standard errors of the best on held-out answers, everybody counting alike.
     """
-    rows, given_by = check_triplets(triplets, n), np.asarray(people, dtype=np.int64)
-    counts = np.bincount(given_by) if len(rows) else np.zeros(0, dtype=np.int64)
-    if (counts >= LEAST_ANSWERS).sum() < 2:
-        raise SalmonError(
-            f"Groups need at least two people with {LEAST_ANSWERS} answers each.", hint="Wait for more answers."
-        )
-    shared = fit_with_learned_noise(rows, n, d, seed=seed)
-    world = _World(shared.noise, n, d, seed)
-    folds = grouped_folds(rows, _FOLDS, np.random.default_rng([seed, len(rows)]))
-    candidates = [
-        (k, pull) for k in range(1, min(most, len(counts) // 2) + 1) for pull in (PULLS if k > 1 else PULLS[:1])
-    ]
-    starts = world.starts(rows, folds, shared.coordinates)
-    of_person: dict[tuple[int, float], Floats] = {}
-    for done, (k, pull) in enumerate(candidates):
-        progress("judging groups on answers that no fit has seen", len(candidates), done)
-        of_person[k, pull] = _judge(world, rows, given_by, starts, k, pull)
-    known = counts >= LEAST_ANSWERS
-    means = {pair: found[known].mean() for pair, found in of_person.items()}
-    best = min(means, key=lambda pair: means[pair])
-    fewest: list[tuple[float, float]] = []
-    chosen = best
-    for k in sorted({pair[0] for pair in candidates}, reverse=True):
-        own = min((pair for pair in candidates if pair[0] == k), key=lambda pair: means[pair])
-        behind = (of_person[own] - of_person[best])[known]
-        error = float(behind.std(ddof=1) / np.sqrt(known.sum())) if own != best else 0.0
-        fewest.append((float(means[own]), error))
-        if behind.mean() <= _CONVINCING * error:
-            chosen = own
-    of, maps = world.split(rows, given_by, shared.coordinates, *chosen)
-    losses, errors = np.array(fewest[::-1]).T
-    laid = np.stack([align(found, shared.coordinates, scale=True).coordinates for found in maps])
-    return Grouping(of, laid, shared.coordinates, shared.noise, chosen[1], losses, errors)
+    search = GroupSearch.begin(triplets, people, n, d, most=most, seed=seed)
+    for done, candidate in enumerate(search.candidates):
+        progress("judging groups on answers that no fit has seen", len(search.candidates), done)
+        search = search.judge(candidate)
+    return search.conclude()
+
+
+@dataclass(frozen=True)
+class GroupSearch:
+    """A search for groups in small steps: begin, judge each of the `candidates`, conclude.
+
+    A candidate is (number of groups, pull); `judged` holds for those that were judged the (people,) held-out loss of each person.
+    """
+
+    rows: Triplets
+    given_by: Ints
+    world: "_World"
+    shared: Coordinates
+    starts: Starts
+    candidates: tuple[tuple[int, float], ...]
+    judged: Mapping[tuple[int, float], Floats]
+
+    @classmethod
+    def begin(
+        cls, triplets: ArrayLike, people: ArrayLike, n: int, d: int, *, most: int = MOST_GROUPS, seed: int = 0
+    ) -> "GroupSearch":
+        """Fit the shared map, on all answers and on those of each fold; raise SalmonError where nobody could be placed."""
+        rows, given_by = check_triplets(triplets, n), np.asarray(people, dtype=np.int64)
+        counts = np.bincount(given_by) if len(rows) else np.zeros(0, dtype=np.int64)
+        if (counts >= LEAST_ANSWERS).sum() < 2:
+            raise SalmonError(
+                f"Groups need at least two people with {LEAST_ANSWERS} answers each.", hint="Wait for more answers."
+            )
+        shared = fit_with_learned_noise(rows, n, d, seed=seed)
+        world = _World(shared.noise, n, d, seed)
+        folds = grouped_folds(rows, _FOLDS, np.random.default_rng([seed, len(rows)]))
+        candidates = _candidates(len(counts), most)
+        starts = world.starts(rows, folds, shared.coordinates)
+        return cls(rows, given_by, world, shared.coordinates, starts, candidates, {})
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Return (people,) who has given enough answers to be placed."""
+        return np.bincount(self.given_by) >= LEAST_ANSWERS
+
+    def judge(self, candidate: tuple[int, float]) -> "GroupSearch":
+        """Return the search with the held-out losses of a candidate."""
+        found = _judge(self.world, self.rows, self.given_by, self.starts, *candidate)
+        return replace(self, judged={**self.judged, candidate: found})
+
+    def conclude(self) -> Grouping:
+        """Return the fewest groups that are within two standard errors of the best, everybody counting alike."""
+        known = self.known
+        means = {pair: found[known].mean() for pair, found in self.judged.items()}
+        best = min(means, key=lambda pair: means[pair])
+        fewest: list[tuple[float, float]] = []
+        chosen = best
+        for k in sorted({pair[0] for pair in self.judged}, reverse=True):
+            own = min((pair for pair in self.judged if pair[0] == k), key=lambda pair: means[pair])
+            behind = (self.judged[own] - self.judged[best])[known]
+            error = float(behind.std(ddof=1) / np.sqrt(known.sum())) if own != best else 0.0
+            fewest.append((float(means[own]), error))
+            if behind.mean() <= _CONVINCING * error:
+                chosen = own
+        of, maps = self.world.split(self.rows, self.given_by, self.shared, *chosen)
+        losses, errors = np.array(fewest[::-1]).T
+        laid = np.stack([align(found, self.shared, scale=True).coordinates for found in maps])
+        return Grouping(of, laid, self.shared, self.world.noise, chosen[1], losses, errors)
+
+    def test(self, found: Grouping) -> "AgreementTest":
+        """Return the permutation test of how far the maps of these groups differ, before its shuffles.
+
+        Whoever forms groups from answers finds some difference between them in the same answers. So the groups are formed anew from one
+        half of each person's answers, and their maps are compared on the other half: there the names of people who see alike could be
+        shuffled without any difference.
+        """
+        place = np.zeros(len(self.rows), dtype=np.int64)
+        for person in range(int(self.given_by.max()) + 1):
+            own = np.flatnonzero(self.given_by == person)
+            place[own] = np.arange(len(own))
+        first = place % 2 == 0
+        names, _ = self.world.split(self.rows[first], self.given_by[first], self.shared, found.count, found.pull)
+        names = _renamed(np.concatenate([names, np.zeros(len(found.of) - len(names), dtype=np.int64)]), found.of)
+        return AgreementTest.begin(self.world, self.rows[~first], self.given_by[~first], self.shared, names, found.pull)
+
+    def personal_maps(self) -> tuple[Floats, float]:
+        """Return (people with enough answers, n, d) the map of each person, held to the shared one by a pull that is returned, too.
+
+        The pull is the one whose maps predict the held-out answers of these people best.
+        """
+        pull = min(PULLS, key=self._personal_loss)
+        people = np.flatnonzero(self.known)
+        maps = [self.world.towards(self.rows[self.given_by == person], self.shared, pull) for person in people]
+        return np.stack(maps), pull
+
+    def _personal_loss(self, pull: float) -> float:
+        total = 0.0
+        for held, start in self.starts:
+            for person in np.flatnonzero(self.known):
+                own = self.given_by == person
+                found = self.world.towards(self.rows[own & ~held], start, pull)
+                total += float(answer_losses(found, self.rows[own & held], self.world.noise).sum())
+        return total
+
+
+def count_candidates(people: int, most: int) -> int:
+    """Return how many candidates a search among so many people judges."""
+    return len(_candidates(people, most))
+
+
+@dataclass(frozen=True)
+class AgreementTest:
+    """Permutation test of how well the maps of groups agree, in as many steps as one likes.
+
+    `seen` (k, k) is the part of each pair's shapes that the best rotation, reflection and stretching leave apart, `as_far` (k, k) in how
+    many of the `shuffles` of people's names at least as much was left.
+    """
+
+    world: "_World"
+    rows: Triplets
+    given_by: Ints
+    shared: Coordinates
+    names: Ints
+    pull: float
+    seen: Floats
+    as_far: Ints
+    shuffles: int = 0
+
+    @classmethod
+    def begin(
+        cls, world: "_World", rows: Triplets, given_by: Ints, shared: Coordinates, names: Ints, pull: float
+    ) -> "AgreementTest":
+        """Return the test before its first shuffle."""
+        count = int(names.max()) + 1
+        test = cls(world, rows, given_by, shared, names, pull, np.zeros((0, 0)), np.zeros((count, count), np.int64))
+        return replace(test, seen=test.apart(names))
+
+    def apart(self, names: Ints) -> Floats:
+        """Return (k, k) what is left apart between the maps of people with these names."""
+        count = len(self.as_far)
+        maps = [
+            self.world.towards(self.rows[names[self.given_by] == group], self.shared, self.pull)
+            for group in range(count)
+        ]
+        return procrustes_residuals(np.stack(maps))
+
+    def shuffle(self, count: int) -> "AgreementTest":
+        """Return the test after so many more shuffles."""
+        as_far, done = self.as_far.copy(), self.shuffles
+        for number in range(done, done + count):
+            rng = np.random.default_rng([self.world.seed, number, 17])
+            as_far += self.apart(rng.permutation(self.names)) >= self.seen
+        return replace(self, as_far=as_far, shuffles=done + count)
+
+    @property
+    def p(self) -> Floats:
+        """Return (k, k) how rarely shuffled names leave as much apart; 1 on the diagonal."""
+        found = (1 + self.as_far) / (1 + self.shuffles)
+        np.fill_diagonal(found, 1.0)
+        return found
+
+
+def procrustes_residuals(maps: Floats) -> Floats:
+    """Return (k, k) the share of a map's size that stays apart when another is laid over it, 0 for equal shapes; symmetric."""
+    return np.array([[align(one, other, scale=True).residual for other in maps] for one in maps]).clip(0.0, 1.0)
+
+
+def procrustes_agreement(maps: Floats) -> Floats:
+    """Return (k, k) the Procrustes correlation √(1 − residual) of each pair of maps: 1 for equal shapes, 0 for nothing in common."""
+    return np.sqrt(1 - procrustes_residuals(maps))
 
 
 def compare_names(
@@ -226,6 +363,11 @@ class _World:
         return total, of, maps
 
 
+def _candidates(people: int, most: int) -> tuple[tuple[int, float], ...]:
+    numbers = range(1, max(1, min(most, people // 2)) + 1)
+    return tuple((k, pull) for k in numbers for pull in (PULLS if k > 1 else PULLS[:1]))
+
+
 def _begin(pulls: Floats, k: int, rng: np.random.Generator) -> Ints:
     """Return a first group for each person, by k-means in the first directions in which people differ."""
     centred = pulls - pulls.mean(axis=0)
@@ -263,6 +405,15 @@ def _loss_of_names(world: _World, rows: Triplets, given_by: Ints, starts: Starts
             found = world.towards(rows[own & ~held], start, PULLS[1])
             losses[own & held] = answer_losses(found, rows[own & held], world.noise)
     return float(losses.mean())
+
+
+def _renamed(names: Ints, as_in: Ints) -> Ints:
+    """Return names with the numbers that agree best with those of another grouping of the same people."""
+    count = int(max(names.max(), as_in.max())) + 1
+    shared = np.zeros((count, count), dtype=np.int64)
+    np.add.at(shared, (names, as_in), 1)
+    _, number = linear_sum_assignment(-shared)
+    return number[names]
 
 
 def _signs(coordinates: Coordinates) -> NDArray[np.bool_]:

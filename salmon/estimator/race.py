@@ -5,19 +5,27 @@ predict such an answer before any of them learns it. The maps are fitted by one 
 neither a sampler's own fit nor a larger number of participants decides.
 
 With x = 1, ½ or 0 for an answer that a map predicts, ties or misses, let y be the difference of x between two maps. Its mean over T
-held-out answers is the lead of the first map, and the interval of the lead is a confidence sequence: with a probability of 95 % it
-holds the mean of the expected differences at every T at once. Half its width is u(V)/T, where V = Σ y² is the number of answers about
-which the maps disagree, and u is the gamma-exponential mixture boundary of scale 1 (Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform,
-nonparametric, nonasymptotic confidence sequences", Annals of Statistics 2021, proposition 9; theorem 4 with a prediction of 0 for every
-difference). Nothing is assumed but that each answer is predicted by maps of earlier ones: accuracies may grow, and answers of one
-person may be alike. That such an interval fits forecasts that are compared step by step was shown by Choe and Ramdas ("Comparing
-sequential forecasters", Operations Research 2024).
+held-out answers is the lead of the first sampler. Two things keep it from what other participants would bring:
+
+* which answers were held out: V = Σ y², the number of answers about which the maps disagree;
+* from whose answers the maps were learned: as long as they last, maps that are better by chance are ahead at every held-out answer.
+  J is the variance of T times the lead between participants, by a jackknife that leaves out one of GROUPS groups of the
+  participants of a sampler at a time. It compares expected hits, by the answers' probabilities in a map of all answers, because the noise of
+  the held-out answers is in V already. A jackknife overestimates a variance rather than not (Efron and Stein 1981).
+
+Half the width of the interval is u(V + J)/T, where u is the gamma-exponential mixture boundary of scale 1 (Howard, Ramdas, McAuliffe and
+Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of Statistics 2021, proposition 9; theorem 4 with a
+prediction of 0 for every difference). With J = 0 the interval would hold the mean of the expected differences between these very maps
+at every T at once, whatever the answers depend on; that is a confidence sequence as of Choe and Ramdas ("Comparing sequential
+forecasters", Operations Research 2024). With J it speaks of the samplers, and is valid as far as J is right: `benchmarks/race.py`
+prints how often two samplers that are one are told apart.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +34,7 @@ from scipy.special import gammainc, gammaln
 
 from salmon.answer_files.answer_table import AnswerTable
 from salmon.errors import SalmonError
+from salmon.estimator.cross_validation import answer_losses
 from salmon.estimator.report import Progress, silent
 from salmon.geometry import Coordinates
 from salmon.learning.noise_learning import RECOMMENDED_NOISE, RECOMMENDED_RIDGE
@@ -39,7 +48,9 @@ Bools = NDArray[np.bool_]
 #: The chance of a wrong statement about any pair of samplers, at any time.
 ALPHA = 0.05
 #: Maps are refitted when each sampler has so many times as many answers.
-GROWTH = 1.1
+GROWTH = 1.25
+#: Groups of participants of which one at a time is left out; with fewer participants of a sampler nothing is stated.
+GROUPS = 8
 #: The boundary is narrowest where the maps have disagreed about so many answers.
 _NARROWEST_AT = 100.0
 #: Points of the course of a lead that are kept for a figure.
@@ -50,13 +61,15 @@ _SHOWN = 60
 class Race:
     """The answers to the queries of `names`, in the order in which they came, with the dimensions of each one's map.
 
-    `triplets` (m, 3); `samplers` (m,) counts into `names`; `held_out` (m,) where the query was drawn to compare them.
+    `triplets` (m, 3); `samplers` (m,) counts into `names`; `people` (m,) numbers who answered; `held_out` (m,) where the query was
+    drawn to compare them.
     """
 
     names: tuple[str, ...]
     dimensions: tuple[int, ...]
     triplets: Triplets
     samplers: Ints
+    people: Ints
     held_out: Bools
     n: int
     seed: int = 0
@@ -95,10 +108,16 @@ class RaceStage:
 
 @dataclass(frozen=True)
 class RaceState:
-    """The race up to a stage: the maps, and `hits` (T, samplers), 1, ½ or 0 for each held-out answer."""
+    """The race up to a stage: the maps, and `hits` (T, samplers), 1, ½ or 0 for each held-out answer.
+
+    `without` (T, samplers, GROUPS) are the expected hits, less ½, of maps without one group of the sampler's participants. `pooled` is
+    the map of all answers, by which they are expected.
+    """
 
     hits: Floats
+    without: Floats
     maps: tuple[Coordinates, ...] = ()
+    pooled: Coordinates | None = None
     learned: int = 0
 
 
@@ -163,6 +182,7 @@ def race_of(table: AnswerTable, names: Sequence[str], dimensions: Mapping[str, i
         tuple(dimensions.get(name, 2) for name in names),
         table.triplets[used],
         np.array([names.index(name) for name, kept in zip(table.samplers, used, strict=True) if kept], dtype=np.int64),
+        _numbered(table.participants)[used],
         table.held_out[used],
         table.n,
         seed,
@@ -171,29 +191,49 @@ def race_of(table: AnswerTable, names: Sequence[str], dimensions: Mapping[str, i
 
 def begin(race: Race) -> RaceState:
     """Return the state of a race before its first stage."""
-    return RaceState(np.zeros((0, len(race.names))))
+    count = len(race.names)
+    return RaceState(np.zeros((0, count)), np.zeros((0, count, GROUPS)))
 
 
 def run_stage(race: Race, stage: RaceStage, before: RaceState) -> RaceState:
     """Refit the maps to the first answers of each sampler, and judge the held-out answers of the stage by them."""
-    maps: list[Coordinates] = []
-    for place, d in enumerate(race.dimensions):
-        rows = race.triplets[race.samplers == place][: stage.learned]
-        found = fit(
-            rows, race.n, d, noise=RECOMMENDED_NOISE, ridge=RECOMMENDED_RIDGE, seed=race.seed,
-            start=before.maps[place] if before.maps else None, n_starts=2 if not before.maps else None, tolerance=1e-5,
-        )  # fmt: skip
-        maps.append(found.coordinates)
     judged = race.triplets[list(stage.answers)]
+    rows = [race.triplets[race.samplers == place][: stage.learned] for place in range(len(race.names))]
+    pooled = _fit(race, np.concatenate(rows), max(race.dimensions), before.pooled)
+    expected = np.exp(-answer_losses(pooled, judged, RECOMMENDED_NOISE)) - 0.5
+    maps: list[Coordinates] = []
+    without: list[Floats] = []
+    for place, d in enumerate(race.dimensions):
+        own = _fit(race, rows[place], d, before.maps[place] if before.maps else None)
+        maps.append(own)
+        # People are numbered as they come, so that later ones leave the groups of the others as they are.
+        _, number = np.unique(race.people[race.samplers == place][: stage.learned], return_inverse=True)
+        group = number % GROUPS
+        left = [_fit(race, rows[place][group != left_out], d, own, polish=True) for left_out in range(GROUPS)]
+        without.append(np.stack([expected * (2 * _hits(each, judged) - 1) for each in left], axis=1))
     hits = np.stack([_hits(coordinates, judged) for coordinates in maps], axis=1)
-    return RaceState(np.concatenate([before.hits, hits]), tuple(maps), stage.learned)
+    return RaceState(
+        np.concatenate([before.hits, hits]),
+        np.concatenate([before.without, np.stack(without, axis=1)]),
+        tuple(maps),
+        pooled,
+        stage.learned,
+    )
 
 
 def standing(race: Race, state: RaceState, alpha: float = ALPHA) -> Standing:
     """Return what can be said now; the chance of a wrong statement is divided among all pairs."""
     pairs = list(combinations(range(len(race.names)), 2))
+    between = between_people(state.without)
+    enough = all(len(np.unique(race.people[race.samplers == place])) >= GROUPS for place in range(len(race.names)))
     leads = tuple(
-        _lead(race.names[one], race.names[other], state.hits[:, one] - state.hits[:, other], alpha / len(pairs))
+        _lead(
+            race.names[one],
+            race.names[other],
+            state.hits[:, one] - state.hits[:, other],
+            between[:, one] + between[:, other] if enough else np.full(len(between), np.inf),
+            alpha / len(pairs),
+        )
         for one, other in pairs
     )
     judged = len(state.hits)
@@ -217,21 +257,38 @@ def judge(race: Race, progress: Progress = silent) -> Standing:
     return standing(race, state)
 
 
-def confidence_sequence(differences: Floats, alpha: float = ALPHA) -> tuple[Floats, Floats, Floats]:
+def between_people(without: Floats) -> Floats:
+    """Return (T, samplers) the variance, between participants, of the sum of the first T hits of each sampler's maps.
+
+    The jackknife of groups: (G − 1)/G · Σ (sum without group g − their mean)².
+    """
+    sums = np.cumsum(without, axis=0)
+    apart = sums - sums.mean(axis=2, keepdims=True)
+    return (GROUPS - 1) / GROUPS * (apart**2).sum(axis=2)
+
+
+def confidence_sequence(
+    differences: Floats, between: Floats | None = None, alpha: float = ALPHA
+) -> tuple[Floats, Floats, Floats]:
     """Return (mean, low, high), each (T,): after every difference in [−1, 1], the mean so far with its interval.
 
-    All T intervals hold their means of expected differences at once with a probability of at least 1 − alpha.
+    Without a variance `between` people (T,), all T intervals hold their means of expected differences at once with a probability of at
+    least 1 − alpha.
     """
     counts = np.arange(1, len(differences) + 1)
     mean = np.cumsum(differences) / counts
-    half = boundary(np.cumsum(differences**2), alpha / 2) / counts
+    spread = np.cumsum(differences**2) + (0.0 if between is None else between)
+    known = np.isfinite(spread)
+    half = np.ones(len(differences))
+    half[known] = boundary(spread[known], alpha / 2) / counts[known]
+    half[~known] = 2.0
     return mean, np.maximum(-1, mean - half), np.minimum(1, mean + half)
 
 
 def boundary(v: Floats, alpha: float) -> Floats:
     """Return u(v) for each v ≥ 0: a sum that is sub-exponential of scale 1 exceeds it at any time with a chance of alpha at most."""
     values, places = np.unique(np.asarray(v, dtype=np.float64), return_inverse=True)
-    return np.array([_boundary(float(value), alpha) for value in values])[places]
+    return np.array([_boundary(float(value), alpha) for value in values], dtype=np.float64)[places]
 
 
 @lru_cache(maxsize=100_000)
@@ -247,7 +304,7 @@ def _boundary(v: float, alpha: float) -> float:
     high = 1.0
     while excess(high) < 0:
         high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-9))
+    return cast("float", brentq(excess, 0.0, high, xtol=1e-9))
 
 
 def log_mixture(s: float, v: float, rho: float, lead: float) -> float:
@@ -256,13 +313,30 @@ def log_mixture(s: float, v: float, rho: float, lead: float) -> float:
     return float(lead + gammaln(a) + np.log(gammainc(a, s + a)) - a * np.log(s + a) + s + v)
 
 
-def _lead(first: str, second: str, differences: Floats, alpha: float) -> Lead:
+def _fit(race: Race, rows: Triplets, d: int, start: Coordinates | None, *, polish: bool = False) -> Coordinates:
+    """Return the map of some answers; `polish` where it lies near the start."""
+    starts = 0 if polish else 2
+    found = fit(
+        rows, race.n, d, noise=RECOMMENDED_NOISE, ridge=RECOMMENDED_RIDGE, seed=race.seed,
+        start=start, n_starts=starts, tolerance=1e-5,
+    )  # fmt: skip
+    return found.coordinates
+
+
+def _lead(first: str, second: str, differences: Floats, between: Floats, alpha: float) -> Lead:
     if not len(differences):
         return Lead(first, second, 0.0, -1.0, 1.0, 0, ())
-    mean, low, high = confidence_sequence(differences, alpha)
+    mean, low, high = confidence_sequence(differences, between, alpha)
     looks = np.unique(np.linspace(1, len(differences), min(_SHOWN, len(differences))).astype(int)) - 1
     course = tuple((int(k) + 1, float(mean[k]), float(low[k]), float(high[k])) for k in looks)
     return Lead(first, second, *course[-1][1:], int(np.count_nonzero(differences)), course)
+
+
+def _numbered(names: Sequence[str]) -> Ints:
+    """Return a number for each name, in the order of their first appearance; answers of nobody count each for themselves."""
+    number = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    alone = set(names) == {""}
+    return np.array([place if alone else number[name] for place, name in enumerate(names)], dtype=np.int64)
 
 
 def _hits(coordinates: Coordinates, triplets: Triplets) -> Floats:

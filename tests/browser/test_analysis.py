@@ -156,3 +156,57 @@ def test_where_no_samplers_race_the_page_has_no_race(laboratory: Laboratory, ana
     page.goto(analysed)
     expect(page.get_by_role("button", name="Write the report")).to_be_visible()
     expect(page.get_by_role("heading", name="Sampler race")).to_be_hidden()
+
+
+GROUPS = f"title: Groups\ntargets: {N}\nsamplers: {{Random: {{}}}}\n"
+
+
+def imported(laboratory: Laboratory, name: str, worlds: int) -> str:
+    """The address of the page of an experiment with answers of 16 people who live in one of some worlds by turns."""
+    rng = stream(7, "answers")
+    seen = [SimulatedParticipant(random_world(N, 2, 50 + place)) for place in range(worlds)]
+    lines = ["head,left,right,winner,puid,rt_ms"]
+    for person in range(16):
+        own = seen[person % worlds]
+        queries = own.world.random_queries(120, rng)
+        answers, _ = own.react_all(queries, rng)
+        lines += [
+            f"{head},{left},{right},{won},p{person},900"
+            for (head, left, right), (_, won, _) in zip(queries, answers, strict=True)
+        ]
+    with httpx.Client(base_url=laboratory.program.address, auth=laboratory.login, timeout=60) as client:
+        reply = client.post(
+            "/api/experiments/import",
+            files={"bundle": ("answers.csv", "\n".join(lines).encode()), "config": ("a.yaml", GROUPS.encode())},
+            data={"name": name},
+        )
+        assert reply.is_success, reply.text
+    return f"{laboratory.program.address}/console/experiments/{name}/analysis"
+
+
+def test_people_of_two_worlds_are_shown_as_two_groups_with_their_maps_side_by_side(
+    laboratory: Laboratory, page: Page
+) -> None:
+    address = imported(laboratory, "two-worlds", 2)
+    laboratory.log_in(page)
+    page.goto(address)
+    page.get_by_role("button", name="Find groups").click()
+    verdict = page.locator("#groups-verdict")
+    expect(verdict).to_contain_text("People fall into 2 groups.", timeout=180_000)
+    expect(verdict).to_contain_text("Every pair of maps differs more than those of shuffled groups (p at most 0.0")
+    expect(page.locator("#group-maps figure")).to_have_count(2)
+    expect(page.locator("[data-figure=people]")).to_be_visible()
+    for group in (1, 2):
+        expect(page.locator("#groups-found summary", has_text=f"Group {group}: 8 people")).to_be_visible()
+    expect(page.locator("#groups-found caption")).to_have_count(3)
+    assert_accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
+
+
+def test_people_of_one_world_are_not_split(laboratory: Laboratory, page: Page) -> None:
+    address = imported(laboratory, "one-world", 1)
+    laboratory.log_in(page)
+    page.goto(address)
+    page.get_by_role("button", name="Find groups").click()
+    expect(page.locator("#groups-verdict")).to_contain_text("No split: people fall into one group.", timeout=180_000)
+    expect(page.locator("#group-maps figure")).to_have_count(0)

@@ -30,11 +30,12 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
         await ask_for(owned, "kinds", "embedding", generation=generation),
         await ask_for(owned, "kinds", "cross_validation", dimensions=[1, 2], noise="TSTE", folds=3),
         await ask_for(owned, "kinds", "plan", answers=60, runs=1),
+        await ask_for(owned, "kinds", "groups", d=1, most=2, shuffles=19),
     ]
     ended = [run_to_the_end(service, probe, identifier) for identifier in identifiers]
-    assert [item.state for item in ended] == ["done"] * 4, [item.error for item in ended]
+    assert [item.state for item in ended] == ["done"] * 5, [item.error for item in ended]
     assert all(first.ended_ms <= second.began_ms for first, second in pairwise(ended))
-    fitted, earlier, comparison, planned = [
+    fitted, earlier, comparison, planned, grouped = [
         (await owned("GET", f"/api/experiments/kinds/requests/{one}")).json()["result"] for one in identifiers
     ]
     assert fitted["excluded"]["answers"] == people.count(people[0])
@@ -43,6 +44,10 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
     assert earlier["answers"] == int(line[b"absorbed"])
     assert np.array(earlier["coordinates"]).shape == (30, 2)
     assert len(comparison["candidates"]) == 2
+    assert {one["participant"] for one in grouped["people"]} == set(people)
+    assert sum(one["answers"] for one in grouped["people"]) == grouped["answers"] == 120
+    assert len(grouped["maps"]) == grouped["count"] == max(one["group"] for one in grouped["people"]) + 1
+    assert len(grouped["compared"]["agreement"]) == len(set(people))
     assert set(planned["accuracy"]) == {"random queries", "Adaptive"}
     listed = (await owned("GET", "/api/experiments/kinds/requests")).json()
     assert [item["request"] for item in listed] == identifiers[::-1]

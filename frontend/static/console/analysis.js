@@ -10,7 +10,7 @@ const RANDOM = "random queries";
 
 showCopies();
 /** @type {import("../types").AnalysisData} */
-const { slug, may_edit: mayEdit, targets, d, currency, races } = data();
+const { slug, may_edit: mayEdit, targets, d, currency, races, names: targetNames } = data();
 const base = /** @type {const} */ (`/api/experiments/${slug}`);
 
 /** Follow a request until it ends; `seen` hears of every status. Returns the last one. */
@@ -347,6 +347,118 @@ $("#choose").addEventListener("submit", (event) => {
   choose.ask({ dimensions: ticked("#dimensions").map(Number), noise: ticked("#noise") });
 });
 
+// Groups
+
+/** A map of one group, on the same axes and scale as those beside it. */
+const mapOf = (which, reach) => {
+  const drawn = new Figure({
+    name: `group-${which}`,
+    title: `Group ${which}`,
+    sentence: "Laid over the shared map, so that a target that lies elsewhere is seen differently.",
+    emptyText: "",
+    height: 320,
+    option: ({ rows }, colour) => ({
+      grid: { left: 8, right: 8, top: 8, bottom: 8 },
+      xAxis: { type: "value", min: -reach, max: reach, show: false },
+      yAxis: { type: "value", min: -reach, max: reach, show: false },
+      tooltip: { trigger: "item", confine: true, formatter: ({ dataIndex }) => rows[dataIndex][0] },
+      series: [
+        {
+          type: "scatter",
+          symbolSize: 6,
+          color: colour.first,
+          data: rows.map(([, x, y]) => [x, y]),
+          label: { show: true, position: "right", color: colour.ink, fontSize: 11, formatter: ({ dataIndex }) => rows[dataIndex][0] },
+          labelLayout: { hideOverlap: true },
+        },
+      ],
+    }),
+    rows: ({ rows }) => [["target", "x", "y"], ...rows],
+  });
+  drawn.element.classList.remove("card");
+  return drawn;
+};
+
+const matrix = (label, values, show) =>
+  h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+    h(
+      "table",
+      {},
+      h("caption", {}, label),
+      h("thead", {}, h("tr", {}, h("td", {}), ...values.map((_, place) => h("th", { scope: "col", class: "number" }, `Group ${place + 1}`)))),
+      h("tbody", {}, ...values.map((row, place) => h("tr", {}, h("th", { scope: "row" }, `Group ${place + 1}`), ...row.map((value, other) => h("td", { class: "number" }, place === other ? "–" : show(value)))))),
+    ),
+  );
+
+const people = new Figure({
+  name: "people",
+  title: "Agreement between people",
+  sentence: "Procrustes correlation between the maps of each two people, in the order of groups: 1 where they have one shape. A person's map is held to the shared one, so that few answers change it little.",
+  emptyText: "",
+  height: 380,
+  option: ({ people: names, agreement: rows }, colour) => ({
+    grid: { left: 8, right: 90, top: 8, bottom: 8 },
+    xAxis: { type: "category", data: names, show: false },
+    yAxis: { type: "category", data: names, inverse: true, show: false },
+    tooltip: { confine: true, formatter: ({ value: [one, other, value] }) => `${names[one]} and ${names[other]}: ${value.toFixed(2)}` },
+    visualMap: { min: Math.min(...rows.flat()), max: 1, precision: 2, right: 0, top: "middle", textStyle: { color: colour.ink }, inRange: { color: [colour.background, colour.first] } },
+    series: [{ type: "heatmap", data: rows.flatMap((row, one) => row.map((value, other) => [one, other, value])) }],
+  }),
+  rows: ({ people: names, agreement: rows }) => [["participant", ...names], ...rows.map((row, place) => [names[place], ...row])],
+});
+people.element.classList.remove("card");
+
+function showGroups(found) {
+  const { count: many, losses, errors, people: placed } = found;
+  const lowest = Math.min(...losses);
+  const largest = found.p ? Math.max(...found.p.flatMap((row, place) => row.filter((_, other) => other > place))) : null;
+  const tested = many > 1 && `${largest <= 0.05 ? "Every pair of maps differs more than those of shuffled groups" : "Not every pair of maps differs more than those of shuffled groups"} (p at most ${largest.toFixed(3)}, ${found.shuffles} shuffles).`;
+  $("#groups-found").replaceChildren(
+    h("p", { id: "groups-verdict" }, h("b", {}, many === 1 ? "No split: people fall into one group. " : `People fall into ${many} groups. `), tested || "Maps of their own predict held-out answers no better."),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of groups compared" },
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...["Groups", "Held-out loss (nats an answer)", "Above the best", "Verdict"].map((head) => h("th", { scope: "col" }, head)))),
+        h("tbody", {}, ...losses.map((loss, place) => h("tr", { class: place + 1 === many ? "chosen" : null }, h("th", { scope: "row" }, number(place + 1)), h("td", { class: "number" }, loss.toFixed(4)), h("td", { class: "number" }, loss > lowest ? `${(loss - lowest).toFixed(4)} ± ${errors[place].toFixed(4)}` : "–"), h("td", {}, place + 1 === many ? "chosen" : "")))),
+      ),
+    ),
+    ...(many > 1
+      ? [
+          matrix("Procrustes correlation of the groups' maps", found.agreement, (value) => value.toFixed(2)),
+          matrix("How rarely shuffled names leave as much apart (p)", found.p, (value) => value.toFixed(3)),
+          matrix("Share of all queries that the maps answer alike", found.same_answers, (value) => percent(value, 1)),
+          ...found.maps.map((_, group) => {
+            const own = placed.filter((one) => one.group === group);
+            return h("details", {}, h("summary", {}, `Group ${group + 1}: ${count(own.length, "person", "people")}`), h("p", {}, own.map(({ participant, answers, placed: enough }) => `${participant} (${number(answers)} answers${enough ? "" : ", too few to be placed surely"})`).join(", ")));
+          }),
+        ]
+      : []),
+    h("p", { class: "quiet" }, `${number(placed.length)} people, ${number(found.answers)} answers.${many > 1 ? " The test forms the groups anew from one half of each person's answers and compares their maps on the other half." : ""}`),
+  );
+  const shown = many > 1 ? found.maps : [];
+  const reach = 1.15 * Math.max(0.01, ...shown.flat(2).map(Math.abs));
+  $("#group-maps").replaceChildren(
+    ...shown.map((own, group) => {
+      const drawn = mapOf(group + 1, reach);
+      drawn.show({ rows: own.map(([x, y = 0], place) => [targetNames[place] ?? String(place), x, y]) });
+      return drawn.element;
+    }),
+  );
+  $("#people-agreement").replaceChildren(...(found.compared && many > 1 ? [people.element] : []));
+  if (found.compared && many > 1) people.show(found.compared);
+}
+
+const grouping = new Asked("groups", { form: $("#groups"), progress: $("#groups-progress"), cancel: $("#cancel-groups"), show: showGroups });
+$("#groups").addEventListener("submit", (event) => {
+  event.preventDefault();
+  grouping.ask({ most: Number($("#most-groups").value) });
+});
+
 // Report
 
 let writing = null;
@@ -374,4 +486,5 @@ $("#cancel-report").addEventListener("click", () => writing?.abort());
 const kept = await plan.showKept();
 if (kept) for (const [name, value] of Object.entries(kept)) sliders[name]?.set(value);
 if (races) await race.showKept();
+await grouping.showKept();
 await choose.showKept();

@@ -11,7 +11,7 @@ const HISTORY_PAUSE_MS = 3000;
 showCopies();
 /** @type {import("../types").OverviewData} */
 const { slug, samplers, names, may_edit: mayEdit } = data();
-const link = $("[data-copy]").dataset.copy;
+const link = /** @type {HTMLElement | null} */ (document.querySelector("[data-copy]"))?.dataset.copy ?? "";
 const base = /** @type {const} */ (`/api/experiments/${slug}`);
 
 const drawn = Object.fromEntries(Object.entries(figures).map(([name, figure]) => [name, new Figure(figure)]));

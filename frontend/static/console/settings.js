@@ -28,7 +28,7 @@ function showState(state) {
   $("#state").textContent = state;
   $("#state").dataset.state = state;
   $("#state-sentence").textContent = SENTENCES[state];
-  if (!page.may_edit) return;
+  if (!page.may_edit || document.querySelector("#rehearsal")) return;
   $("#state-buttons").replaceChildren(
     ...BUTTONS[state].map(([to, label]) => h("button", { type: "button", onclick: () => setState(to) }, label)),
   );
@@ -53,6 +53,23 @@ $("#tryout").addEventListener("click", async () => {
   else location.assign(link);
 });
 showState(page.state);
+
+$("#rehearse")?.addEventListener("click", async ({ target }) => {
+  const outcome = $("#run-title").parentElement.querySelector(".outcome");
+  target.disabled = true;
+  try {
+    const { slug } = await post(`${base}/rehearsal`, { people: Number($("#rehearsing-people").value) });
+    location.assign(at(`/console/experiments/${slug}/`));
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    outcome.textContent = `${error.message} ${error.hint}`;
+    target.disabled = false;
+  }
+});
+if ($("#rehearsal-link") && page.rehearsal) {
+  $("#rehearsal-link").replaceChildren("There is a rehearsal: ", h("a", { href: at(`/console/experiments/${page.rehearsal}/`) }, page.rehearsal), ".");
+  $("#rehearse").disabled = true;
+}
 
 const draft = new Draft({ spec: page.spec, slug: page.slug, label: "Experiment file (YAML)", keep: page.may_edit });
 $("#revision-sentence").textContent =

@@ -13,9 +13,11 @@ from scipy.special import gammainc, gammaln
 
 from salmon.errors import SalmonError
 from salmon.estimator.race import (
+    GROUPS,
     Lead,
     Race,
     begin,
+    between_people,
     boundary,
     confidence_sequence,
     judge,
@@ -39,7 +41,7 @@ def race(seed: int, answers: int, dimensions: tuple[int, ...] = (2, 2)) -> Race:
     people = np.arange(answers) // 20
     samplers = rng.integers(len(dimensions), size=people[-1] + 1)[people]
     names = tuple("ABC"[: len(dimensions)])
-    return Race(names, dimensions, triplets, samplers, np.arange(answers) % 4 == 0, N, seed)
+    return Race(names, dimensions, triplets, samplers, people, np.arange(answers) % 4 == 0, N, seed)
 
 
 @pytest.mark.parametrize(("s", "v"), [(0.5, 2.0), (5.0, 10.0), (20.0, 100.0), (35.0, 100.0)])
@@ -82,7 +84,13 @@ def test_an_interval_that_is_looked_at_after_every_answer_hardly_ever_misses() -
 
 def test_later_answers_never_change_what_was_judged() -> None:
     whole = race(1, 1200)
-    short = replace(whole, triplets=whole.triplets[:700], samplers=whole.samplers[:700], held_out=whole.held_out[:700])
+    short = replace(
+        whole,
+        triplets=whole.triplets[:700],
+        samplers=whole.samplers[:700],
+        held_out=whole.held_out[:700],
+        people=whole.people[:700],
+    )
     states = [begin(each) for each in (whole, short)]
     for place, each in enumerate((whole, short)):
         for stage in each.stages():
@@ -90,6 +98,7 @@ def test_later_answers_never_change_what_was_judged() -> None:
     count = len(states[1].hits)
     assert 50 < count < len(states[0].hits)
     assert np.array_equal(states[0].hits[:count], states[1].hits)
+    assert np.array_equal(states[0].without[:count], states[1].without)
 
 
 def test_a_map_sees_only_answers_from_before_and_as_many_as_the_others() -> None:
@@ -116,8 +125,37 @@ def test_of_three_samplers_every_pair_is_compared_at_a_wider_interval() -> None:
         state = run_stage(three, stage, state)
     found = standing(three, state)
     assert [(lead.first, lead.second) for lead in found.leads] == [("A", "B"), ("A", "C"), ("B", "C")]
-    two = confidence_sequence(state.hits[:, 0] - state.hits[:, 1])
+    between = between_people(state.without)
+    two = confidence_sequence(state.hits[:, 0] - state.hits[:, 1], between[:, 0] + between[:, 1])
     assert found.leads[0].high - found.leads[0].low > two[2][-1] - two[1][-1]
+
+
+def test_the_jackknife_finds_the_variance_between_groups_of_people() -> None:
+    """Of a mean over groups of independent people: on the whole, what a jackknife finds is the variance of that mean."""
+    rng = np.random.default_rng(4)
+    found: list[float] = []
+    for _ in range(400):
+        of_group = rng.normal(size=GROUPS)
+        without = ((of_group.sum() - of_group) / (GROUPS - 1)).reshape(1, 1, GROUPS)
+        found.append(float(between_people(without)[0, 0]))
+    assert np.mean(found) == pytest.approx(1 / GROUPS, rel=0.1)
+
+
+def test_what_varies_between_people_widens_the_interval() -> None:
+    rng = np.random.default_rng(5)
+    differences = rng.choice([-1.0, 0.0, 1.0], size=500)
+    alone, wider = (confidence_sequence(differences, between) for between in (None, np.full(500, 200.0)))
+    assert np.array_equal(alone[0], wider[0])
+    assert np.all(wider[2] - wider[1] >= alone[2] - alone[1])
+    assert wider[2][-1] - wider[1][-1] > 1.1 * (alone[2][-1] - alone[1][-1])
+
+
+def test_with_few_participants_nothing_is_stated() -> None:
+    few = race(6, 600, dimensions=(2, 1))
+    few = replace(few, people=few.people % 7)
+    found = judge(few)
+    assert found.judged > 50
+    assert (found.leads[0].ahead, found.leads[0].low, found.leads[0].high) == ("", -1.0, 1.0)
 
 
 def test_before_anything_is_judged_nothing_is_stated() -> None:
