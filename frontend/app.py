@@ -1,6 +1,7 @@
 """The web application: its routers, error handlers, health checks, media and scripts."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -138,7 +139,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     return app
 
 
-async def _media(name: str, context: WithContext) -> Response:
+async def _media(name: str, request: Request, context: WithContext) -> Response:
     """Return a target's file; from this machine where it lies here, otherwise read through from where it is kept."""
     try:
         path = context.media.path(name)
@@ -149,10 +150,33 @@ async def _media(name: str, context: WithContext) -> Response:
             )
         if path is not None:
             return FileResponse(path, headers=_IMMUTABLE)
-        content = await asyncio.to_thread(context.media.open, name)
+        size = await asyncio.to_thread(context.media.size, name)
     except FileNotFoundError:
         raise errors.NotFoundError(f"There is no file {name!r} here.", hint="Reload the page.") from None
-    return StreamingResponse(content, media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=_IMMUTABLE)
+    start, end = _asked_range(request.headers.get("range", ""), size)
+    headers = {**_IMMUTABLE, "Accept-Ranges": "bytes", "Content-Length": str(end - start)}
+    if (part := end - start < size) and size:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    return StreamingResponse(
+        context.media.read(name, start, end),
+        status_code=206 if part else 200,
+        media_type=MEDIA_TYPES[name.rpartition(".")[2]],
+        headers=headers,
+    )
+
+
+def _asked_range(header: str, size: int) -> tuple[int, int]:
+    """Return the part of a file that a Range header asks for, as start and end; all of it where it asks for no single part.
+
+    Browsers ask for parts of videos and sounds; Safari plays none from a server that does not send them.
+    """
+    found = re.fullmatch(r"bytes=(\d*)-(\d*)", header.replace(" ", ""))
+    if not found or not any(found.groups()):
+        return 0, size
+    first, last = found.groups()
+    start = int(first) if first else max(0, size - int(last))
+    end = min(int(last) + 1, size) if first and last else size
+    return (start, end) if start < end else (0, size)
 
 
 async def _script(name: str, request: Request, context: WithContext) -> Response:

@@ -24,6 +24,7 @@ from frontend.transfer import erasure
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.import_answers import ImportFiles, import_file
 from frontend.transfer.import_bundle import Imported
+from frontend.transfer.nightly_bundles import file_at
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.check import find_archive
@@ -192,12 +193,10 @@ def _write_bundle(data: Path, order: ExportOrder, path: Path) -> None:
 
 def import_files(
     file: Annotated[
-        Path,
+        str,
         typer.Argument(
-            help="A ZIP that `salmon export` has written; or responses.csv or .json of any Salmon, its .rdb backup, or"
-            " a table of tripletTools or the jsPsych template.",
-            exists=True,
-            dir_okay=False,
+            help="A ZIP that `salmon export` has written, here or at an address such as `s3://bucket/eggs.zip`; or"
+            " responses.csv or .json of any Salmon, its .rdb backup, or a table of tripletTools or the jsPsych template.",
         ),
     ],
     config: Annotated[
@@ -214,15 +213,18 @@ def import_files(
 
     Example: salmon import responses.csv --config init.yaml --targets targets.zip
     """
-    files = ImportFiles(file, file.name, config, targets)
 
     async def put(context: Context) -> Imported:
-        otherwise = await free_slug(context, file.name.partition(".")[0], given=False)
+        otherwise = await free_slug(context, files.name.partition(".")[0], given=False)
         made = await import_file(context, files, slug=slug_of(name) if name else "", otherwise=otherwise, owner=LOCAL)
         await note(None, context, "server", "experiment imported", made.slug)
         return made
 
-    with Console(stderr=True).status(f"Checking and importing {file.name} ..."):
+    with (
+        file_at(file) as path,
+        Console(stderr=True).status(f"Checking and importing {path.name} ..."),
+    ):
+        files = ImportFiles(path, path.name, config, targets)
         made = _with_store(data, put)
     print(made.sentence, file=sys.stderr)
     print(f"{_address(data)}/e/{made.slug}/")
@@ -499,7 +501,7 @@ def _settings(data: Path) -> Settings:
     eraser = os.environ.get("SALMON_ERASER_URL", "")
     if not os.environ.get("SALMON_REDIS_URL"):
         eraser = directory.redis_url("eraser", credentials.eraser)
-    return Settings(redis_url=url, eraser_url=eraser, secret=credentials.secret, data=str(directory.root))
+    return Settings(redis_url=url, eraser_url=eraser, secret=credentials.secret, data=directory.files_location)
 
 
 def _address(data: Path) -> str:

@@ -18,8 +18,8 @@ import re
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -28,7 +28,7 @@ import fsspec
 import fsspec.implementations.local
 from fastapi import UploadFile
 
-from salmon.errors import StoreError
+from salmon.errors import SalmonError, StoreError
 from salmon.spec import Manifest, Sink, TargetSpec, read_archive
 
 _MEDIUM = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{2,4}")
@@ -46,7 +46,9 @@ class MediaStore:
     """Store of the media of all experiments, at a local path or any other location of fsspec (`s3://bucket/media`)."""
 
     def __init__(self, location: str, *, clock: Callable[[], float] = time.time) -> None:
-        filesystem, root = fsspec.core.url_to_fs(location)
+        # What another web process stored a moment ago must be found: no listings are remembered.
+        remembered = {} if "://" not in location else {"use_listings_cache": False}
+        filesystem, root = fsspec.core.url_to_fs(location, **remembered)
         self._filesystem: Any = filesystem
         self._root: str = root.rstrip("/")
         self._clock = clock
@@ -58,51 +60,51 @@ class MediaStore:
 
     def unpack(self, archive_path: str | os.PathLike[str], *, trusted: bool = False) -> Manifest:
         """Store every target of a ZIP; MediaError lists what is wrong with it, and then nothing is stored."""
-        try:
+        with self._reaching():
             self._filesystem.makedirs(self._root, exist_ok=True)
             self._remove_stale()
             manifest = read_archive(Path(archive_path), trusted=trusted, begin=self._begin)
             self._settle()
-        except OSError as error:
-            self._refuse_if_full(error)
-            raise
         return manifest
 
     def keep(self, name: str, pieces: Iterable[bytes]) -> None:
         """Store a medium whose content was checked against its name; one that is there already stays, unless it was altered."""
         if not self.problem(name):
             return
-        self._filesystem.makedirs(self._root, exist_ok=True)
-        incoming = self._begin()
-        try:
-            for piece in pieces:
-                incoming.write(piece)
-            incoming.finish()
-            incoming.keep(name)
-            self._settle()
-        except OSError as error:
-            self._refuse_if_full(error)
-            raise
-        finally:
-            incoming.discard()
+        with self._reaching():
+            self._filesystem.makedirs(self._root, exist_ok=True)
+            incoming = self._begin()
+            try:
+                for piece in pieces:
+                    incoming.write(piece)
+                incoming.finish()
+                incoming.keep(name)
+                self._settle()
+            finally:
+                incoming.discard()
 
     def problem(self, name: str) -> MediumProblem:
         """Return whether a medium is missing or was altered; nothing where it is as it was stored."""
         place = self._place(name)
         try:
-            about = self._filesystem.info(place)
-            mark = (about["size"], about.get("mtime"))
-            known = self._compared.get(name)
-            if known is None or known[0] != mark:
-                digest = hashlib.sha256()
-                with self._filesystem.open(place, "rb") as file:
-                    while piece := file.read(_PIECE):
-                        digest.update(piece)
-                known = mark, "" if name.startswith(digest.hexdigest()) else "altered"
-                self._compared[name] = known
+            with self._reaching():
+                mark = self._mark(place)
+                known = self._compared.get(name)
+                if known is None or known[0] != mark:
+                    digest = hashlib.sha256()
+                    with self._filesystem.open(place, "rb") as file:
+                        while piece := file.read(_PIECE):
+                            digest.update(piece)
+                    known = mark, "" if name.startswith(digest.hexdigest()) else "altered"
+                    self._compared[name] = known
         except FileNotFoundError:
             return "missing"
         return known[1]
+
+    def _mark(self, place: str) -> tuple[Any, ...]:
+        """Return what is another when a file was changed: its size and its time of change, or the tag of an object store."""
+        about = self._filesystem.info(place)
+        return about["size"], about.get("mtime"), about.get("ETag"), about.get("LastModified")
 
     def is_compared(self, name: str) -> bool:
         """Return whether a medium on this machine was compared already, and has not changed since: quick enough to ask anywhere."""
@@ -110,10 +112,9 @@ class MediaStore:
         if known is None or not self._is_local:
             return False
         try:
-            about = self._filesystem.info(self._place(name))
+            return known == (self._mark(self._place(name)), "")
         except FileNotFoundError:
             return False
-        return known == ((about["size"], about.get("mtime")), "")
 
     def problems(self, targets: Iterable[TargetSpec]) -> dict[str, str]:
         """Return name of the medium → sentence, for the media of targets that are missing or were altered."""
@@ -135,7 +136,7 @@ class MediaStore:
         if self._clock() - at > LOOK_SECONDS and (running is None or running.done()):
 
             async def look() -> None:
-                with suppress(OSError):  # where media are kept is away: it is asked again
+                with suppress(OSError, StoreError):  # where media are kept is away: it is asked again
                     found = await asyncio.to_thread(self.problems, targets)
                     self._looked[experiment] = self._clock(), tuple(found.values())
 
@@ -144,7 +145,21 @@ class MediaStore:
 
     def open(self, name: str) -> BinaryIO:
         """Return the bytes of a medium; FileNotFoundError if there is none of this name."""
-        return self._filesystem.open(self._place(name), "rb")
+        with self._reaching():
+            return self._filesystem.open(self._place(name), "rb")
+
+    def size(self, name: str) -> int:
+        """Return how many bytes a medium has; FileNotFoundError if there is none of this name."""
+        with self._reaching():
+            return int(self._filesystem.info(self._place(name))["size"])
+
+    def read(self, name: str, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of a medium from `start` up to `end` in pieces."""
+        with self.open(name) as file:
+            file.seek(start)
+            while start < end and (piece := file.read(min(_PIECE, end - start))):
+                start += len(piece)
+                yield piece
 
     def path(self, name: str) -> Path | None:
         """Return where a medium lies on this machine; None if media are kept elsewhere. FileNotFoundError if there is
@@ -157,11 +172,25 @@ class MediaStore:
             raise FileNotFoundError(name)
         return Path(place)
 
-    def _refuse_if_full(self, error: OSError) -> None:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    @contextmanager
+    def _reaching(self) -> Generator[None]:
+        """Turn a disk that is full, and storage elsewhere that cannot be used, into a StoreError."""
+        try:
+            yield
+        except (SalmonError, FileNotFoundError):
+            raise
+        except Exception as error:  # each implementation of fsspec has errors of its own
+            if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise StoreError(
+                    "There is not enough disk space for the files of the ZIP; none of them was stored.",
+                    hint="Free some disk space and upload the ZIP again.",
+                    where=self._root,
+                ) from error
+            if self._is_local:
+                raise
             raise StoreError(
-                "There is not enough disk space for the files of the ZIP; none of them was stored.",
-                hint="Free some disk space and upload the ZIP again.",
+                f"The storage of media cannot be used ({type(error).__name__}: {error}).",
+                hint="Check SALMON_DATA and the login for it, and try again.",
                 where=self._root,
             ) from error
 

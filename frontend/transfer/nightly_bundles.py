@@ -13,11 +13,13 @@ import logging
 import re
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 
@@ -26,7 +28,7 @@ from frontend.store.experiments import ExperimentState
 from frontend.transfer.bundle_writer import write_bundle
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder, Subprocesses
-from salmon.errors import SalmonError
+from salmon.errors import SalmonError, StartError
 from salmon.logs import fields
 
 log = logging.getLogger("salmon.bundles")
@@ -172,6 +174,30 @@ async def _write_one(context: Context, state: ExperimentState) -> str:
             await write_bundle(source, file.write)
         await asyncio.to_thread(_upload, path, context.settings.bundles_to)
     return f"{_without_login(context.settings.bundles_to).rstrip('/')}/{name}"
+
+
+@contextmanager
+def file_at(address: str) -> Generator[Path]:
+    """Yield a file of this machine, or of another address while it is here as a temporary copy."""
+    if "://" not in address:
+        path = Path(address)
+        if not path.is_file():
+            raise StartError(
+                f"There is no file {address!r}.", hint="Name a file, or an address such as s3://bucket/file."
+            )
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="salmon-import-") as folder:
+        path = Path(folder) / PurePosixPath(urlsplit(address).path or address).name
+        try:
+            found: tuple[Any, str] = fsspec.core.url_to_fs(address)  # pyright: ignore[reportAttributeAccessIssue]
+            found[0].get_file(found[1], str(path))
+        except Exception as error:  # each implementation of fsspec has errors of its own
+            raise StartError(
+                f"The file at {_without_login(address)} cannot be read ({type(error).__name__}: {error}).",
+                hint="Check the address, and the login that the environment gives.",
+            ) from error
+        yield path
 
 
 def _upload(path: Path, address: str) -> None:

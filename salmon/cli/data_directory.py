@@ -88,6 +88,12 @@ class DataDirectory:
                 hint="Choose another with --data DIRECTORY, or make this one writable.",
             ) from error
 
+    @property
+    def files_location(self) -> str:
+        """Where media and the bundles of deleted experiments are kept: in SALMON_DATA where that is an address, or here."""
+        address = os.environ.get("SALMON_DATA", "")
+        return address if "://" in address else str(self.root)
+
     def credentials(self) -> Credentials:
         """Return the secrets of this directory, which are made on first use."""
         path = self.root / "credentials.json"

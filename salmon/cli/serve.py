@@ -100,7 +100,7 @@ def programs(
     process.
     """
     credentials = directory.credentials()
-    shared = {"SALMON_DATA": str(directory.root), "SALMON_SECRET": credentials.secret}
+    shared = {"SALMON_DATA": directory.files_location, "SALMON_SECRET": credentials.secret}
     outside = os.environ.get("SALMON_REDIS_URL")
     store = () if outside else (redis_program(directory),)
     web = Program(

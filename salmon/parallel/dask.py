@@ -230,14 +230,15 @@ class DaskExecutor:
     def gather(self, tasks: Iterable[DaskTask]) -> list[Any]:
         """Return the values of tasks in their order; raise what their work raised."""
         futures = [task.future for task in tasks]
-        return cast("list[Any]", self._while_there(self.client.gather(futures, asynchronous=True)))
+        return cast("list[Any]", self._while_there(cast("Any", self.client.gather(futures, asynchronous=True))))
 
     def _while_there(self, waiting: Coroutine[Any, Any, Any]) -> Any:
         """Return what a coroutine of the client returns; raise ClusterAwayError where the cluster is gone meanwhile.
 
         The client itself would wait for ever: for a task without a worker, or for the reply of a scheduler that hangs.
         """
-        awaited = asyncio.run_coroutine_threadsafe(waiting, self.client.loop.asyncio_loop)
+        loop = cast("Any", self.client.loop).asyncio_loop
+        awaited = asyncio.run_coroutine_threadsafe(waiting, loop)
         try:
             looks = 0
             while True:
@@ -266,7 +267,9 @@ class DaskExecutor:
         if self.client.status != "running":
             raise silent
         try:
-            found = self.client.sync(self.client.scheduler.ncores, workers=None, callback_timeout=_REPLY_SECONDS)
+            found = self.client.sync(
+                cast("Any", self.client.scheduler).ncores, workers=None, callback_timeout=_REPLY_SECONDS
+            )
         except (OSError, TimeoutError, asyncio.CancelledError) as error:
             raise silent from error
         return cast("dict[str, int]", found)
@@ -335,9 +338,9 @@ class DaskExecutor:
         cast("Any", self.client.cluster).adapt(minimum=workers, maximum=workers, interval=_ADAPT_EVERY)
         self.client.wait_for_workers(workers)
 
-    def as_completed(self, tasks: Iterable[DaskTask]) -> Iterator[DaskTask]:
+    def as_completed(self, tasks: Iterable[Task]) -> Iterator[Task]:
         """Yield the tasks as they finish."""
-        pending, looks = list(tasks), 0
+        pending, looks = [cast("DaskTask", task) for task in tasks], 0
         while pending:
             if done := [task for task in pending if task.done()]:
                 yield from done

@@ -161,7 +161,7 @@ class Participant:
 
 def slug_of(address: str) -> str:
     """Return the name of an experiment in its link."""
-    return urlsplit(address).path.split("/")[2]
+    return urlsplit(address).path.rstrip("/").rpartition("/")[2]
 
 
 def box_of(locator: Locator) -> FloatRect:

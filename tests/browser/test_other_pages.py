@@ -1,4 +1,4 @@
-"""Experiments in pages of other sites: the client for plain pages, the plugin for jsPsych, and the page in a frame."""
+"""Experiments in pages of other sites: the client for plain pages and lab.js, the plugin for jsPsych, and the page in a frame."""
 
 import functools
 import http.server
@@ -12,14 +12,16 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from tests.browser.participant import Laboratory, chosen, plain, slug_of
+from tests.nginx import Nginx, free_port
 from tests.program import REPOSITORY, Program, poll
 
 pytestmark = pytest.mark.browser
 
 JSPSYCH = REPOSITORY / "requirements" / "jspsych" / "node_modules" / "jspsych"
+LAB_JS = JSPSYCH.parent / "lab.js" / "dist"
 TRIALS = 10
 
 
@@ -219,6 +221,105 @@ def test_ten_adaptive_trials_in_jspsych_survive_a_server_that_is_killed(
         assert all(row["rt"] >= 100 for row in noted)
         # Queries that the model has ranked, and not random ones in their place.
         assert sum(float(row["score"]) != -9999 for row in rows) >= TRIALS - 2
+
+
+@pytest.fixture(scope="module")
+def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A program behind nginx, under a path of its host."""
+    upstream = free_port()
+    nginx = Nginx(tmp_path_factory.mktemp("nginx"), upstream, "/salmon/")
+    options = ("--public-url", nginx.address)
+    with nginx, Program(tmp_path_factory.mktemp("data"), options=options, port=upstream) as program:
+        yield Laboratory(program, program.add_user())
+
+
+def asked_of(page: Page, program: Program) -> list[str]:
+    """Return a list that grows with the path of every request of a page to the server."""
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(program.address))
+    paths: list[str] = []
+
+    def note(request: Request) -> None:
+        if request.url.startswith(f"{origin}/"):
+            paths.append(urlsplit(request.url).path)
+
+    page.on("request", note)
+    return paths
+
+
+def test_the_client_works_under_a_path_behind_a_proxy(mounted: Laboratory, site: Site, page: Page) -> None:
+    address = mounted.launch("plain-page", plain(3, f"security: {{origins: ['{site.origin}']}}\n"))
+    assert urlsplit(address).path == "/salmon/e/plain-page/"
+    paths = asked_of(page, mounted.program)
+    html = PLAIN_PAGE.replace("SERVER", mounted.program.address).replace("ADDRESS", address)
+    page.goto(site.page("index.html", html) + "?puid=elsewhere")
+    given = []
+    for number in range(3):
+        expect(page.locator("#head span")).to_be_visible()
+        given.append((page.locator("#head").inner_text(), page.locator("#left").inner_text()))
+        page.locator("#left").click()
+        page.wait_for_function(f"window.study.given === {number + 1}")
+    expect(page.locator("#end")).to_have_text("Code C0DE-7, 3 answers")
+    assert chosen(mounted.rows(address)) == given
+    assert "/salmon/client/salmon.js" in paths
+    assert [path for path in paths if not path.startswith("/salmon/")] == []
+
+
+def test_the_plugin_works_under_a_path_behind_a_proxy(
+    mounted: Laboratory, site: Site, jspsych: Callable[[str, str], str], page: Page
+) -> None:
+    address = mounted.launch("jspsych", plain(3, f"security: {{origins: ['{site.origin}']}}\n"))
+    paths = asked_of(page, mounted.program)
+    sitter = Sitter(page, [])
+    page.goto(jspsych(mounted.program.address, address) + "?puid=sitter")
+    sitter.answer(2)
+    page.locator(".salmon-left:not([disabled]) span").wait_for()
+    page.wait_for_timeout(130)
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#end")).to_have_text("Code C0DE-7")
+    rows = mounted.rows(address)
+    assert chosen(rows)[:2] == sitter.given
+    assert len(rows) == 3
+    assert "/salmon/client/jspsych-salmon.js" in paths
+    assert [path for path in paths if not path.startswith("/salmon/")] == []
+
+
+def lab_js_page(server: str, address: str) -> str:
+    """The page with lab.js that docs/jspsych.md shows, for a server and an experiment of the tests, with as many trials."""
+    text = (REPOSITORY / "docs" / "jspsych.md").read_text()
+    block = next(block for block in text.split("```html\n")[1:] if "lab.flow.Loop" in block).partition("```")[0]
+    for old, new in (
+        ("https://salmon.example.edu/e/colours/", address),
+        ("https://salmon.example.edu", server),
+        ("https://unpkg.com/lab.js@20/dist/", ""),
+        ("length: 40", f"length: {TRIALS}"),
+    ):
+        assert old in block, f"the manual's page has no {old!r}"
+        block = block.replace(old, new)
+    return block
+
+
+def test_ten_adaptive_trials_in_lab_js(laboratory: Laboratory, site: Site, page: Page) -> None:
+    if not LAB_JS.exists():
+        pytest.skip("lab.js is not installed here: run requirements/install test.")
+    for name in ("lab.js", "lab.css"):
+        (site.folder / name).write_bytes((LAB_JS / name).read_bytes())
+    address = laboratory.launch("lab-js", adaptive(TRIALS, site.origin))
+    laboratory.program.wait_until_ready()
+    wait_for_queries(laboratory, address)
+    page.goto(site.page("study.html", lab_js_page(laboratory.program.address, address)) + "?puid=sitter")
+    given = []
+    for _ in range(TRIALS):
+        page.locator("main:not([data-seen]) #left span").wait_for()
+        page.locator("main").evaluate("(main) => { main.dataset.seen = 'yes'; }")  # the next trial makes another one
+        given.append((page.locator("#head").inner_text(), page.locator("#left").inner_text()))
+        page.wait_for_timeout(130)
+        page.locator("#left").click()
+    expect(page.locator("#code")).to_have_text("C0DE-7")
+    rows = [row for row in laboratory.rows(address) if row["puid"] == "sitter"]
+    assert chosen(rows) == given
+    assert {row["sampler"] for row in rows} == {"Adaptive"}
+    assert all(float(row["response_time"]) >= 0.1 for row in rows)
+    assert sum(float(row["score"]) != -9999 for row in rows) >= TRIALS - 2, "ranked by the model, not random"
 
 
 def wait_for_queries(laboratory: Laboratory, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Salmon behind a real nginx, at the top of its host and under a path, with two web processes: the whole walk."""
+"""Salmon behind a real nginx and a real Caddy, at the top of its host and under a path, with two web processes: the whole walk."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Request, expect
 
 from tests.browser.participant import Participant, download
+from tests.caddy import Caddy
 from tests.nginx import Nginx, free_port
 from tests.program import Program
 
@@ -30,28 +31,28 @@ recruitment: {completion_code: C0DE-7}
 
 
 class Proxied:
-    """A program behind nginx: `inside` is where the program itself listens."""
+    """A program behind a proxy: `inside` is where the program itself listens."""
 
-    def __init__(self, program: Program, nginx: Nginx) -> None:
+    def __init__(self, program: Program, proxy: Nginx | Caddy) -> None:
         self.program = program
-        self.address = nginx.address
-        self.mount = nginx.path.rstrip("/")
-        self.inside = f"http://127.0.0.1:{nginx.upstream}"
+        self.address = proxy.address
+        self.mount = proxy.path.rstrip("/")
+        self.inside = f"http://127.0.0.1:{proxy.upstream}"
 
 
 @pytest.fixture(
     scope="module",
-    params=[("/", False), ("/salmon/", False), ("/salmon/", True)],
-    ids=["at the top", "under a path", "under a path that the proxy strips"],
+    params=[("/", False), ("/salmon/", False), ("/salmon/", True), ("/", "caddy"), ("/salmon/", "caddy")],
+    ids=["at the top", "under a path", "under a path that the proxy strips", "Caddy at the top", "Caddy under a path"],
 )
 def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
-    """Salmon with two web processes behind nginx."""
-    path, strips = request.param
-    upstream = free_port()
-    nginx = Nginx(tmp_path_factory.mktemp("nginx"), upstream, path, strips)
-    options = ("--public-url", f"{nginx.address}/", "--web-processes", "2")
-    with nginx, Program(tmp_path_factory.mktemp("data"), options=options, port=upstream) as program:
-        yield Proxied(program, nginx)
+    """Salmon with two web processes behind a proxy."""
+    path, kind = request.param
+    upstream, folder = free_port(), tmp_path_factory.mktemp("proxy")
+    proxy = Caddy(folder, upstream, path) if kind == "caddy" else Nginx(folder, upstream, path, strips=kind)
+    options = ("--public-url", f"{proxy.address}/", "--web-processes", "2")
+    with proxy, Program(tmp_path_factory.mktemp("data"), options=options, port=upstream) as program:
+        yield Proxied(program, proxy)
 
 
 def test_experimenter_and_participant_walk_from_the_first_link_to_the_export(

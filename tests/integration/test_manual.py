@@ -30,7 +30,7 @@ NOT_RUN = {
         "deployment.md",
         "location /salmon/ {",
     ): "tests/integration/test_proxies.py and tests/browser/test_proxies.py run nginx with it",
-    ("deployment.md", "lab.example.edu {"): "Caddy is not installed for the tests",
+    ("deployment.md", "lab.example.edu {"): "tests/browser/test_proxies.py runs Caddy with it",
     ("deployment.md", "ProxyPass        /salmon/ http://127.0.0.1:8421/salmon/ flushpackets=on"): (
         "Apache is not installed for the tests"
     ),
@@ -53,10 +53,16 @@ NOT_RUN = {
     (
         "analysis-in-r.md",
         'responses <- read.csv("responses.csv", na.strings = "", encoding = "UTF-8")',
-    ): "R is not installed for the tests",
-    ("analysis-in-r.md", 'targets <- read.csv("targets.csv", encoding = "UTF-8")'): "R is not installed for the tests",
-    ("analysis-in-r.md", 'map <- read.csv("embedding.csv")'): "R is not installed for the tests",
-    ("analysis-in-r.md", "library(lme4)"): "R is not installed for the tests",
+    ): "tests/integration/test_r.py runs it where R is installed",
+    (
+        "analysis-in-r.md",
+        'targets <- read.csv("targets.csv", encoding = "UTF-8")',
+    ): "tests/integration/test_r.py runs it where R is installed",
+    (
+        "analysis-in-r.md",
+        'map <- read.csv("embedding.csv")',
+    ): "tests/integration/test_r.py runs it where R is installed",
+    ("analysis-in-r.md", "library(lme4)"): "lme4 is not installed for the tests; tests/integration/test_r.py reads it",
     ("jspsych.md", "<!DOCTYPE html>"): "tests/browser/test_other_pages.py runs it",
     ("jspsych.md", '<script type="module">'): "tests/browser/test_other_pages.py runs it",
     ("jspsych.md", '<iframe id="salmon" title="Comparisons" width="100%" height="700" style="border: 0"'): (
@@ -192,3 +198,49 @@ def test_every_page_of_the_manual_is_on_the_map_of_the_site() -> None:
     assert [
         path.name for path in (REPOSITORY / "docs").glob("*.md") if not re.search(rf"\b{re.escape(path.name)}\b", nav)
     ] == []
+
+
+#: Words with which a sentence says that its figures were measured, a figure, and what prints it: a command, a program of
+#: the repository, or a link to where that stands.
+MEASURED = re.compile(
+    r"\b(measured|median of|in simulations|simulated (?:studies|people|targets)|on average)\b", re.IGNORECASE
+)
+FIGURE = re.compile(r"(?<![\w.`-])\d*\.\d+\b|\d ?%|\b\d+ (?:ms|s|MB|GB)\b")
+PRINTS = re.compile(
+    r"python -m (?:benchmarks|tests)|\bmake [a-z]+|benchmarks/|`salmon [a-z]+|systemd-analyze|tests/|\.md(?:#[\w-]+)?\)|\]\(#"
+)
+
+
+#: The section of a page of measurements in which all of its commands stand.
+REPRODUCING = re.compile(
+    r"^## (?:Run it yourself|Reproducing the figures)\n[^#]*(?:python -m benchmarks|make bench)", re.MULTILINE
+)
+
+
+def measured_figures(text: str) -> Iterator[str]:
+    """Yield the paragraphs with measured figures where neither their section nor one for all commands says what prints them."""
+    if REPRODUCING.search(text):
+        return
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        if not PRINTS.search(section):
+            for paragraph in re.split(r"\n\s*\n", section):
+                if MEASURED.search(paragraph) and FIGURE.search(paragraph):
+                    yield paragraph
+
+
+def test_measured_figures_name_the_command_that_prints_them() -> None:
+    bare = [f"{page.name}: {paragraph[:120]}" for page in PAGES for paragraph in measured_figures(page.read_text())]
+    assert bare == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Two processes answered .97 of one's queries (median of three runs).", 1),
+        ("Measured at 12 ms.\n\n    python -m benchmarks.load", 0),
+        ("Measured at 12 ms.\n\n## Other\n\n    python -m benchmarks.load", 1),
+        ("In simulations, 0.3 % or fewer ([what it saves](efficiency.md#clickers)).", 0),
+    ],
+)
+def test_a_figure_without_its_command_is_noticed(text: str, count: int) -> None:
+    assert len(list(measured_figures(text))) == count
