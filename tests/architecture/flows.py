@@ -41,7 +41,8 @@ from tests.program import REPOSITORY
 PACKAGES = ("salmon", "frontend", "backend")
 #: Flow -> the most files that it may pass through.
 LIMITS = {
-    "an answer becomes a better query": 39,
+    # Of these, about four judge the accuracy anew: on a busy machine that falls into the flow, on an idle one before it.
+    "an answer becomes a better query": 42,
     "YAML and ZIP become an open experiment": 33,
     "responses.csv": 23,
     "salmon fit": 18,
