@@ -1,12 +1,13 @@
 """Ten problems on which a batch rule may stall or explode: the default rule, RadaDamp as published, and constant batches.
 
-    python -m benchmarks.training.default_batch [--seeds 3]
+    python -m benchmarks.training.default_batch [--seeds 3] [--problems ratings digits]
 
 A rule stalls where its batch does not even grow by half although the training loss no longer falls (in the last third of its steps by less
 than 1 % of what it was in the third before), and explodes where its batch exceeds a quarter of the examples, or its test loss ends more than 10 %
 above that of the constant batch that it starts with. Loss floors come from
 noise (Friedman, Markov chain, ratings, flipped labels, linear network). Every run takes the same number of epochs; none was tuned but by one
-learning rate for each problem, the best of four for the constant batch.
+learning rate for each problem, the best of four for the constant batch. The figures are written after each problem; with `--problems`, those of
+the other problems stay as they were.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish, thin
+from benchmarks.training.figure import finish, keep_rows, thin
 from benchmarks.training.new_problems import PROBLEMS, split
 from benchmarks.training.problems import (
     CROSS_ENTROPY,
@@ -36,6 +37,8 @@ from salmon.training.embedding import TripletLosses
 
 FIRST, EPOCHS = 32, 30
 RATES = (0.002, 0.01, 0.05, 0.25)
+#: Problems whose batches are drawn.
+SHOWN = ("noisy Friedman", "digits")
 RULES: dict[str, Any] = {
     "constant": FIRST,
     "PlateauDamp (default)": None,
@@ -102,44 +105,62 @@ def last_loss(history: Any) -> float:
 
 
 def main() -> None:
-    given = arguments(__doc__.splitlines()[0], seeds={"type": int, "default": 3})
+    given = arguments(
+        __doc__.splitlines()[0],
+        seeds={"type": int, "default": 3},
+        problems={"nargs": "+", "choices": list(ALL), "default": list(ALL)},
+    )
     torch.set_num_threads(1)
     report = Report(
         "The default batch rule",
         ("problem", "rule", "first_batch", "last_batch", "updates", "test_loss", "share", "verdict"),
     )
-    panels = []
-    for name, make in ALL.items():
-        problems = [make(seed) for seed in range(given.seeds)]
-        rate = min(RATES, key=lambda each: last_loss(train(make(1000), each, FIRST, 1000, name)))
-        constant, updates, curves = np.inf, np.inf, {}
-        for rule_name, rule in RULES.items():
-            runs = [train(problem, rate, rule, seed, name) for seed, problem in enumerate(problems)]
-            loss = float(np.median([last_loss(run) for run in runs]))
-            steps = float(np.median([run["step"][-1] for run in runs if run is not None] or [np.nan]))
-            largest = float(np.median([run["batch_size"].max() for run in runs if run is not None] or [np.nan]))
-            constant, updates = (loss, steps) if rule_name == "constant" else (constant, updates)
-            flat = sum(is_flat(run) for run in runs) > len(runs) / 2
-            verdict = "–"
-            if rule_name != "constant":
-                verdict = judge(largest, loss / constant, len(problems[0].train[0]), flat=flat)
-            report.add(
-                problem=name, rule=rule_name, rate=rate, first_batch=FIRST, last_batch=largest, updates=steps, test_loss=loss,
-                share=loss / constant, updates_share=steps / updates, verdict=verdict,
-            )  # fmt: skip
-            if runs[0] is not None:
-                curves[rule_name] = thin(runs[0]["epoch"].tolist(), runs[0]["batch_size"].tolist())
-        if name in {"noisy Friedman", "digits"}:
-            panels.append({"curves": curves, "xlabel": "epochs", "ylabel": "batch", "yscale": "log", "title": name})
-    for rule_name in list(RULES)[1:]:
-        found = [row["verdict"] for row in report.rows if row["rule"] == rule_name]
+    keep_rows(report, "default_batch", given.problems)
+    for name in given.problems:
+        measure_problem(report, name, given.seeds)
+        report.rows.sort(key=lambda row: list(ALL).index(row["problem"]))
+        report.notes.clear()
+        measured = len({row["problem"] for row in report.rows})
+        for rule in list(RULES)[1:]:
+            found = [row["verdict"] for row in report.rows if row["rule"] == rule]
+            report.note(
+                f"{rule}: stalls on {found.count('stalls')} of {measured} problems, explodes on {found.count('explodes')}."
+            )
         report.note(
-            f"{rule_name}: stalls on {found.count('stalls')} of {len(ALL)} problems, explodes on {found.count('explodes')}."
+            f"Medians over {given.seeds} seeds of {EPOCHS} epochs. Share is the last test loss relative to that of the constant batch."
         )
-    report.note(
-        f"Medians over {given.seeds} seeds of {EPOCHS} epochs. Share is the last test loss relative to that of the constant batch."
-    )
-    finish(report, "default_batch", panels)
+        finish(report, "default_batch", [panel(report.rows, each) for each in SHOWN])
+
+
+def measure_problem(report: Report, name: str, seeds: int) -> None:
+    """Add a row for each rule on one problem."""
+    make = ALL[name]
+    problems = [make(seed) for seed in range(seeds)]
+    rate = min(RATES, key=lambda each: last_loss(train(make(1000), each, FIRST, 1000, name)))
+    constant, updates = np.inf, np.inf
+    for rule_name, rule in RULES.items():
+        runs = [train(problem, rate, rule, seed, name) for seed, problem in enumerate(problems)]
+        loss = float(np.median([last_loss(run) for run in runs]))
+        steps = float(np.median([run["step"][-1] for run in runs if run is not None] or [np.nan]))
+        largest = float(np.median([run["batch_size"].max() for run in runs if run is not None] or [np.nan]))
+        constant, updates = (loss, steps) if rule_name == "constant" else (constant, updates)
+        flat = sum(is_flat(run) for run in runs) > len(runs) / 2
+        verdict = "–"
+        if rule_name != "constant":
+            verdict = judge(largest, loss / constant, len(problems[0].train[0]), flat=flat)
+        first = runs[0]
+        curve = thin(first["epoch"].tolist(), first["batch_size"].tolist(), 100) if first is not None else ([], [])
+        report.add(
+            problem=name, rule=rule_name, rate=rate, first_batch=FIRST, last_batch=largest, updates=steps, test_loss=loss,
+            share=loss / constant, updates_share=steps / updates, verdict=verdict,
+            **({"curve": curve} if name in SHOWN else {}),
+        )  # fmt: skip
+
+
+def panel(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return a panel of the batch of each rule against epochs on one problem."""
+    curves = {row["rule"]: row["curve"] for row in rows if row["problem"] == name}
+    return {"curves": curves, "xlabel": "epochs", "ylabel": "batch", "yscale": "log", "title": name}
 
 
 def is_flat(history: Any) -> bool:

@@ -1,5 +1,6 @@
 """Draw the figures of the training benchmarks in one style."""
 
+import json
 from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
@@ -47,7 +48,8 @@ def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
             axes.grid(color="#e6e6e6", linewidth=0.5)
             axes.tick_params(labelsize=7)
             beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(curves) > MOST_INSIDE else {}
-            axes.legend(fontsize=7, frameon=False, **beside)
+            if curves:
+                axes.legend(fontsize=7, frameon=False, **beside)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
@@ -56,6 +58,14 @@ def thin(x: Sequence[float], y: Sequence[float], points: int = 400) -> Curve:
     """Return a curve with about `points` points."""
     stride = max(1, len(x) // points)
     return list(x[::stride]), list(y[::stride])
+
+
+def keep_rows(report: Any, name: str, problems: Sequence[str]) -> None:
+    """Put the rows of NAME.json into a report, except those of the problems that are measured again."""
+    path = FOLDER / f"{name}.json"
+    if path.exists():
+        earlier = json.loads(path.read_text())["rows"]
+        report.rows.extend(row for row in earlier if row["problem"] not in problems)
 
 
 def finish(report: Any, name: str, panels: Sequence[Mapping[str, Any]]) -> None:

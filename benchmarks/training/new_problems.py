@@ -1,6 +1,6 @@
 """Every system against its plain twin with the same total batch, on five problems on which none of them was tuned.
 
-    python -m benchmarks.training.new_problems [--seeds 5]
+    python -m benchmarks.training.new_problems [--seeds 5] [--problems ratings spirals]
 
 The problems, the systems and this procedure were written down before the first run:
 
@@ -12,7 +12,8 @@ The problems, the systems and this procedure were written down before the first 
 
 The plain twin is SGD with momentum and a constant batch of 64, of which each of four ranks takes 16, and gradients are averaged in every step.
 Its learning rate is the best of four on seeds that are not used again; all systems use this rate. The target of a seed is the test loss that
-its twin has reached after half of its epochs, or better. Other systems have twice as many epochs as the twin to reach it.
+its twin has reached after half of its epochs, or better. Other systems have twice as many epochs as the twin to reach it. The figures are
+written after each problem; with `--problems`, those of the other problems stay as they were.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from sklearn.datasets import load_breast_cancer, make_friedman1
 from torch import nn
 
 from benchmarks.report import Report, arguments
-from benchmarks.training.figure import finish
+from benchmarks.training.figure import finish, keep_rows
 from benchmarks.training.problems import CROSS_ENTROPY, SQUARED, Problem, build_seeded
 from salmon.errors import SalmonError
 from salmon.training import (
@@ -185,41 +186,53 @@ def measure(history: Any, target: float) -> tuple[float, ...]:
 
 
 def main() -> None:
-    given = arguments(__doc__.splitlines()[0], seeds={"type": int, "default": 5})
-    torch.set_num_threads(1)
-    shares = tuple(f"{name}_share" for name in FIGURES)
-    report = Report("New problems", ("problem", "system", "reached", *FIGURES, *shares))
-    for name, make in PROBLEMS.items():
-        rate = choose_rate(make)
-        ends: dict[str, list[tuple[float, ...]]] = {system: [] for system in SYSTEMS}
-        for seed in range(given.seeds):
-            problem = make(seed)
-            plain = train(problem, rate, seed, EPOCHS)
-            losses, places = plain.select_measured("test_loss")
-            target = float(losses[plain["epoch"][places] <= EPOCHS / 2].min())
-            ends["plain"].append(measure(plain, target))
-            for system, options in SYSTEMS.items():
-                if options:
-                    ends[system].append(measure(train(problem, rate, seed, 2 * EPOCHS, target, **options), target))
-        base = np.median(ends["plain"], axis=0)
-        for system, found in ends.items():
-            middle = np.median(found, axis=0)
-            reached = sum(np.isfinite(each[0]) for each in found)
-            shown = {
-                key: float(value) if np.isfinite(value) else None for key, value in zip(FIGURES, middle, strict=True)
-            }
-            against = {
-                key: float(value / first) if np.isfinite(value) else None
-                for key, value, first in zip(shares, middle, base, strict=True)
-            }
-            report.add(problem=name, system=system, reached=f"{reached}/{given.seeds}", rate=rate, **shown, **against)
-    describe_wins(report)
-    report.note(
-        f"Medians over {given.seeds} seeds, {RANKS} virtual ranks, a total batch of {BATCH}. Learning rates of the twins: "
-        + ", ".join(f"{row['problem']} {row['rate']:g}" for row in report.rows if row["system"] == "plain")
-        + "."
+    given = arguments(
+        __doc__.splitlines()[0],
+        seeds={"type": int, "default": 5},
+        problems={"nargs": "+", "choices": list(PROBLEMS), "default": list(PROBLEMS)},
     )
-    finish(report, "new_problems", [panel(report.rows, "updates"), panel(report.rows, "bytes")])
+    torch.set_num_threads(1)
+    report = Report("New problems", ("problem", "system", "reached", *FIGURES, *(f"{name}_share" for name in FIGURES)))
+    keep_rows(report, "new_problems", given.problems)
+    for name in given.problems:
+        measure_problem(report, name, given.seeds)
+        report.rows.sort(key=lambda row: list(PROBLEMS).index(row["problem"]))
+        report.notes.clear()
+        describe_wins(report)
+        plain = [row for row in report.rows if row["system"] == "plain"]
+        report.note(
+            f"Medians over {given.seeds} seeds, {RANKS} virtual ranks, a total batch of {BATCH}. Learning rates of the twins: "
+            + ", ".join(f"{row['problem']} {row['rate']:g}" for row in plain)
+            + "."
+        )
+        finish(report, "new_problems", [panel(report.rows, "updates"), panel(report.rows, "bytes")])
+
+
+def measure_problem(report: Report, name: str, seeds: int) -> None:
+    """Add a row for each system on one problem."""
+    make = PROBLEMS[name]
+    rate = choose_rate(make)
+    ends: dict[str, list[tuple[float, ...]]] = {system: [] for system in SYSTEMS}
+    for seed in range(seeds):
+        problem = make(seed)
+        plain = train(problem, rate, seed, EPOCHS)
+        losses, places = plain.select_measured("test_loss")
+        target = float(losses[plain["epoch"][places] <= EPOCHS / 2].min())
+        ends["plain"].append(measure(plain, target))
+        for system, options in SYSTEMS.items():
+            if options:
+                ends[system].append(measure(train(problem, rate, seed, 2 * EPOCHS, target, **options), target))
+    base = np.median(ends["plain"], axis=0)
+    for system, found in ends.items():
+        middle = np.median(found, axis=0)
+        reached = sum(np.isfinite(each[0]) for each in found)
+        finite = np.isfinite(middle)
+        shown = {key: float(value) if seen else None for key, value, seen in zip(FIGURES, middle, finite, strict=True)}
+        against = {
+            f"{key}_share": float(value / first) if seen else None
+            for key, value, first, seen in zip(FIGURES, middle, base, finite, strict=True)
+        }
+        report.add(problem=name, system=system, reached=f"{reached}/{seeds}", rate=rate, **shown, **against)
 
 
 def describe_wins(report: Report) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.training.figure import FOLDER
-from benchmarks.training.markdown import Document, select_rows, small, table, two, whole
+from benchmarks.training.markdown import Document, dash, select_rows, small, table, two, whole
 
 MANUAL = Path("docs/training.md")
 _BLOCK = re.compile(r"<!-- figures: (?P<name>[a-z_ ]+) -->\n(?P<text>.*?)\n<!-- end -->", re.DOTALL)
@@ -236,6 +236,54 @@ def hyperband_workers(document: Document) -> str:
     )  # fmt: skip
 
 
+def new_problems(document: Document) -> str:
+    """Updates, epochs, agreements and bytes to equal loss, relative to the twin."""
+    figures = ("updates", "epochs", "agreements", "bytes")
+    return table(
+        ("problem", "system", "reached", "updates", "epochs", "agreements", "kB", *(f"{name} / twin's" for name in figures)),
+        (
+            (
+                row["problem"], "plain twin" if row["system"] == "plain" else row["system"], row["reached"],
+                *(dash(row[name], form) for name, form in zip(figures[:3], (",.0f", ".1f", ",.0f"), strict=True)),
+                "–" if row["bytes"] is None else whole(row["bytes"] / 1e3), *(dash(row[f"{name}_share"], ".2f") for name in figures),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def default_batch(document: Document) -> str:
+    """Last batch, updates and test loss of each rule, relative to a constant batch."""
+    return table(
+        ("problem", "rule", "largest batch", "updates", "/ constant batch", "test loss", "/ constant batch", "verdict"),
+        (
+            (
+                row["problem"], row["rule"], whole(row["last_batch"]), whole(row["updates"]), f"{row['updates_share']:.2f}",
+                small(row["test_loss"]), f"{row['share']:.2f}", row["verdict"],
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
+def optuna_search(document: Document) -> str:
+    """Best scores of Optuna's searches and ours with as many partial_fit calls."""
+    return table(
+        (
+            *("problem", "search", "partial_fit calls", "models", "best score", "range", "seeds better / worse than ours"),
+            *("calls to 99 % of our best score", "seeds", "seconds"),
+        ),
+        (
+            (
+                row["problem"], row["method"], whole(row["budget"]), whole(row["models"]), f"{row['score']:.4f}",
+                f"{row['least']:.4f} to {row['most']:.4f}", "–" if row["method"] == "HyperbandSearch" else f"{row['wins']} / {row['losses']}",
+                dash(row["calls"], ",.0f"), str(row["reached"]), f"{row['seconds']:.0f}",
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
 def scaling(document: Document) -> str:
     """Answers per second of one process, two apart and two together."""
     return table(
@@ -282,6 +330,12 @@ BLOCKS: dict[str, Callable[[Document], str]] = {
     "noise scale notes": notes,
     "hyperband share": hyperband_share,
     "hyperband workers": hyperband_workers,
+    "new problems": new_problems,
+    "new problems notes": notes,
+    "default batch": default_batch,
+    "default batch notes": notes,
+    "optuna search": optuna_search,
+    "optuna search notes": notes,
     "scaling": scaling,
     "scaling notes": notes,
 }
