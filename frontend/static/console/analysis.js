@@ -356,9 +356,9 @@ const mapOf = (which, reach) => {
     title: `Group ${which}`,
     sentence: "Laid over the shared map, so that a target that lies elsewhere is seen differently.",
     emptyText: "",
-    height: 320,
+    height: 276,
     option: ({ rows }, colour) => ({
-      grid: { left: 8, right: 8, top: 8, bottom: 8 },
+      grid: { left: "center", top: 8, width: 260, height: 260 }, // square, so that distances are as they are
       xAxis: { type: "value", min: -reach, max: reach, show: false },
       yAxis: { type: "value", min: -reach, max: reach, show: false },
       tooltip: { trigger: "item", confine: true, formatter: ({ dataIndex }) => rows[dataIndex][0] },
