@@ -71,7 +71,7 @@ def test_every_mistake_of_a_request_comes_back_at_once() -> None:
     ("kind", "arguments", "says"),
     [
         ("fits", {}, "There is no request of the kind 'fits'. Did you mean fit?"),
-        ("", {}, "There is no request of the kind ''. Ask for fit, embedding, cross_validation or plan."),
+        ("", {}, "There is no request of the kind ''. Ask for fit, embedding, cross_validation, plan, race or groups."),
         ("embedding", {}, "Give exactly one of generation and answers."),
         ("embedding", {"generation": 3, "answers": 40}, "Give exactly one of generation and answers."),
         ("embedding", {"answers": "many"}, "answers must be a whole number of at least 1, not 'many'."),
