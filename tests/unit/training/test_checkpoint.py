@@ -28,6 +28,7 @@ from salmon.training import (
     RadaDamp,
     SmoothedLoss,
 )
+from salmon.training.state import describe_value
 from tests.program import REPOSITORY
 from tests.unit.training.problems import losses, regression, train
 
@@ -128,20 +129,21 @@ def test_versions_and_closures_belong_to_the_description(tmp_path):
 
 
 def test_a_description_is_the_same_in_every_process():
+    described = "[HalvedFrom(1), halved, {'a', 'b', 'c'}, RuntimeError]"
     code = (
         "from tests.unit.training.test_checkpoint import HalvedFrom, halved\n"
         "from salmon.training.state import describe_value\n"
-        "print(describe_value([HalvedFrom(1), halved, {'a', 'b', 'c'}, RuntimeError]))\n"
+        f"print(hash('a'), describe_value({described}))\n"
     )
-    texts = {
-        subprocess.run(
-            (sys.executable, "-c", code), cwd=REPOSITORY, env={**os.environ, "PYTHONHASHSEED": seed},
-            stdout=subprocess.PIPE, text=True, check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }  # fmt: skip
-    assert len(texts) == 1
-    assert "HalvedFrom(epoch=1)" in texts.pop()
+    # Another seed than that of this process, so that its sets have other orders.
+    seed = next(each for each in ("1", "2") if each != os.environ.get("PYTHONHASHSEED"))
+    hashed, text = subprocess.run(
+        (sys.executable, "-c", code), cwd=REPOSITORY, env={**os.environ, "PYTHONHASHSEED": seed},
+        stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.strip().split(" ", 1)  # fmt: skip
+    assert int(hashed) != hash("a")
+    assert text == str(describe_value([HalvedFrom(1), halved, {"a", "b", "c"}, RuntimeError]))
+    assert "HalvedFrom(epoch=1)" in text
 
 
 def test_without_resume_a_fit_starts_anew(tmp_path):

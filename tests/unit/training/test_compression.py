@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from salmon.errors import SalmonError
-from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, compression
+from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad
 from salmon.training.compression import (
     NormQuantization,
     atomic_probabilities,
@@ -17,6 +17,7 @@ from salmon.training.compression import (
     reshape_to_matrix,
 )
 from salmon.training.payload import IntegerCode, PayloadReader, PayloadWriter, choose_code
+from tests.unit.training.uncoded import without_codes
 
 pytestmark = pytest.mark.slow
 
@@ -49,67 +50,16 @@ def atomic_variance(sizes, probabilities):
     return float((sizes[sent].astype(np.float64) ** 2 * (1 / probabilities[sent] - 1)).sum())
 
 
-class Uncoded:
-    """Stands for both writer and reader: what is written is read back in the same order, without codes, which take most of the time."""
-
-    def __init__(self):
-        self._parts, self._read = [], 0
-
-    def _write(self, values):
-        self._parts.append(values)
-
-    def _next(self, *_expected):
-        self._read += 1
-        return self._parts[self._read - 1]
-
-    def floats(self, values):
-        if isinstance(values, np.ndarray):
-            self._write(values.astype(np.float32))
-            return None
-        return self._next()
-
-    def number(self, *value):
-        return self._write(float(np.float32(value[0]))) if value else self._next()
-
-    def signed(self, values, _levels):
-        return self._write(values) if isinstance(values, np.ndarray) else self._next()
-
-    def bits(self, values):
-        return self._write(values) if isinstance(values, np.ndarray) else self._next()
-
-    def positions(self, *positions):
-        return self._write(positions[0]) if positions else self._next()
-
-    def count(self, *value):
-        return self._write(value[0]) if value else self._next()
-
-
-def send_uncoded(scheme, vector, shapes, seed):
-    """What `expand` returns for what `compress` returns, without the bytes in between."""
-    parts, rng = Uncoded(), np.random.default_rng(seed)
-    ends = np.cumsum([np.prod(shape) for shape in shapes])
-    for layer, shape in zip(np.split(vector, ends[:-1]), shapes, strict=True):
-        scheme.encode(layer.reshape(shape), parts, rng)
-    return np.concatenate([scheme.decode(parts, shape).ravel() for shape in shapes])
+def send_once(scheme, vector, shapes, seed):
+    return scheme.expand(scheme.compress(vector, shapes, np.random.default_rng(seed)), shapes)
 
 
 def send(scheme, vector, shapes, seeds):
     """Gradients that were compressed and expanded again, (seeds, P); the first ones pass through their bytes, too, and are the same."""
-    known = {}
-
-    def decompose_once(matrix):
-        key = matrix.shape, matrix.tobytes()
-        if key not in known:
-            known[key] = decompose(matrix)
-        return known[key]
-
-    # Singular vectors are not random: those of one matrix are computed once.
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(compression, "decompose", decompose_once)
-        got = np.stack([send_uncoded(scheme, vector, shapes, seed) for seed in range(seeds)])
+    with without_codes():
+        got = np.stack([send_once(scheme, vector, shapes, seed) for seed in range(seeds)])
     for seed in range(min(seeds, 25)):
-        coded = scheme.expand(scheme.compress(vector, shapes, np.random.default_rng(seed)), shapes)
-        assert coded.tolist() == got[seed].tolist()
+        assert send_once(scheme, vector, shapes, seed).tolist() == got[seed].tolist()
     return got
 
 
