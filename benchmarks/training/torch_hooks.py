@@ -1,0 +1,282 @@
+"""torch's own PowerSGD, half-precision and model-averaging hooks beside our compression and averaging, to equal test loss on two ranks.
+
+    python -m benchmarks.training.torch_hooks [--seeds 5]
+
+Two problems: digits with layers of 64, 256, 256 and 10, and the noisy Friedman regression. Ranks of torch's methods are two processes with
+DistributedDataParallel over gloo, and their bytes are those that the kernel counts on the sockets; ours run as two virtual ranks, whose bytes are
+the same as on the sockets (`benchmarks/training/traffic.py`). All see the same examples in the same order, start from the same parameters, and
+take plain SGD steps with a total batch of 128. Every fifth step the average of both ranks' parameters is evaluated, without counting its bytes.
+The learning rate of each method is the one of four with which the median run takes the fewest bytes, of those at which every seed reaches the target.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as local_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_hooks
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+
+from benchmarks.report import Report, arguments
+from benchmarks.training.compression import wide
+from benchmarks.training.figure import finish
+from benchmarks.training.new_problems import friedman
+from benchmarks.training.problems import CROSS_ENTROPY, Problem, digits
+from benchmarks.training.traffic import count_sent
+from salmon.errors import SalmonError
+from salmon.training import ADPSGD, CPSGD, QSGD, SpectralAtomo, VirtualGroup, fit
+from salmon.training.compression import rounding_hook
+from salmon.training.examples import open_examples
+from salmon.training.groups import open_store
+
+BATCH, WATCHED = 128, 5
+TIMEOUT_S = 3000.0
+#: Steps with exact gradients before PowerSGD begins, which its authors recommend, and before replicas are averaged less often.
+WARMUP = 10
+
+
+@dataclass(frozen=True)
+class Race:
+    """A problem, the test loss to reach, the steps after which a run has failed, and the learning rates that are tried."""
+
+    problem: Callable[[int], Problem]
+    target: float
+    steps: int
+    rates: tuple[float, ...]
+
+
+def wide_digits(seed: int) -> Problem:
+    """Return digits with layers of 64, 256, 256 and 10."""
+    plain = digits(seed)
+    return Problem(plain.train, plain.test, wide, CROSS_ENTROPY)
+
+
+RACES = {
+    "digits": Race(wide_digits, 0.15, 440, (0.1, 0.2, 0.4, 0.8)),
+    "noisy Friedman": Race(friedman, 0.15, 800, (0.05, 0.1, 0.2, 0.4)),
+}
+#: Our systems -> options of fit.
+OURS: dict[str, dict[str, Any]] = {
+    "averaged gradients": {},
+    "QSGD(4)": {"compression": QSGD(4)},
+    "QSGD(8)": {"compression": QSGD(8)},
+    "SpectralAtomo(2, bits=4)": {"compression": SpectralAtomo(2, bits=4)},
+    "CPSGD(8)": {"averaging": CPSGD(8)},
+    "ADPSGD": {"averaging": ADPSGD(sampling_steps=50)},
+}
+
+
+def power_sgd(seed: int, rank: int) -> tuple[Any, Any]:
+    """Return the state and the hook of PowerSGD with error feedback."""
+    state = power_hooks.PowerSGDState(
+        None, matrix_approximation_rank=rank, start_powerSGD_iter=WARMUP, min_compression_rate=1, random_seed=seed
+    )
+    return state, power_hooks.powerSGD_hook
+
+
+def post_local(start: int) -> tuple[Any, Any]:
+    """Return the state and the hook of post-local SGD: exact gradients at first, then none."""
+    state = local_hooks.PostLocalSGDState(None, None, start, post_local_gradient_allreduce=False)
+    return state, local_hooks.post_localSGD_hook
+
+
+#: torch's methods -> (function of the seed that makes state and hook or None, makes an averager or None).
+THEIRS: dict[str, tuple[Any, Any]] = {
+    "DistributedDataParallel": (None, None),
+    "PowerSGD, rank 1": (partial(power_sgd, rank=1), None),
+    "PowerSGD, rank 2": (partial(power_sgd, rank=2), None),
+    "PowerSGD, rank 4": (partial(power_sgd, rank=4), None),
+    "fp16_compress_hook": (lambda _seed: (None, default_hooks.fp16_compress_hook), None),
+    "PeriodicModelAverager(8)": (lambda _seed: post_local(0), partial(PeriodicModelAverager, 8)),
+    "post-local SGD, 8": (lambda _seed: post_local(WARMUP), partial(PeriodicModelAverager, 8, warmup_steps=WARMUP)),
+    # Ours, too, but as a hook of DistributedDataParallel.
+    "rounding_hook(8)": (lambda seed: (None, rounding_hook(8, seed=seed)), None),
+}
+
+
+def run_ours(race: Race, options: dict[str, Any], rate: float, seed: int) -> tuple[float, ...] | None:
+    """Return (updates, epochs, agreements, bytes) to the target, or None."""
+    problem = race.problem(seed)
+    epochs = race.steps * BATCH / len(problem.train[0])
+    try:
+        history = fit(
+            problem.fresh(), problem.train, partial(torch.optim.SGD, lr=rate), VirtualGroup(2), loss=problem.loss, batch_size=BATCH,
+            epochs=epochs, seed=seed, watch=problem.judge, watch_every=WATCHED, until=lambda row: row.get("test_loss", np.inf) <= race.target,
+            **options,
+        ).history  # fmt: skip
+    except SalmonError:
+        return None
+    losses, places = history.select_measured("test_loss")
+    below = np.flatnonzero(losses <= race.target)
+    if not len(below):
+        return None
+    row = history.rows[places[below[0]]]
+    return row["step"], row["epoch"], row["synchronisations"], row["bytes_sent"]
+
+
+def run_theirs(
+    race: Race, method: str, rate: float, seed: int, rank: int, port: int, kept: list[Any]
+) -> tuple[float, ...] | None:
+    """Return (updates, epochs, agreements, bytes that this rank sent) to the target, or None."""
+    problem = race.problem(seed)
+    make_hook, make_averager = THEIRS[method]
+    module: nn.Module = nn.parallel.DistributedDataParallel(problem.fresh())
+    if make_hook is not None:
+        module.register_comm_hook(*make_hook(seed))
+    averager = None if make_averager is None else make_averager()
+    # torch occasionally hangs while it destroys a model with a hook.
+    kept.append(module)
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    examples = open_examples(problem.train, seed, range(rank, rank + 1), 2, 1)
+    epoch = position = sent = agreements = 0
+    for step in range(1, race.steps + 1):
+        size = min(BATCH, examples.count - position)
+        batch, _ = examples.draw(epoch, position, size)
+        before = count_sent(port)
+        optimizer.zero_grad()
+        # Halves of a batch may differ by one example; the hooks average over ranks.
+        losses = problem.loss(module(*(part[0] for part in batch[:-1])), batch[-1][0])
+        (losses.sum() * 2 / (size * losses[0].numel())).backward()
+        optimizer.step()
+        due = averager is None or averager.step < averager.warmup_steps
+        if averager is not None:
+            due = due or (averager.step - averager.warmup_steps) % averager.period == 0
+            averager.average_parameters(module.parameters())
+        agreements += due
+        sent += count_sent(port) - before
+        position += size
+        if position >= examples.count:
+            epoch, position = epoch + 1, 0
+        if step % WATCHED == 0:
+            loss = judge_average(module, problem)
+            if not np.isfinite(loss):
+                return None
+            if loss <= race.target:
+                return step, epoch + position / examples.count, agreements, sent
+    return None
+
+
+def judge_average(module: Any, problem: Problem) -> float:
+    """Return the test loss of the average of both ranks' parameters, which is the same number on both."""
+    flat = nn.utils.parameters_to_vector(module.parameters()).detach()
+    dist.all_reduce(flat)
+    average = problem.fresh()
+    nn.utils.vector_to_parameters(flat / 2, average.parameters())
+    with torch.no_grad():
+        return problem.judge(average)["test_loss"]
+
+
+def run_rank(rank: int, port: int, folder: Path, seeds: int) -> None:
+    """Train all of torch's methods as one rank, and write the figures."""
+    torch.set_num_threads(1)
+    timeout = timedelta(seconds=TIMEOUT_S)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timeout)
+    kept: list[Any] = []
+    found = [
+        (name, method, rate, [run_theirs(race, method, rate, seed, rank, port, kept) for seed in range(seeds)])
+        for name, race in RACES.items()
+        for method in THEIRS
+        for rate in race.rates
+    ]
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+    dist.barrier()
+    os._exit(0)
+
+
+def run_ranks(seeds: int) -> list[Any]:
+    """Run both ranks in processes of their own; return (problem, method, rate, figures of each seed) with the bytes of both."""
+    store = open_store("127.0.0.1", TIMEOUT_S)
+    with tempfile.TemporaryDirectory() as folder:
+        running = subprocess.Popen(
+            (sys.executable, "-m", "benchmarks.training.torch_hooks", "--port", str(store.port), "--folder", folder,
+             "--seeds", str(seeds)),
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        )  # fmt: skip
+        with running:
+            try:
+                if running.wait(timeout=TIMEOUT_S):
+                    raise SystemExit("A rank failed.")
+            finally:
+                if running.returncode is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+        first, second = (json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in (0, 1))
+    return [
+        (name, method, rate, [one and (*one[:3], one[3] + other[3]) for one, other in zip(ends, others, strict=True)])
+        for (name, method, rate, ends), (_, _, _, others) in zip(first, second, strict=True)
+    ]
+
+
+def main() -> None:
+    given = arguments(
+        __doc__.splitlines()[0], seeds={"type": int, "default": 5}, port={"type": int}, folder={"type": Path}
+    )
+    torch.set_num_threads(1)
+    if given.port is not None:
+        # torch is imported only once; forking is safe because no thread has been started yet.
+        run_rank(int(os.fork() == 0), given.port, given.folder, given.seeds)
+    runs = run_ranks(given.seeds)
+    runs += [
+        (name, method, rate, [run_ours(race, options, rate, seed) for seed in range(given.seeds)])
+        for name, race in RACES.items()
+        for method, options in OURS.items()
+        for rate in race.rates
+    ]
+    columns = ("problem", "method", "rate", "reached", "updates", "epochs", "agreements", "kilobytes", "share")
+    report = Report("torch's hooks beside ours", columns)
+    for name in RACES:
+        add_rows(report, name, [run for run in runs if run[0] == name], given.seeds)
+    report.note(
+        f"Medians over {given.seeds} seeds; bytes of both ranks. Plain SGD, a total batch of {BATCH}; test losses of "
+        + " and ".join(f"{race.target:g} ({name})" for name, race in RACES.items())
+        + f". PowerSGD and post-local SGD send exact gradients in the first {WARMUP} steps."
+    )
+    finish(report, "torch_hooks", [panel(report.rows, name) for name in RACES])
+
+
+def add_rows(report: Report, name: str, runs: list[Any], seeds: int) -> None:
+    """Add a row for each method at its best learning rate, relative to averaged gradients."""
+    best: dict[str, tuple[float, list[float]]] = {}
+    for _, method, rate, ends in runs:
+        if all(ends):
+            middle = [float(each) for each in np.median(ends, axis=0)]
+            if method not in best or middle[3] < best[method][1][3]:
+                best[method] = rate, middle
+    dense = best["averaged gradients"][1][3]
+    for method in (*OURS, *THEIRS):
+        if method not in best:
+            most = max(sum(map(bool, ends)) for _, each, _, ends in runs if each == method)
+            report.add(problem=name, method=method, reached=f"{most}/{seeds}", of_torch=method in THEIRS)
+            continue
+        rate, (updates, epochs, agreements, sent) = best[method]
+        report.add(
+            problem=name, method=method, rate=rate, reached=f"{seeds}/{seeds}", updates=updates, epochs=epochs, agreements=agreements,
+            kilobytes=sent / 1e3, share=sent / dense, of_torch=method in THEIRS,
+        )  # fmt: skip
+
+
+def panel(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return a panel of updates against kilobytes."""
+    reached = [row for row in rows if row["problem"] == name and "updates" in row]
+    return {
+        "curves": {row["method"]: ([row["kilobytes"]], [row["updates"]]) for row in reached},
+        "marks": "o", "xscale": "log", "xlabel": "kilobytes to the target", "ylabel": "updates", "title": name,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
