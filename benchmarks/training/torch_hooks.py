@@ -1,12 +1,12 @@
 """torch's own PowerSGD, half-precision and model-averaging hooks beside our compression and averaging, to equal test loss on two ranks.
 
-    python -m benchmarks.training.torch_hooks [--seeds 5]
+    python -m benchmarks.training.torch_hooks [--seeds 3]
 
 Two problems: digits with layers of 64, 256, 256 and 10, and the noisy Friedman regression. Ranks of torch's methods are two processes with
 DistributedDataParallel over gloo, and their bytes are those that the kernel counts on the sockets; ours run as two virtual ranks, whose bytes are
 the same as on the sockets (`benchmarks/training/traffic.py`). All see the same examples in the same order, start from the same parameters, and
 take plain SGD steps with a total batch of 128. Every fifth step the average of both ranks' parameters is evaluated, without counting its bytes.
-The learning rate of each method is the one of four with which the median run takes the fewest bytes, of those at which every seed reaches the target.
+The learning rate of each method is the one of four with which it needs the fewest updates on a seed that is not used again.
 """
 
 import json
@@ -45,6 +45,8 @@ from salmon.training.groups import open_store
 
 BATCH, WATCHED = 128, 5
 TIMEOUT_S = 3000.0
+#: Seed with which the learning rates are chosen; the measured ones count from 0.
+TUNING_SEED = 1000
 #: Steps with exact gradients before PowerSGD begins, which its authors recommend, and before replicas are averaged less often.
 WARMUP = 10
 
@@ -99,7 +101,6 @@ THEIRS: dict[str, tuple[Any, Any]] = {
     "DistributedDataParallel": (None, None),
     "PowerSGD, rank 1": (partial(power_sgd, rank=1), None),
     "PowerSGD, rank 2": (partial(power_sgd, rank=2), None),
-    "PowerSGD, rank 4": (partial(power_sgd, rank=4), None),
     "fp16_compress_hook": (lambda _seed: (None, default_hooks.fp16_compress_hook), None),
     "PeriodicModelAverager(8)": (lambda _seed: post_local(0), partial(PeriodicModelAverager, 8)),
     "post-local SGD, 8": (lambda _seed: post_local(WARMUP), partial(PeriodicModelAverager, 8, warmup_steps=WARMUP)),
@@ -108,10 +109,25 @@ THEIRS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def run_ours(race: Race, options: dict[str, Any], rate: float, seed: int) -> tuple[float, ...] | None:
-    """Return (updates, epochs, agreements, bytes) to the target, or None."""
+Ends = list[tuple[float, ...] | None]
+
+
+def measure(race: Race, run: Callable[..., tuple[float, ...] | None], seeds: int) -> tuple[float | None, Ends]:
+    """Return the learning rate with which a method needs the fewest updates, and what it needs with it on each seed."""
+    chosen, most = None, race.steps
+    for rate in race.rates:
+        # A run that needs more updates than another learning rate is not finished.
+        if found := run(race, rate, TUNING_SEED, most):
+            chosen, most = rate, int(found[0])
+    if chosen is None:
+        return None, [None] * seeds
+    return chosen, [run(race, chosen, seed, race.steps) for seed in range(seeds)]
+
+
+def run_ours(race: Race, rate: float, seed: int, most: int, *, options: dict[str, Any]) -> tuple[float, ...] | None:
+    """Return (updates, epochs, agreements, bytes) to the target, or None after `most` updates."""
     problem = race.problem(seed)
-    epochs = race.steps * BATCH / len(problem.train[0])
+    epochs = most * BATCH / len(problem.train[0])
     try:
         history = fit(
             problem.fresh(), problem.train, partial(torch.optim.SGD, lr=rate), VirtualGroup(2), loss=problem.loss, batch_size=BATCH,
@@ -129,9 +145,9 @@ def run_ours(race: Race, options: dict[str, Any], rate: float, seed: int) -> tup
 
 
 def run_theirs(
-    race: Race, method: str, rate: float, seed: int, rank: int, port: int, kept: list[Any]
+    race: Race, rate: float, seed: int, most: int, *, method: str, rank: int, port: int, kept: list[Any]
 ) -> tuple[float, ...] | None:
-    """Return (updates, epochs, agreements, bytes that this rank sent) to the target, or None."""
+    """Return (updates, epochs, agreements, bytes that this rank sent) to the target, or None after `most` updates."""
     problem = race.problem(seed)
     make_hook, make_averager = THEIRS[method]
     module: nn.Module = nn.parallel.DistributedDataParallel(problem.fresh())
@@ -143,7 +159,7 @@ def run_theirs(
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     examples = open_examples(problem.train, seed, range(rank, rank + 1), 2, 1)
     epoch = position = sent = agreements = 0
-    for step in range(1, race.steps + 1):
+    for step in range(1, most + 1):
         size = min(BATCH, examples.count - position)
         batch, _ = examples.draw(epoch, position, size)
         before = count_sent(port)
@@ -161,7 +177,7 @@ def run_theirs(
         position += size
         if position >= examples.count:
             epoch, position = epoch + 1, 0
-        if step % WATCHED == 0:
+        if (step - 1) % WATCHED == 0:
             loss = judge_average(module, problem)
             if not np.isfinite(loss):
                 return None
@@ -187,12 +203,13 @@ def run_rank(rank: int, port: int, folder: Path, seeds: int) -> None:
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timeout)
     kept: list[Any] = []
-    found = [
-        (name, method, rate, [run_theirs(race, method, rate, seed, rank, port, kept) for seed in range(seeds)])
-        for name, race in RACES.items()
-        for method in THEIRS
-        for rate in race.rates
-    ]
+    found: list[Any] = []
+    for name, race in RACES.items():
+        for method in THEIRS:
+            run = partial(run_theirs, method=method, rank=rank, port=port, kept=kept)
+            found.append((name, method, *measure(race, run, seeds)))
+            if not rank:
+                print(*found[-1], flush=True)
     (folder / f"{rank}.json").write_text(json.dumps(found))
     dist.barrier()
     os._exit(0)
@@ -223,7 +240,7 @@ def run_ranks(seeds: int) -> list[Any]:
 
 def main() -> None:
     given = arguments(
-        __doc__.splitlines()[0], seeds={"type": int, "default": 5}, port={"type": int}, folder={"type": Path}
+        __doc__.splitlines()[0], seeds={"type": int, "default": 3}, port={"type": int}, folder={"type": Path}
     )
     torch.set_num_threads(1)
     if given.port is not None:
@@ -231,17 +248,27 @@ def main() -> None:
         run_rank(int(os.fork() == 0), given.port, given.folder, given.seeds)
     runs = run_ranks(given.seeds)
     runs += [
-        (name, method, rate, [run_ours(race, options, rate, seed) for seed in range(given.seeds)])
+        (name, method, *measure(race, partial(run_ours, options=options), given.seeds))
         for name, race in RACES.items()
         for method, options in OURS.items()
-        for rate in race.rates
     ]
-    columns = ("problem", "method", "rate", "reached", "updates", "epochs", "agreements", "kilobytes", "share")
+    columns = (
+        "problem",
+        "method",
+        "rate",
+        "reached",
+        "updates",
+        "epochs",
+        "agreements",
+        "kilobytes",
+        "updates_share",
+        "share",
+    )
     report = Report("torch's hooks beside ours", columns)
     for name in RACES:
         add_rows(report, name, [run for run in runs if run[0] == name], given.seeds)
     report.note(
-        f"Medians over {given.seeds} seeds; bytes of both ranks. Plain SGD, a total batch of {BATCH}; test losses of "
+        f"Medians over {given.seeds} seeds; bytes of both ranks. Plain SGD, a total batch of {BATCH}; to test losses of "
         + " and ".join(f"{race.target:g} ({name})" for name, race in RACES.items())
         + f". PowerSGD and post-local SGD send exact gradients in the first {WARMUP} steps."
     )
@@ -249,24 +276,24 @@ def main() -> None:
 
 
 def add_rows(report: Report, name: str, runs: list[Any], seeds: int) -> None:
-    """Add a row for each method at its best learning rate, relative to averaged gradients."""
-    best: dict[str, tuple[float, list[float]]] = {}
-    for _, method, rate, ends in runs:
-        if all(ends):
-            middle = [float(each) for each in np.median(ends, axis=0)]
-            if method not in best or middle[3] < best[method][1][3]:
-                best[method] = rate, middle
-    dense = best["averaged gradients"][1][3]
+    """Add a row for each method, relative to averaged gradients; infinite figures count as the largest."""
+    found: dict[str, tuple[float | None, Ends]] = {method: (rate, ends) for _, method, rate, ends in runs}
+    dense = middle_of(found["averaged gradients"][1])
     for method in (*OURS, *THEIRS):
-        if method not in best:
-            most = max(sum(map(bool, ends)) for _, each, _, ends in runs if each == method)
-            report.add(problem=name, method=method, reached=f"{most}/{seeds}", of_torch=method in THEIRS)
-            continue
-        rate, (updates, epochs, agreements, sent) = best[method]
+        rate, ends = found[method]
+        updates, epochs, agreements, sent = middle_of(ends)
+        shown = {} if np.isinf(updates) else {
+            "updates": updates, "epochs": epochs, "agreements": agreements, "kilobytes": sent / 1e3,
+            "updates_share": updates / dense[0], "share": sent / dense[3],
+        }  # fmt: skip
         report.add(
-            problem=name, method=method, rate=rate, reached=f"{seeds}/{seeds}", updates=updates, epochs=epochs, agreements=agreements,
-            kilobytes=sent / 1e3, share=sent / dense, of_torch=method in THEIRS,
+            problem=name, method=method, rate=rate, reached=f"{sum(map(bool, ends))}/{seeds}", of_torch=method in THEIRS, **shown
         )  # fmt: skip
+
+
+def middle_of(ends: Ends) -> list[float]:
+    """Return the median of each figure; a run that did not reach the target counts as infinite."""
+    return [float(each) for each in np.median([end or (np.inf,) * 4 for end in ends], axis=0)]
 
 
 def panel(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
