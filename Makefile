@@ -87,6 +87,7 @@ bench-training: ## measure training over many workers (hours); results in docs/t
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.compression
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.traffic
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.coding
+	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.torch_hooks
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.new_problems
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.default_batch
 	OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.training.replicas

@@ -174,6 +174,21 @@ def coding(document: Document) -> str:
     )  # fmt: skip
 
 
+def torch_hooks(document: Document) -> str:
+    """Updates, agreements and bytes of torch's methods and ours to a test loss."""
+    return table(
+        ("problem", "of", "method", "learning rate", "reached", "updates", "agreements", "kB of one rank", "updates / averaged gradients", "kB / averaged gradients"),
+        (
+            (
+                row["problem"], "torch" if row["of_torch"] else "salmon", row["method"], dash(row["rate"], "g"), row["reached"],
+                *(dash(row.get(name), ",.0f") for name in ("updates", "agreements", "kilobytes")),
+                dash(row.get("updates_share"), ".2f"), dash(row.get("share"), ".4f"),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
 def replicas(document: Document) -> str:
     """Epochs, updates and seconds to a target, with the same total batch."""
     return table(
@@ -324,6 +339,8 @@ BLOCKS: dict[str, Callable[[Document], str]] = {
     "coding notes": notes,
     "traffic": traffic,
     "traffic notes": notes,
+    "torch hooks": torch_hooks,
+    "torch hooks notes": notes,
     "replicas": replicas,
     "replicas notes": notes,
     "noise scale": noise_scale,

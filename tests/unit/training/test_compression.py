@@ -138,7 +138,7 @@ def test_singular_vectors_in_eight_bits_are_a_quarter_of_the_bytes_and_hardly_mo
     sent, variance = {}, {}
     for bits in (8, 32):
         payloads = [
-            SpectralAtomo(2, bits).compress(matrix.ravel(), [(60, 80)], np.random.default_rng(i)) for i in range(300)
+            SpectralAtomo(2, bits).compress(matrix.ravel(), [(60, 80)], np.random.default_rng(i)) for i in range(2000)
         ]
         sent[bits] = np.mean([len(each) for each in payloads])
         got = send(SpectralAtomo(2, bits), matrix.ravel(), [(60, 80)], 2000)
