@@ -18,7 +18,7 @@ from frontend.store import Store
 from salmon.records import TRIAL_TYPES, Answer, Served, Timing
 from salmon.wire import Keys, encode_answer
 from salmon.wire.answer_pages import columns_of
-from tests.living import absorbed, run_until, started
+from tests.living import Crowd, absorbed, run_until, started
 
 ANSWERS = 7300
 SPEC = "targets: 12\nsamplers: {Adaptive: {}}\nhtml: {max_queries: 0}\n"
@@ -76,19 +76,26 @@ def test_entries_of_a_page_are_the_entries_of_its_answers(answers: list[Answer])
     assert found == [entry for entry in expected if entry is not None]
 
 
+@pytest.fixture
+async def imported(
+    client: httpx.AsyncClient, settings: Settings, store: Store, request: pytest.FixtureRequest
+) -> tuple[Crowd, str, str]:
+    """The people of an open experiment, its id, and the place of the last of its answers, which were there before."""
+    crowd, experiment = await started(client, settings, store, f"replayed-{len(request.node.name)}", SPEC)
+    entries = [(f"{2000 + place}-0", encode_answer(answer_of(place))) for place in range(ANSWERS)]
+    for start in range(0, ANSWERS, 500):
+        await store.importer.append_answers(experiment, entries[start : start + 500])
+    return crowd, experiment, entries[-1][0]
+
+
 async def test_learning_begins_before_all_answers_are_read_and_ends_with_all_of_them(
-    client: httpx.AsyncClient,
-    settings: Settings,
-    store: Store,
+    imported: tuple[Crowd, str, str],
     open_service: Callable[..., Service],
     probe: BackendStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(experiments, "_PAGES", 1)
-    crowd, experiment = await started(client, settings, store, "replayed", SPEC)
-    entries = [(f"{2000 + place}-0", encode_answer(answer_of(place))) for place in range(ANSWERS)]
-    for start in range(0, ANSWERS, 500):
-        await store.importer.append_answers(experiment, entries[start : start + 500])
+    crowd, experiment, last = imported
     service = open_service()
     item = service.experiments[experiment]
     first = len(item.learners["Adaptive"].answers)
@@ -96,7 +103,7 @@ async def test_learning_begins_before_all_answers_are_read_and_ends_with_all_of_
     assert item.replaying
     run_until(service, lambda: absorbed(service, experiment) == ANSWERS)
     assert not item.replaying
-    assert item.cursor == entries[-1][0]
+    assert item.cursor == last
     line = probe._binary.xrange(Keys(experiment).history("Adaptive"), count=1)[0][1]
     assert int(line[b"absorbed"]) < ANSWERS  # the first model did not wait for the last answer
     await crowd.answer(3)
@@ -104,17 +111,12 @@ async def test_learning_begins_before_all_answers_are_read_and_ends_with_all_of_
 
 
 async def test_a_model_that_has_seen_more_than_was_read_is_kept_until_everything_is_read(
-    client: httpx.AsyncClient,
-    settings: Settings,
-    store: Store,
+    imported: tuple[Crowd, str, str],
     open_service: Callable[..., Service],
     probe: BackendStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, experiment = await started(client, settings, store, "restarted", SPEC)
-    entries = [(f"{2000 + place}-0", encode_answer(answer_of(place))) for place in range(ANSWERS)]
-    for start in range(0, ANSWERS, 500):
-        await store.importer.append_answers(experiment, entries[start : start + 500])
+    _, experiment, _ = imported
     service = open_service()
     run_until(service, lambda: absorbed(service, experiment) == ANSWERS)
     run_until(service, lambda: probe.read_model(experiment, "Adaptive").numbers.get("reported_of") == str(ANSWERS))  # type: ignore[union-attr]
