@@ -307,6 +307,13 @@ def test_a_flipped_byte_of_an_answer_is_told_by_every_export(tmp_path: Path) -> 
         assert re.search(r"damaged: 1 damaged answers: \d+-\d+", verified.stdout)
 
 
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_after_the_supervisor_is_killed_the_next_one_serves(tmp_path: Path) -> None:
     program = Program(tmp_path / "data")
     program.start()
@@ -321,6 +328,6 @@ def test_after_the_supervisor_is_killed_the_next_one_serves(tmp_path: Path) -> N
         with Answering(program, "again", f"p{number}") as participant:
             participant.one()
         seconds.append(time.monotonic() - started)
-        assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+        poll(lambda children=children: not any(map(is_alive, children)), "the orphans to end")
     sys.stderr.write(f"kill of the supervisor to the first answer, s: {sorted(round(each, 2) for each in seconds)}\n")
     assert program.stop() == 0
