@@ -41,12 +41,11 @@ from salmon.wire import (
     request,
 )
 from salmon.wire.answer_pages import (
-    BETWEEN_ANSWERS,
-    BETWEEN_PARTS,
     READ_ANSWERS,
     AnswerColumns,
     columns_of,
     damaged_in,
+    end_of,
     without,
 )
 
@@ -258,9 +257,9 @@ class Store:
             for stream_id in damaged:
                 log.error("damaged answer left out", extra=fields(experiment=experiment, answer=stream_id))
             yield from columns_of(experiment, without(text, damaged) if damaged else text)
-            if text.count(BETWEEN_ANSWERS) + 1 < REPLAY_PAGE:
+            count, after = end_of(text)
+            if count < REPLAY_PAGE:
                 return
-            after = text[text.rfind(BETWEEN_ANSWERS) + 1 :].partition(BETWEEN_PARTS)[0]
 
     def last_request(self) -> str:
         """Return the id of the last job that was asked for."""

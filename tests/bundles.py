@@ -21,6 +21,8 @@ from frontend.transfer.subprocesses import BUNDLE, ExportOrder
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import READY, redis_program
 from salmon.records import Answer
+from salmon.wire import encode_answer
+from salmon.wire.answer_pages import BETWEEN_ANSWERS, BETWEEN_PARTS
 
 Members = dict[str, bytes]
 
@@ -29,6 +31,14 @@ async def read_answers(store: Store, experiment: str) -> list[Answer]:
     """All answers of an experiment, in order."""
     pages = [page async for page in store.export_reader.read_answers(experiment, until="+")]
     return [answer for page in pages for _, answer in page]
+
+
+def page_of(*answers: tuple[str, Answer]) -> str:
+    """A page of (stream id, answer) as the store gives it."""
+    return BETWEEN_ANSWERS.join(
+        BETWEEN_PARTS.join([stream_id, *(part for pair in encode_answer(answer).items() for part in pair)])
+        for stream_id, answer in answers
+    )
 
 
 async def write_export(settings: Settings, store: Store, slug: str, name: str, extension: str, **options: Any) -> bytes:

@@ -12,7 +12,15 @@ from frontend.store.participants import Participant
 from salmon.errors import StoreError
 from salmon.records import Answer
 from salmon.wire import Keys, decode_answer, is_intact
-from salmon.wire.answer_pages import READ_ANSWERS, AnswerColumns, columns_of, damaged_in, without
+from salmon.wire.answer_pages import (
+    READ_ANSWERS,
+    AnswerColumns,
+    columns_of,
+    damaged_in,
+    end_of,
+    split_page,
+    without,
+)
 
 #: Answers read in one piece; the server is busy with a page for half a millisecond an answer at the most.
 PAGE = 1000
@@ -48,8 +56,10 @@ class ExportReader(Verbs):
     async def read_entries(self, experiment: str, *, until: str) -> AsyncIterator[list[Entry]]:
         """Yield pages of (stream id, fields) of answers as they are stored, up to and including an id."""
         async for text in self._read_texts(experiment, until=until):
-            split = (line.split("\x1f") for line in text.split("\x1e"))
-            yield [(stream_id, dict(zip(fields[::2], fields[1::2], strict=True))) for stream_id, *fields in split]
+            yield [
+                (stream_id, dict(zip(fields[::2], fields[1::2], strict=True)))
+                for stream_id, *fields in split_page(text)
+            ]
 
     async def read_columns(self, experiment: str, *, until: str) -> AsyncIterator[AnswerColumns]:
         """Yield pages of answers as columns, up to and including an id."""
@@ -112,12 +122,12 @@ class ExportReader(Verbs):
                     text = await self._gather(experiment, after, until)
                 if not text:
                     return
-                whole = text.count("\x1e") + 1 == PAGE
-                if whole:
-                    after = "(" + text[text.rfind("\x1e") + 1 :].partition("\x1f")[0]
+                count, last = end_of(text)
+                if count == PAGE:
+                    after = f"({last}"
                     asked = await self._ask(experiment, after, until)
                 yield text
-                if not whole:
+                if count < PAGE:
                     return
         finally:
             asked.cancel()

@@ -29,6 +29,16 @@ return table.concat(page, '\\30')
 _CHECKSUM = f"{BETWEEN_PARTS}{CHECKSUM}{BETWEEN_PARTS}"
 
 
+def split_page(text: str) -> Iterator[list[str]]:
+    """Yield each answer of a page as [stream id, name, value, name, value, …]."""
+    return (line.split(BETWEEN_PARTS) for line in text.split(BETWEEN_ANSWERS))
+
+
+def end_of(text: str) -> tuple[int, str]:
+    """Return how many answers a page holds, and the stream id of the last; the page is not empty."""
+    return text.count(BETWEEN_ANSWERS) + 1, text[text.rfind(BETWEEN_ANSWERS) + 1 :].partition(BETWEEN_PARTS)[0]
+
+
 def damaged_in(text: str) -> list[str]:
     """Return the stream ids of a page's answers that are not as they were recorded.
 

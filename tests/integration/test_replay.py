@@ -18,6 +18,7 @@ from frontend.store import Store
 from salmon.records import TRIAL_TYPES, Answer, Served, Timing
 from salmon.wire import Keys, encode_answer
 from salmon.wire.answer_pages import columns_of
+from tests.bundles import page_of
 from tests.living import Crowd, absorbed, run_until, started
 
 ANSWERS = 7300
@@ -64,14 +65,9 @@ def answer_of(place: int, **changes: Any) -> Answer:
     )
 )
 def test_entries_of_a_page_are_the_entries_of_its_answers(answers: list[Answer]) -> None:
-    lines = [
-        "\x1f".join([f"{place}-0", *(part for pair in encode_answer(answer).items() for part in pair)])
-        for place, answer in enumerate(answers)
-    ]
+    page = page_of(*((f"{place}-0", answer) for place, answer in enumerate(answers)))
     tests = frozenset({"Ignored"})
-    found = [
-        entry for columns in columns_of("e" * 10, "\x1e".join(lines)) for entry in to_entries(columns, tests=tests)
-    ]
+    found = [entry for columns in columns_of("e" * 10, page) for entry in to_entries(columns, tests=tests)]
     expected = [to_entry(f"{place}-0", answer, tests=tests) for place, answer in enumerate(answers)]
     assert found == [entry for entry in expected if entry is not None]
 

@@ -52,8 +52,8 @@ from salmon.export.targets_models import (
 from salmon.quality import Decision, Figures, Flag, Verdict
 from salmon.records import Answer, Served, Timing, TrialType
 from salmon.spec import TargetSpec
-from salmon.wire import encode_answer
 from salmon.wire.answer_pages import columns_of
+from tests.bundles import page_of
 
 NAMES = [TargetNames(f"<b>{name}</b>", name) for name in ("z/pear.png", "apple.png", "fig.jpg")]
 SERVED = Served("e", 1, "p", "s", 4, "Random", 0, 1, 2, -9999.0, "random", 0.5, 0.85, 0, 0, 1000, "nonce")
@@ -90,11 +90,7 @@ def made(**options: object) -> Responses:
 
 
 def rows_of(responses: Responses, *answers: tuple[str, Answer]) -> list[list[Cell]]:
-    lines = (
-        "\x1f".join([stream_id, *(part for pair in encode_answer(answer).items() for part in pair)])
-        for stream_id, answer in answers
-    )
-    return [row for columns in columns_of("e", "\x1e".join(lines)) for row in responses.rows(columns)]
+    return [row for columns in columns_of("e", page_of(*answers)) for row in responses.rows(columns)]
 
 
 def response(

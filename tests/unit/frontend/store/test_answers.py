@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from frontend.store.answers import BINS_AN_OCTAVE, LAST_BIN, Counts, bin_of, bin_start_ms, recount
 from salmon.records import TRIAL_TYPES, Answer, Served, Timing
-from salmon.wire import encode_answer
 from salmon.wire.answer_pages import AnswerColumns, columns_of
 from tests import oracles
+from tests.bundles import page_of
 
 
 @st.composite
@@ -56,14 +56,9 @@ def test_quantiles_are_right_to_the_width_of_a_bin(times: list[float]) -> None:
 
 def pages_of(given_answers: list[Answer]) -> list[AnswerColumns]:
     """The answers as pages of two."""
-    lines = [
-        "\x1f".join(["1-0", *(part for pair in encode_answer(answer).items() for part in pair)])
-        for answer in given_answers
-    ]
+    given = [("1-0", answer) for answer in given_answers]
     return [
-        columns
-        for start in range(0, len(lines), 2)
-        for columns in columns_of("e", "\x1e".join(lines[start : start + 2]))
+        columns for start in range(0, len(given), 2) for columns in columns_of("e", page_of(*given[start : start + 2]))
     ]
 
 
