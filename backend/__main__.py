@@ -56,6 +56,7 @@ def main() -> int:
         signal.signal(name, lambda _number, _frame: service.stop())
     pulse.start()
     parent_watch.announce("")
+    parent_watch.spare_collector()
     service.run()
     pulse.stop()
     # A long refit may still run in its thread. It is abandoned: nothing of it was published.

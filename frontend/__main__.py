@@ -149,6 +149,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
 
     async def work() -> None:
         await _announce(settings, store, server, listener.getsockname()[1])
+        parent_watch.spare_collector()
         parts = (app.state.context, app.state.subprocesses)
         context = app.state.context
         await asyncio.gather(
