@@ -218,6 +218,7 @@ class LearningTask:
     left_out: tuple[int, ...] = ()
     pending: Rows = field(default_factory=no_rows)
     count: int = 0
+    enough: int = 0
     repeatable: Rows = field(default_factory=no_rows)
     random: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -309,12 +310,14 @@ class Learner:
         self._reported = stored.reported if stored.reported is not None and len(stored.reported) == self.n else None
         self._resumed_after = place_of(numbers["cursor"])
 
-    def is_stale(self, generation: int) -> bool:
-        """Return whether a search with this generation's model should stop early because there is a newer model.
+    def is_stale(self, task: LearningTask, found: int) -> bool:
+        """Return whether a search that has found so many queries should stop because there is a newer model.
 
-        Never twice in a row: where refits are faster than searches, no search would ever finish.
+        They must be enough for some rounds. Where fewer queries were compared because of it, it does not happen twice in a
+        row: where refits are faster than searches, no search would ever compare all.
         """
-        return self._model.state.generation > generation and not self._was_cut
+        newer = self._model.state.generation > task.state.generation
+        return newer and found >= task.enough and not self._was_cut
 
     def seed_queue(self) -> None:
         """Publish random queries, recorded as such, if there are none yet: the workers may still be starting."""
@@ -367,7 +370,7 @@ class Learner:
                 self._model = replace(self._candidate, state=outcome)
                 self._publish_model()
             case "search":
-                self._was_cut = not outcome.complete
+                self._was_cut = not (outcome.complete or outcome.exact)
                 self._publish(queries=to_queries(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
                 self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
@@ -406,11 +409,11 @@ class Learner:
             case Refit():
                 self._candidate = Model(state, self.answers.cursor, self._live_accuracy)
                 self._begin(LearningTask("refit", self, state, self._left_out), now)
-            case Search(count):
+            case Search(count, enough):
                 self._searched = state.generation
                 pending = self._store.read_pending(self.experiment, self.name, now_ms=self._now_ms())
                 pending = pending[(pending < self.n).all(axis=1)]
-                self._begin(LearningTask("search", self, state, self._left_out, pending, count), now)
+                self._begin(LearningTask("search", self, state, self._left_out, pending, count, enough), now)
             case Report():
                 self._reporting_to = len(self.answers)
                 self._begin(LearningTask("report", self, state, repeatable=self.answers.repeatable()), now)

@@ -71,9 +71,10 @@ class Refit:
 
 @dataclass(frozen=True)
 class Search:
-    """Search queries with the newest model; `count` of them."""
+    """Search queries with the newest model: `count` of them, or `enough` where there is a newer model by then."""
 
     count: int
+    enough: int
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     behind = progress.replaying and progress.received < progress.absorbed
     evaluation_due = may_begin(progress.evaluation, EVALUATION_SECONDS, EVALUATION_DUTY)
     for wanted, timed, due, step in (
-        (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), Search(queries_wanted(progress))),
+        (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), _search(progress)),
         (progress.received > progress.absorbed, progress.refit, _refit_may_begin(progress), Refit()),
         (progress.absorbed > progress.reported, progress.report, may_begin(progress.report, REPORT_SECONDS), Report()),
         # Not before the first model: what an evaluation publishes stands beside its generation and cursor.
@@ -135,10 +136,18 @@ def may_begin(timed: Timed, gap: float, duty: float = DUTY) -> float:
 
 def queries_wanted(progress: Progress) -> int:
     """Return how many queries to publish: one for every target, or what several rounds use at the present rate."""
-    round_seconds = progress.refit.seconds / DUTY + progress.search.seconds
-    used = ROUNDS_KEPT * progress.rate * max(round_seconds, SHORTEST_ROUND_SECONDS)
-    wanted = max(FEWEST_QUERIES, min(MOST_QUERIES, max(progress.n, round(used))))
+    wanted = max(FEWEST_QUERIES, min(MOST_QUERIES, max(progress.n, _queries_used(progress))))
     return max(wanted, OPENING_QUERIES) if progress.opening else wanted
+
+
+def _queries_used(progress: Progress) -> int:
+    """Return how many queries several rounds use at the present rate."""
+    round_seconds = progress.refit.seconds / DUTY + progress.search.seconds
+    return round(ROUNDS_KEPT * progress.rate * max(round_seconds, SHORTEST_ROUND_SECONDS))
+
+
+def _search(progress: Progress) -> Search:
+    return Search(queries_wanted(progress), max(FEWEST_QUERIES, _queries_used(progress)))
 
 
 def _search_is_due(progress: Progress) -> bool:

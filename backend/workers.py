@@ -59,7 +59,7 @@ def search(
     pending: Rows,
     count: int,
     executor: Executor | None = None,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[int], bool] | None = None,
 ) -> Round:
     """Return the queries to ask next."""
     return sampler.search(state, _kept(join(blocks, tail), left_out), pending, count, executor, stop)
@@ -346,13 +346,13 @@ def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: E
 
 def _lead(task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
     """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
-    learner, generation = task.learner, task.state.generation
+    learner = task.learner
     arguments = (learner.sampler, task.state, blocks, tail)
     if task.kind == "refit":
         return refit(*arguments, task.left_out, executor)
     if task.kind == "search":
         return search(
-            *arguments, task.left_out, task.pending, task.count, executor, lambda: learner.is_stale(generation)
+            *arguments, task.left_out, task.pending, task.count, executor, lambda found: learner.is_stale(task, found)
         )
     return report(*arguments, task.repeatable, executor)
 

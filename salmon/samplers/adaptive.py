@@ -131,11 +131,12 @@ class Adaptive:
         pending: ArrayLike,
         count: int,
         executor: Executor | None = None,
-        stop: Callable[[], bool] | None = None,
+        stop: Callable[[int], bool] | None = None,
     ) -> Round:
         """Return `count` queries in the order of asking; heads go round as often as needed.
 
-        `pending` (p, 3) are the queries posted and not answered yet: they count as asked. A random turn has its own
+        `pending` (p, 3) are the queries posted and not answered yet: they count as asked. `stop` is told now and then how many
+        queries are chosen, and may say that they are enough. A random turn has its own
         head; its probability is random_share divided by the number of all queries, whatever was drawn before.
         """
         rows = check_triplets(triplets, state.n)

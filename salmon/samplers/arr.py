@@ -45,7 +45,11 @@ class SearchTask:
     waiting: Triplets
     count: int
     executor: Executor | None
-    stop: Callable[[], bool] | None
+    stop: Callable[[int], bool] | None
+
+    def stop_ranking(self) -> bool:
+        """Return whether a ranking should end: what it has ranked so far is enough for all queries."""
+        return self.stop is not None and self.stop(self.count)
 
     def generator(self) -> np.random.Generator:
         """Return the generator of this round; equal tasks get equal random numbers."""
@@ -124,7 +128,7 @@ class RankingSampler(ABC):
         pending: ArrayLike,
         count: int,
         executor: Executor | None = None,
-        stop: Callable[[], bool] | None = None,
+        stop: Callable[[int], bool] | None = None,
     ) -> Round:
         """Return `count` queries in the order of asking; `pending` (p, 3) are those posted and not answered yet."""
         rows, waiting = check_triplets(triplets, state.n), check_triplets(pending, state.n)
@@ -229,7 +233,7 @@ class Greedy(RankingSampler):
 
     def choose(self, task: SearchTask) -> Round:
         """Return the queries, best first, none of them waiting."""
-        best = self.rank(task.state, task.rows, task.count + len(task.waiting), task.executor, task.stop)
+        best = self.rank(task.state, task.rows, task.count + len(task.waiting), task.executor, task.stop_ranking)
         chosen = np.flatnonzero(~_is_among(best.queries, task.waiting))[: task.count]
         return chosen_round(
             task.state, best.queries[chosen], best.scores[chosen], exact=best.exact, complete=best.complete
@@ -253,7 +257,7 @@ class SRR(RankingSampler):
         state, generator = task.state, task.generator()
         queries, scores = np.empty((task.count, 3), dtype=np.int32), np.empty(task.count)
         for turn in range(task.count):
-            if task.stop is not None and task.stop():
+            if task.stop is not None and task.stop(turn):
                 return chosen_round(state, queries[:turn], scores[:turn], exact=False, complete=False)
             drawn = random_queries(state.n, self.n_search, generator, head=int(generator.integers(state.n)))
             about_head = task.rows[task.rows[:, 0] == drawn[0, 0]]
@@ -272,7 +276,7 @@ def _choose_by_head(sampler: RankingSampler, task: SearchTask, n_top: int, prior
     heads = round_robin(state.n, task.count, generator)
     crowded = int(np.bincount(waiting[:, 0], minlength=state.n).max(initial=0))
     keep = -(-task.count // state.n) + n_top - 1 + crowded
-    best = sampler.rank(state, task.rows, keep, task.executor, task.stop)
+    best = sampler.rank(state, task.rows, keep, task.executor, task.stop_ranking)
     free = np.flatnonzero(~_is_among(best.queries, waiting))
     of_head = [free[best.queries[free, 0] == head].tolist() for head in range(state.n)]
     chosen: list[int] = []

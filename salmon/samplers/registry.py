@@ -76,9 +76,9 @@ class ActiveSampler(Protocol):
         pending: ArrayLike,
         count: int,
         executor: Executor | None = None,
-        stop: Callable[[], bool] | None = None,
+        stop: Callable[[int], bool] | None = None,
     ) -> Round:
-        """Return `count` queries in the order of asking."""
+        """Return `count` queries in the order of asking; fewer if `stop` says that so many are enough."""
         ...
 
     def report(self, state: State, triplets: ArrayLike, executor: Executor | None = None) -> ShownEmbedding:

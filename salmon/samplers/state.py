@@ -76,7 +76,7 @@ class Round:
     `queries` (k, 3) int32 [head, foot, foot]; `scores` (k,); `trial_types` says of each whether it was chosen
     ("active") or drawn ("random"); `probabilities` (k,) are those with which a turn draws exactly this query, 0
     where it was chosen. `exact` is False where only a part of all queries was scored, `complete` where the search was
-    cut short.
+    cut short: there are fewer queries than were asked for, or fewer were scored.
     """
 
     queries: NDArray[np.int32]

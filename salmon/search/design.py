@@ -337,21 +337,21 @@ def arrange(
     target: Coordinates,
     turns: NDArray[np.int32],
     *,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[int], bool] | None = None,
 ) -> Arrangement:
     """Choose the feet of each turn, and count each query as asked before the next turn.
 
     `turns` (k, 3) has a head a row, and feet where they are settled already; feet of −1 are to be chosen, as those
     with the highest score, the fall of tr(MΣ). A query posted lowers the scores of its neighbours before its answer
     arrives: Σ loses w/(1 + w·v) (Σg)(Σg)ᵀ. M stays for the round; K = ΣMΣ follows Σ ten times while the heads go round
-    once. `stop` is called as often.
+    once. `stop` is called as often, with the number of queries that are chosen.
     """
     period = max(1, round(linear.n / _REFRESHES))
     queries, scores = turns.copy(), np.zeros(len(turns))
     covariance = covariance.copy()
     spread = covariance @ target @ covariance
     for start in range(0, len(turns), period):
-        if stop is not None and stop():
+        if stop is not None and stop(start):
             return Arrangement(queries[:start], scores[:start], covariance, complete=False)
         part = slice(start, start + period)
         posted = _arrange_period(linear, covariance, spread, queries[part], scores[part])

@@ -29,7 +29,7 @@ def arrange_wide(
     turns: NDArray[np.int32],
     generator: np.random.Generator,
     *,
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[int], bool] | None = None,
 ) -> Arrangement:
     """Choose the feet of each turn as `arrange` does, among a random sample of feet that is drawn anew in every round.
 
@@ -42,7 +42,7 @@ def arrange_wide(
         _add_block_target(_BlockView.of(x, model, turn[0], drawn), covariance, target)
     queries, scores = turns.copy(), np.zeros(len(turns))
     for row, (turn, drawn) in enumerate(zip(turns, feet, strict=True)):
-        if row % _BETWEEN_STOPS == 0 and stop is not None and stop():
+        if row % _BETWEEN_STOPS == 0 and stop is not None and stop(row):
             return Arrangement(queries[:row], scores[:row], covariance, complete=False)
         view = _BlockView.of(x, model, turn[0], drawn)
         near = covariance[view.targets]

@@ -12,6 +12,7 @@ from backend.plan import (
     FEWEST_QUERIES,
     LONGEST_PAUSE_SECONDS,
     MOST_QUERIES,
+    ROUNDS_KEPT,
     Evaluate,
     Progress,
     Refit,
@@ -141,6 +142,15 @@ def test_answers_not_absorbed_are_fitted_in_the_end(progress: Progress, now: flo
 @given(progresses)
 def test_a_list_is_never_shorter_than_a_few_nor_longer_than_the_limit(progress: Progress) -> None:
     assert FEWEST_QUERIES <= queries_wanted(progress) <= max(MOST_QUERIES, FEWEST_QUERIES)
+
+
+def test_a_search_may_end_early_with_what_several_rounds_use() -> None:
+    rate, refit, search = 40.0, Timed(seconds=0.1), Timed(seconds=0.3, began=-10.0)
+    steps = next_steps(replace(SETTLED, n=500, listed=0, rate=rate, refit=refit, search=search), 0.0)
+    found = next(step for step in steps if isinstance(step, Search))
+    assert found == Search(500, round(ROUNDS_KEPT * rate * (0.1 / DUTY + 0.3)))
+    quiet = next_steps(replace(SETTLED, listed=0, rate=0.0), 0.0)
+    assert next(step for step in quiet if isinstance(step, Search)).enough == FEWEST_QUERIES
 
 
 def test_a_list_grows_with_the_pace_and_the_time_of_a_round() -> None:

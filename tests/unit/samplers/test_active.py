@@ -153,7 +153,7 @@ def test_srr_takes_the_best_of_the_feet_that_it_looked_at():
     state, rows = learned(SRR())
     few, many = (SRR(n_search=k).search(state, rows, NOTHING, 60).scores.mean() for k in (1, 200))
     assert many > few
-    short = SRR().search(state, rows, NOTHING, 60, stop=lambda: True)
+    short = SRR().search(state, rows, NOTHING, 60, stop=lambda _: True)
     assert len(short) == 0
     assert not short.complete
 
@@ -179,7 +179,7 @@ def test_adaptive_turns_elsewhere_when_a_query_is_pending():
 def test_adaptive_can_be_cut_short_and_spread_over_workers(monkeypatch):
     sampler, state, rows = taught(Adaptive(random_share=0))
     looks = itertools.count(1)
-    short = sampler.search(state, rows, NOTHING, N, stop=lambda: next(looks) > 3)
+    short = sampler.search(state, rows, NOTHING, N, stop=lambda _: next(looks) > 3)
     assert not short.complete
     assert len(short) == len(short.trial_types) == len(short.probabilities) == 3
     monkeypatch.setattr(adaptive_module, "_WORTH_SENDING", 5)

@@ -119,6 +119,6 @@ def test_many_targets_are_arranged_from_blocks_and_better_than_at_random():
     assert arrangement.scores.mean() > 2 * arrange_wide(posterior, TSTE(), drawn(60, 60, 3), generator).scores.mean()
     spread = np.trace(arrangement.covariance, axis1=1, axis2=2)
     assert (spread <= np.trace(posterior.covariance, axis1=1, axis2=2) + 1e-12).all()
-    stopped = arrange_wide(posterior, TSTE(), turns, generator, stop=lambda: True)
+    stopped = arrange_wide(posterior, TSTE(), turns, generator, stop=lambda _: True)
     assert not stopped.complete
     assert len(stopped.queries) == 0
