@@ -131,12 +131,13 @@ class ServedExperiment(ParsedRevision):
         return self.state.experiment
 
 
-@dataclass(frozen=True)
+@dataclass
 class OpenPage:
     """A page whose participant is in the trials: its session, the participant as they were when it
     first asked, and the experiment as they meet it.
 
-    `last_fixed` is the last trial whose query is fixed, and `loads_ahead` whether files are loaded trial by trial.
+    `last_fixed` is the last trial whose query is fixed, and `loads_ahead` whether files are loaded trial by trial. `position` is
+    the last place in the experiment's order at which the page was seen to be: the next turn will probably be at the next.
     """
 
     session: Session
@@ -144,6 +145,7 @@ class OpenPage:
     experiment: ServedExperiment
     last_fixed: int
     loads_ahead: bool
+    position: int
 
 
 class OpenPages:

@@ -31,7 +31,8 @@ from frontend.participant.checks import (
     shared_query,
 )
 from frontend.security import Session
-from frontend.store import Store
+from frontend.store import Store, turns
+from frontend.store.statuses import Status
 from frontend.store.turns import GivenQuery, Turn
 from salmon.logs import fields
 from salmon.records import Query, Served
@@ -328,27 +329,44 @@ async def take_query(
     plan = make_plan(most=1) if passing else make_plan()
     if isinstance(plan, Repeated):
         plan = await _find_repeat(context, session, turn, parsed, plan)
+    noted: dict[str, Any] = {"token": token, "probability": choice.probability, "now_ms": now_ms}
     if not isinstance(plan, Published):
-        remember = partial(store.remember_query, *at)
-        noted: dict[str, Any] = {
-            "token": token,
-            "probability": choice.probability,
-            "now_ms": now_ms,
-            "may_pass": passing,
-        }
-        given = await remember(plan.candidates, turn, **noted, unseen=True) if passing else None
+        remember = partial(turns.remember_query, *at, turn=turn, may_pass=passing, **noted)
+        given = await store.choose(remember(plan.candidates, unseen=True)) if passing else None
         if given is None:
             plan = cast("Fixed | Drawn", make_plan() if passing else plan)
-            given = cast("GivenQuery", await remember(plan.candidates, turn, **noted))
+            given = cast("GivenQuery", await store.choose(remember(plan.candidates)))
         return given
-    taken = await _in_time(store.take_query(*at, turn, token=token, probability=choice.probability, now_ms=now_ms))
+    taken = await _in_time(store.choose(turns.take_query(*at, turn, **noted)))
     if taken is not None:
         return taken
     drawn = _fallback(parsed, session.participant, turn.number)
-    remembered = await _in_time(
-        store.remember_query(*at, drawn, turn, token=token, probability=choice.probability, now_ms=now_ms, pending=True)
-    )
+    remembered = await _in_time(store.choose(turns.remember_query(*at, drawn, turn, pending=True, **noted)))
     return remembered or GivenQuery(choice.sampler, choice.probability, token, now_ms, drawn[0])
+
+
+def foresee(
+    context: Context, session: Session, parsed: ServedExperiment, *, number: int, position: int
+) -> turns.Choice | None:
+    """Return how the query of a turn is chosen that will probably stand at this place in the order, so that it can begin and
+    get its query at once; None where more has to be known first.
+    """
+    choice = choose_sampler(parsed.plan, participant=session.participant, trial=position)
+    if number == 1 or not may_pass(parsed, choice):
+        return None
+    turn = Turn(
+        number, "begun", position, parsed.state.revision, spare=False, given=None, answers=0, status=Status.ACTIVE
+    )
+    at = (session.experiment, session.participant, choice.sampler)
+    noted: dict[str, Any] = {
+        "token": context.nonce(),
+        "probability": choice.probability,
+        "now_ms": context.now_ms(),
+    }
+    plan = plan_query(parsed, choice, participant=session.participant, trial=position, number=number, most=1)
+    if isinstance(plan, Published):
+        return turns.take_query(*at, turn, **noted)
+    return turns.remember_query(*at, plan.candidates, turn, **noted, unseen=True)
 
 
 async def _find_repeat(

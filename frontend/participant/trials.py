@@ -22,6 +22,7 @@ from frontend.participant.page_content import AnswerReply, AnswersReply, ErrorCo
 from frontend.participant.queries import (
     TRIALS_AHEAD,
     allows_spare,
+    foresee,
     last_fixed,
     loads_ahead,
     next_query,
@@ -78,7 +79,8 @@ async def give_query(
         return {"done": True, "answers": participant.answers}
     if spare and not allows_spare(experiment, participant=session.participant, after=participant.position):
         return {"none": True}
-    page = OpenPage(session, participant, experiment, last_fixed(experiment), loads_ahead(experiment.targets))
+    parts = (last_fixed(experiment), loads_ahead(experiment.targets), participant.position)
+    page = OpenPage(session, participant, experiment, *parts)
     turn = await _begin(context, page, number, spare=spare, skipped=skipped)
     context.open_pages.remember(session_key, page)
     return await _reply(context, page, turn)
@@ -94,7 +96,10 @@ async def _begin(
     expected: bool = False,
 ) -> Turn:
     session, experiment = page.session, page.experiment
-    return await context.store.turns.begin_turn(
+    foreseen = None
+    if expected and number > 0:
+        foreseen = foresee(context, session, experiment, number=number, position=page.position + 1)
+    turn = await context.store.turns.begin_turn(
         session.experiment,
         session.participant,
         now_ms=context.now_ms(),
@@ -104,7 +109,11 @@ async def _begin(
         ends_after=experiment.spec.html.max_queries,
         listed_until=page.last_fixed,
         expected=(session.session, experiment.state.tag) if expected else ("", ""),
+        foreseen=foreseen,
     )
+    if turn.outcome == "begun" and not turn.spare:
+        page.position = turn.position
+    return turn
 
 
 async def _reply(context: Context, page: OpenPage, turn: Turn) -> QueryReply:

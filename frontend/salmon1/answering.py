@@ -194,7 +194,9 @@ async def _begin_turn(context: Context, experiment: ServedExperiment, puid: str)
     arrived = await _arrive(context, experiment, puid)
     turn = await turns.begin_turn(experiment.id, arrived.id, now_ms=context.now_ms())
     session = Session(experiment.id, arrived.id, queries.SCRIPT)
-    context.open_pages.remember(key, OpenPage(session, arrived, experiment, 0, loads_ahead=False))
+    context.open_pages.remember(
+        key, OpenPage(session, arrived, experiment, 0, loads_ahead=False, position=turn.position)
+    )
     return experiment, arrived.id, turn
 
 

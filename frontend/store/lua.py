@@ -3,6 +3,8 @@
 They reach only keys of one experiment, or only those of accounts, so one node of a Redis Cluster can run them.
 """
 
+from functools import lru_cache
+
 from frontend.store.places import with_places
 
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
@@ -173,6 +175,27 @@ if ARGV[3] ~= '' then redis.call('HINCRBY', KEYS[3], ARGV[3], 1) end
 if KEYS[5] then redis.call('HSET', KEYS[5], ARGV[1], key .. '|' .. ARGV[2]) end
 return ARGV[5] .. chosen
 """
+
+
+@lru_cache
+def begin_and_choose(begin: str, choose: str) -> str:
+    """Return the script that begins a turn and gives it a query at once, if it is the turn that was foreseen.
+
+    `begin` is BEGIN_TURN, and `choose` is TAKE_QUERY or REMEMBER_QUERY. It returns what BEGIN_TURN does.
+    KEYS those of both · ARGV number of the first script's arguments, place in the order and revision that were foreseen, then the
+    arguments of both
+    """
+    return f"""
+local function begin(KEYS, ARGV) {begin} end
+local function choose(KEYS, ARGV) {choose} end
+local last = tonumber(ARGV[1]) + 3
+local turn = begin({{KEYS[1], KEYS[2], KEYS[3]}}, {{unpack(ARGV, 4, last)}})
+if turn and turn[2] == 'begun' and string.find(turn[3], '|' .. ARGV[2] .. '|' .. ARGV[3] .. '|0|', 1, true) == 1 then
+  turn[3] = choose({{unpack(KEYS, 4)}}, {{unpack(ARGV, last + 1)}}) or turn[3]
+end
+return turn
+"""
+
 
 #: Counts the places from the statuses of all participants where nobody has counted them yet: after an import, or an update
 #: from a version that did not. Returns the hash of places; nothing where the experiment was deleted.

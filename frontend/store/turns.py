@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from frontend.store.connection import Verbs, gone
-from frontend.store.lua import BEGIN_TURN, REMEMBER_QUERY, TAKE_QUERY
+from frontend.store.lua import BEGIN_TURN, REMEMBER_QUERY, TAKE_QUERY, begin_and_choose
 from frontend.store.statuses import Status
 from salmon.records import Query
 from salmon.wire import Keys, decode_query, encode_query
@@ -78,6 +78,15 @@ class Turn:
         return f"{kind}|{self.position}|{self.revision}|{int(self.spare)}|{token}|{now_ms}|{sampler}|{probability!r}|"
 
 
+class Choice(NamedTuple):
+    """How the store chooses the query of a turn: a script with its keys and arguments."""
+
+    turn: Turn
+    script: str
+    keys: Sequence[str]
+    arguments: Sequence[str | int]
+
+
 def _parse_given(entry: str) -> GivenQuery:
     if entry == "gone":
         raise gone()
@@ -91,6 +100,57 @@ class Numbers:
 
     open: tuple[int, ...]
     next: int
+
+
+def take_query(
+    experiment: str, participant: str, sampler: str, turn: Turn, *, token: str, probability: float, now_ms: int
+) -> Choice:
+    """Take the best published query for this participant's turn; none when the list holds none."""
+    keys = Keys(experiment)
+    names = (
+        keys.queries(sampler),
+        keys.asked(participant),
+        keys.pending(sampler),
+        keys.participant(participant),
+        keys.given(participant),
+    )
+    entry = turn.entry((sampler, probability), token, now_ms=now_ms, may_pass=True)
+    return Choice(turn, TAKE_QUERY, names, (token, now_ms, MOST_LOOKED_AT, turn.number, entry))
+
+
+def remember_query(
+    experiment: str,
+    participant: str,
+    sampler: str,
+    candidates: Sequence[Query],
+    turn: Turn,
+    *,
+    token: str,
+    probability: float,
+    now_ms: int,
+    may_pass: bool = True,
+    pending: bool = False,
+    unseen: bool = False,
+) -> Choice:
+    """Give the turn the first candidate that the participant has not seen.
+
+    Where it is `pending` it stands in for one of the sampler's, and is counted as a fallback. Where they have seen each,
+    it is the first of all, or none if only an `unseen` one is wanted.
+    """
+    keys = Keys(experiment)
+    names = [keys.asked(participant), keys.participant(participant), keys.state, keys.given(participant)]
+    if pending:
+        names.append(keys.pending(sampler))
+    arguments = (
+        token,
+        now_ms,
+        f"fallbacks:{sampler}" if pending else "",
+        turn.number,
+        turn.entry((sampler, probability), token, now_ms=now_ms, may_pass=may_pass),
+        int(unseen),
+        *(encode_query(query) for query in candidates),
+    )
+    return Choice(turn, REMEMBER_QUERY, names, arguments)
 
 
 class Turns(Verbs):
@@ -108,19 +168,23 @@ class Turns(Verbs):
         ends_after: int = 0,
         listed_until: int = 0,
         expected: tuple[str, str] = ("", ""),
+        foreseen: Choice | None = None,
     ) -> Turn:
         """Begin the turn of this number, or find what it was given (atomic); 0 begins the next.
 
         The turns in `skipped` are over without an answer. The trials end with the answer number `ends_after` (0: with none),
         and not before the place `listed_until` in the order. Where a session (`*` for any) and the experiment's `tag` are `expected`, nothing
-        happens unless both are as they are in the store, and the participant is active.
+        happens unless both are as they are in the store, and the participant is active. The query is chosen at the same time where
+        the turn is the `foreseen` one; where it is another, or the store finds no query, none is given yet.
         """
         keys = Keys(experiment)
-        reply = await self._connection.run(
-            BEGIN_TURN,
-            (keys.participant(participant), keys.given(participant), keys.state),
-            (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), listed_until, *expected, *skipped),
-        )
+        script, names = BEGIN_TURN, (keys.participant(participant), keys.given(participant), keys.state)
+        arguments = (number, int(spare), now_ms, MOST_OPEN, max(0, ends_after), listed_until, *expected, *skipped)
+        if foreseen is not None:
+            turn, choose, more_names, more = foreseen
+            script, names = begin_and_choose(BEGIN_TURN, choose), (*names, *more_names)
+            arguments = (len(arguments), turn.position, turn.revision, *arguments, *more)
+        reply = await self._connection.run(script, names, arguments)
         if reply is None:
             raise gone()
         return Turn.parse(reply)
@@ -175,75 +239,9 @@ class Turns(Verbs):
         elements = await self._connection.call("LRANGE", Keys(experiment).queries(sampler), 0, count - 1)
         return [decode_query(element) for element in elements]
 
-    async def take_query(
-        self,
-        experiment: str,
-        participant: str,
-        sampler: str,
-        turn: Turn,
-        *,
-        token: str,
-        probability: float,
-        now_ms: int,
-    ) -> GivenQuery | None:
-        """Take the best published query for this participant's turn (atomic); None when the list holds none."""
-        keys = Keys(experiment)
-        entry = await self._connection.run(
-            TAKE_QUERY,
-            (
-                keys.queries(sampler),
-                keys.asked(participant),
-                keys.pending(sampler),
-                keys.participant(participant),
-                keys.given(participant),
-            ),
-            (
-                token,
-                now_ms,
-                MOST_LOOKED_AT,
-                turn.number,
-                turn.entry((sampler, probability), token, now_ms=now_ms, may_pass=True),
-            ),
-        )
-        return _parse_given(entry) if entry else None
-
-    async def remember_query(
-        self,
-        experiment: str,
-        participant: str,
-        sampler: str,
-        candidates: Sequence[Query],
-        turn: Turn,
-        *,
-        token: str,
-        probability: float,
-        now_ms: int,
-        may_pass: bool = True,
-        pending: bool = False,
-        unseen: bool = False,
-    ) -> GivenQuery | None:
-        """Return the first candidate the participant has not seen, as the query of their turn (atomic).
-
-        Where it is `pending` it stands in for one of the sampler's, and is counted as a fallback. Where they have seen each,
-        it is the first of all, or None if only an `unseen` one is wanted.
-        """
-        keys = Keys(experiment)
-        names = [keys.asked(participant), keys.participant(participant), keys.state, keys.given(participant)]
-        if pending:
-            names.append(keys.pending(sampler))
-        entry = await self._connection.run(
-            REMEMBER_QUERY,
-            names,
-            (
-                token,
-                now_ms,
-                f"fallbacks:{sampler}" if pending else "",
-                turn.number,
-                turn.entry((sampler, probability), token, now_ms=now_ms, may_pass=may_pass),
-                int(unseen),
-                *(encode_query(query) for query in candidates),
-            ),
-        )
+    async def choose(self, choice: Choice) -> GivenQuery | None:
+        """Give a turn its query (atomic); None where the store finds none."""
+        entry = await self._connection.run(choice.script, choice.keys, choice.arguments)
         return _parse_given(entry) if entry else None
 
     async def mark_asked(self, experiment: str, participant: str, queries: Iterable[str]) -> None:

@@ -11,6 +11,8 @@ from backend.store import Store as BackendStore
 from frontend.context import Context
 from frontend.participant.queries import MOST_BYTES, MOST_FILES, loads_ahead, prefetch_targets
 from frontend.store import Store
+from frontend.store.lua import TAKE_QUERY
+from frontend.store.turns import Choice, GivenQuery
 from salmon.records import Query
 from salmon.samplers.passive import Random, candidates
 from salmon.spec import TargetSpec
@@ -26,10 +28,14 @@ async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
     arrival = await colors.arrive(puid="waits")
     never = asyncio.Event()
 
-    async def take(*_: Any, **__: Any) -> None:
-        await never.wait()
+    choose = store.turns.choose
 
-    monkeypatch.setattr(store.turns, "take_query", take)
+    async def choose_without_lists(choice: Choice) -> GivenQuery | None:
+        if choice.script == TAKE_QUERY:
+            await never.wait()
+        return await choose(choice)
+
+    monkeypatch.setattr(store.turns, "choose", choose_without_lists)
     late = await colors.query(arrival)
     monkeypatch.undo()
     assert (late["sampler"], late["score"]) == ("Adaptive", -9999.0)
@@ -37,11 +43,10 @@ async def test_a_store_that_does_not_give_a_query_in_time_is_not_waited_for(
     assert reply["results"][0]["recorded"] is True
     assert [row["trial_type"] for row in await colors.rows()] == ["fallback"]
 
-    async def remember(*_: Any, **__: Any) -> None:
+    async def choose_never(_: Choice) -> None:
         await never.wait()
 
-    monkeypatch.setattr(store.turns, "take_query", take)
-    monkeypatch.setattr(store.turns, "remember_query", remember)
+    monkeypatch.setattr(store.turns, "choose", choose_never)
     assert (await colors.query(arrival))["token"] != late["token"]
 
 

@@ -12,7 +12,7 @@ from frontend.store import Store
 from frontend.store.participants import Participant
 from frontend.store.statuses import Status
 from frontend.store.step_changes import StepChange
-from frontend.store.turns import Turn
+from frontend.store.turns import Turn, remember_query, take_query
 from salmon.records import Query
 from salmon.wire import Keys
 from salmon.wire.keys import NOBODY
@@ -32,9 +32,11 @@ OF_SOMEBODY: dict[str, Verb] = {
     "begin_turn": lambda s, e, p, _: s.turns.begin_turn(e, p.id, now_ms=1),
     "end_turn": lambda s, e, p, _: s.turns.end_turn(e, p.id, 1),
     "count_turn": lambda s, e, p, _: s.turns.count_turn(e, p.id, "Random"),
-    "take_query": lambda s, e, p, t: s.turns.take_query(e, p.id, "Random", t, token="t", probability=1.0, now_ms=1),
-    "remember_query": lambda s, e, p, t: s.turns.remember_query(
-        e, p.id, "Random", [QUERY], t, token="t", probability=1.0, now_ms=1, pending=True
+    "take_query": lambda s, e, p, t: s.turns.choose(
+        take_query(e, p.id, "Random", t, token="t", probability=1.0, now_ms=1)
+    ),
+    "remember_query": lambda s, e, p, t: s.turns.choose(
+        remember_query(e, p.id, "Random", [QUERY], t, token="t", probability=1.0, now_ms=1, pending=True)
     ),
 }
 OF_EXPERIMENTS: dict[str, Verb] = {

@@ -5,8 +5,11 @@ from typing import Any
 import httpx
 import pytest
 
+from backend.store import Store as BackendStore
 from frontend.context import Context
 from frontend.lifecycle import MOST_UNDER_WAY
+from frontend.store import Store
+from salmon.records import Query
 from tests.studies import OWNER, Study, study
 
 COLORS = "targets: [red, green, blue, cyan, pink, gold, grey, navy]\nsamplers: {Random: {}}\n"
@@ -73,6 +76,60 @@ async def test_a_query_without_a_session_or_with_a_wrong_number_is_refused_with_
     assert (await ask(client, "wrong", session, "number=-1")).status_code == 422
     page = await ask(client, "wrong", "forged", "number=1", Accept="text/html")
     assert (page.status_code, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("sampler", ["Random", "Adaptive"])
+async def test_the_next_query_of_a_page_takes_one_call_to_the_store(
+    client: httpx.AsyncClient,
+    context: Context,
+    store: Store,
+    probe: BackendStore,
+    monkeypatch: pytest.MonkeyPatch,
+    sampler: str,
+) -> None:
+    page = await study(client, context, f"targets: 12\nsamplers: {{{sampler}: {{}}}}\n", f"one-call-{sampler.lower()}")
+    arrival = await page.arrive(puid="ada")
+    experiment = context.signer.read_session(arrival["session"]).experiment
+    published = [Query(k, (k + 1, k + 2), score=1.0, trial_type="active", generation=3) for k in range(6)]
+    probe.publish(experiment, "Adaptive", probe.take_over(experiment), queries=published)
+    calls: list[str] = []
+    run = store.connection.run
+
+    async def counted(script: str, *arguments: Any, **options: Any) -> Any:
+        calls.append(script)
+        return await run(script, *arguments, **options)
+
+    monkeypatch.setattr(store.connection, "run", counted)
+    await page.query(arrival, number=1)
+    calls.clear()
+    second = await page.query(arrival, number=2)
+    assert len(calls) == 1
+    assert second["score"] == (1.0 if sampler == "Adaptive" else -9999.0)
+    assert await page.query(arrival, number=2) == second
+    await page.query(arrival, number=3, spare=True)
+    calls.clear()
+    fourth = await page.query(arrival, number=4)
+    assert len(calls) == 1
+    assert (
+        await page.answer(*({"token": query["token"], "winner": query["left"]} for query in (second, fourth)))
+    ).is_success
+    assert [row["sampler"] for row in await page.rows()] == [sampler] * 2
+
+
+async def test_a_turn_that_is_not_the_foreseen_one_gets_its_own_query(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    spec = "targets: 12\nsamplers: {Random: {}}\nsampling: {details: {4: {sampler: Random, query: [4, 0, 1]}}}\n"
+    page = await study(client, context, spec, "not-foreseen")
+    arrival = await page.arrive(puid="ada")
+    asked = [await page.query(arrival, number=number) for number in (1, 3, 2, 5)]
+    assert (asked[3]["head"], {asked[3]["left"], asked[3]["right"]}) == (4, {0, 1})
+    assert len({(query["head"], frozenset((query["left"], query["right"]))) for query in asked}) == 4
+    known = context.open_pages.find(arrival["session"])
+    assert known is not None
+    known.position = 40
+    again = [await page.query(arrival, number=number) for number in (3, 4, 5)]
+    assert [again[0], again[2]] == [asked[1], asked[3]]
 
 
 async def test_a_pause_and_the_end_act_at_once_on_pages_that_have_asked_before(

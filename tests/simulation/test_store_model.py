@@ -26,6 +26,7 @@ from frontend.store.lua import (
     RECORD_ANSWER,
     REMEMBER_QUERY,
     TAKE_QUERY,
+    begin_and_choose,
 )
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import redis_program
@@ -163,6 +164,11 @@ def _script(text: str, keys: tuple[str, ...], *arguments: st.SearchStrategy[str]
 SCRIPTS = st.one_of(
     st.tuples(st.just("HSET"), st.just("state"), st.just("state"), st.just("open")),
     _script(BEGIN_TURN, ("p", "given", "state"), TURNS, st.sampled_from(["0", "1"]), "5000", "4", st.sampled_from(["0", "3"]), st.sampled_from(["0", "2"]), st.sampled_from(["", "s1"]), st.sampled_from(["||", "open|1|"]), TURNS),
+    _script(
+        begin_and_choose(BEGIN_TURN, TAKE_QUERY), ("p", "given", "state", "q", "asked", "pending", "p", "given"),
+        "9", st.sampled_from(["1", "2"]), "0", TURNS, "0", "5000", "4", st.sampled_from(["0", "3"]), "0", st.sampled_from(["", "s1"]),
+        st.sampled_from(["||", "open|1|"]), TURNS, TOKENS, "1000", "4096", TURNS, "G|1|0|0|t|5|S|0.5|",
+    ),
     _script(
         TAKE_QUERY, ("q", "asked", "pending", "p", "given"),
         TOKENS, "1000", "4096", TURNS, "G|1|1|0|t|5|S|0.5|",
