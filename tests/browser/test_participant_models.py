@@ -114,6 +114,52 @@ MODELS = """async () => {
 }"""
 
 
+#: Somebody answers eight times after a while, then twice as slowly, and then at once.
+PACE = """async () => {
+  const { Run } = await import("/static/participant/run.js");
+  const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const asked = [];
+  const fetchQuery = async (trial) => {
+    asked.push([trial, performance.now()]);
+    return { token: `t${trial}`, trial };
+  };
+  const run = new Run({ fetchQuery, given: 0, limit: 0 });
+  const late = [];
+  let doubled = 0;
+  const decide = async (ms) => {
+    const { trial } = await run.next();
+    const shown = performance.now();
+    run.prefetch();
+    await pause(ms);
+    run.answer(1, {});
+    const [next, ...more] = asked.filter(([number]) => number > trial);
+    doubled += more.length;
+    late.push(next ? Math.round(next[1] - shown) : null);
+  };
+  for (let trial = 0; trial < 8; trial++) await decide(300);
+  const early = Math.max(...late);
+  await decide(600);
+  const waited = late.at(-1);
+  await decide(0);
+  const overtaken = late.at(-1);
+  const last = await run.next();
+  await pause(400);
+  return { doubled, early, last: last.trial, overtaken, queries: asked.length, waited };
+}"""
+
+
+def test_the_next_query_is_asked_for_as_late_as_the_pace_of_the_participant_allows(
+    laboratory: Laboratory, page: Page
+) -> None:
+    page.goto(laboratory.launch("pace", plain(1)) + "?puid=pace")
+    found = page.evaluate(PACE)
+    assert found["early"] < found["waited"] <= 300
+    assert found["waited"] >= 100, found
+    assert {name: found[name] for name in ("doubled", "last", "overtaken", "queries")} == {
+        "doubled": 0, "last": 11, "overtaken": None, "queries": 11,
+    }, found  # fmt: skip
+
+
 def test_choices_outbox_run_texts_and_contrast_work_without_a_document(laboratory: Laboratory, page: Page) -> None:
     page.goto(laboratory.launch("models", plain(1)) + "?puid=models")
     choice = {"input": "key", "onset_client_ms": 100, "rt_ms": 250, "side": "right"}

@@ -2,6 +2,9 @@
 
 const MAX_WAIT_MS = 300; // for the next query, if a spare one is ready
 const LATE = Symbol("late");
+// The next query is asked for as late as the participant's own pace allows, because later queries have seen more answers.
+const KNOWN = 8; // so many of the last trials and requests tell the pace
+const MARGIN_MS = 100;
 
 /** @typedef {import("./api.js").Query} Query */
 
@@ -28,6 +31,11 @@ export class Run {
   #taken; // turns whose query was here: their answers may still be on their way
   /** @type {Query | null} */
   #current = null;
+  #shownAt = 0;
+  /** @type {number[]} */
+  #decisionsMs = [];
+  /** @type {number[]} */
+  #requestsMs = [];
 
   /**
    * `fetchQuery(number, skipped)` resolves to the query of a turn, to {over} or to {done}; the run ends after `limit` answers
@@ -101,13 +109,18 @@ export class Run {
       return this.#showSpare();
     }
     if (query.done) return null;
-    this.#current = query;
-    return query;
+    return this.#show(query);
   }
 
-  /** Request exactly one query ahead, so that it is there after the next answer; resolves to it or to null. */
+  /**
+   * Request exactly one query ahead, just in time for the fastest answer to expect; resolves to it, or to null where there is
+   * none or where the answer came first.
+   */
   async prefetch() {
     if (!this.#ahead && this.#limit > 0 && this.#given + 1 >= this.#limit) return null;
+    const shown = this.#current;
+    if (!this.#ahead && this.#spareTimeMs > 0) await new Promise((resolve) => setTimeout(resolve, this.#spareTimeMs));
+    if (this.#current !== shown) return null; // next() has asked
     this.#ahead ??= this.#request();
     const asked = this.#ahead;
     try {
@@ -137,6 +150,7 @@ export class Run {
   answer(winner, timing) {
     if (!this.#current) return null;
     const answer = { token: this.#current.token, trial: this.#current.trial, winner, ...timing };
+    this.#decisionsMs = [...this.#decisionsMs, performance.now() - this.#shownAt].slice(-KNOWN);
     this.#drop();
     this.#given += 1;
     return answer;
@@ -159,12 +173,24 @@ export class Run {
     this.#taken = new Set(this.#unanswered.map((query) => query.trial));
   }
 
+  /** How long the next query need not be asked for: not at all until the pace is known. */
+  get #spareTimeMs() {
+    if (this.#decisionsMs.length < KNOWN) return 0;
+    return Math.min(...this.#decisionsMs) - 2 * Math.max(...this.#requestsMs) - MARGIN_MS;
+  }
+
+  #show(query) {
+    this.#current = query;
+    this.#shownAt = performance.now();
+    return query;
+  }
+
   #showSpare() {
-    this.#current = this.#spare;
+    const query = this.#spare;
     this.#spare = null;
-    this.#unanswered.push(this.#current);
+    this.#unanswered.push(query);
     this.#keep(this.#unanswered);
-    return this.#current;
+    return this.#show(query);
   }
 
   #drop() {
@@ -210,6 +236,7 @@ export class Run {
   }
 
   async #fetch() {
+    const asked = performance.now();
     const query = this.#kept.shift() ?? (await this.#ask());
     if (query.done) return query;
     if (!this.#unanswered.includes(query)) {
@@ -217,6 +244,7 @@ export class Run {
       this.#keep(this.#unanswered);
     }
     await this.#prepare(query).catch(() => {});
+    this.#requestsMs = [...this.#requestsMs, performance.now() - asked].slice(-KNOWN);
     return query;
   }
 }
