@@ -25,6 +25,7 @@ from benchmarks.participants.hearing import read_store, seconds_to_be_heard
 from benchmarks.participants.living import efficiency
 from benchmarks.participants.old_script import old_load
 from benchmarks.report import Report, arguments, latencies
+from salmon import parent_watch
 from salmon.simulate import EGG_COUNTS, egg_world, random_world
 from tests.program import Program
 
@@ -36,7 +37,11 @@ COLUMNS = (
     "answers",
     "heard_s_median",
     "heard_s_95",
+    "models_s",
+    "refit_ms",
+    "search_ms",
     "fallbacks",
+    "first_ms_99",
     "query_ms_50",
     "query_ms_99",
     "answer_ms_50",
@@ -65,6 +70,7 @@ def main() -> None:
         idle={"type": float, "default": 20.0, "help": "seconds of idleness measured; 0 leaves it out"},
         efficiency={"type": int, "default": 0, "help": "runs on eggs through the living loop"},
     )
+    parent_watch.spare_collector()  # a pause of this process would count as one of the server
     report = Report("participants", COLUMNS)
     with tempfile.TemporaryDirectory() as folder, Program(Path(folder) / "data") as program:
         program.wait_until_ready()
@@ -111,6 +117,7 @@ def _crowd(
     used = {part: (seconds - before.get(part, 0)) / lasted for part, seconds in _processor_seconds(program).items()}
     record = read_store(program.data, slug, "Adaptive")
     waits = seconds_to_be_heard(record, diary)
+    refit_ms, search_ms = np.median(record.milliseconds, axis=0)
     warm = record.answers[2 * n][1].received_ms / 1000 if len(record.answers) > 2 * n else np.inf
     late = [answer for _, answer in record.answers if answer.received_ms / 1000 >= warm]
     fallbacks = sum(answer.served.trial_type == "fallback" for answer in late) / len(late) if late else None
@@ -122,7 +129,11 @@ def _crowd(
         "answers": len(record.answers),
         "heard_s_median": float(np.median(waits)) if len(waits) else None,
         "heard_s_95": float(np.quantile(waits, 0.95)) if len(waits) else None,
+        "models_s": len(record.history) / lasted,
+        "refit_ms": refit_ms,
+        "search_ms": search_ms,
         "fallbacks": fallbacks,
+        "first_ms_99": latencies("first", diary.first_seconds)["first_ms_99"],
         **latencies("query", diary.query_seconds),
         **latencies("answer", diary.answer_seconds),
         "cpu_web": used["web"],

@@ -16,12 +16,13 @@ from salmon.wire.keys import place_of
 
 @dataclass(frozen=True)
 class Record:
-    """An experiment as it lies in the store: answers with their stream ids, (generation, cursor) of every generation,
-    and the name of every participant by the store's own id.
+    """An experiment as it lies in the store: answers with their stream ids, (generation, cursor) of every generation, how long
+    its refit and the newest search took (ms), and the name of every participant by the store's own id.
     """
 
     answers: list[tuple[str, Answer]]
     history: list[tuple[int, str]]
+    milliseconds: list[tuple[float, float]]
     names: dict[str, str]
 
 
@@ -35,12 +36,12 @@ def read_store(data: Path, slug: str, sampler: str) -> Record:
             (stream_id.decode(), decode_answer(experiment, {k.decode(): v.decode() for k, v in entry.items()}))
             for stream_id, entry in client.xrange(keys.answers)
         ]
-        history = [
-            (int(entry[b"generation"]), entry[b"cursor"].decode()) for _, entry in client.xrange(keys.history(sampler))
-        ]
+        lines = [line for _, line in client.xrange(keys.history(sampler))]
         arrivals = client.hgetall(keys.arrivals)
     names = {participant.decode(): identity.decode().partition(":")[2] for identity, participant in arrivals.items()}
-    return Record(answers, history, names)
+    history = [(int(line[b"generation"]), line[b"cursor"].decode()) for line in lines]
+    milliseconds = [(float(line[b"refit_ms"]), float(line[b"search_ms"])) for line in lines]
+    return Record(answers, history, milliseconds, names)
 
 
 def seconds_to_be_heard(record: Record, diary: Diary) -> np.ndarray:
