@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import get_lapack_funcs
 
 from salmon.errors import SalmonError
 from salmon.geometry import Coordinates, Reals, rigid_motions, similarity_motions
@@ -87,12 +88,26 @@ def laplace(
             total[np.diag_indices(n * d)] += ridge
         else:
             add_precision(total, precision, d)
-        covariance = np.linalg.inv(total)
-        # Symmetric by law, and by rounding only after this.
-        return Posterior(placed, (covariance + covariance.T) / 2, full=True, ridge=ridge)
+        return Posterior(placed, _inverse(total), full=True, ridge=ridge)
     blocks = block_information(placed, rows, model)
     blocks += (ridge if precision is None else precision.diagonal[:, None, None]) * np.eye(d)
     return Posterior(placed, np.asarray(np.linalg.inv(blocks), dtype=np.float64), full=False, ridge=ridge)
+
+
+def _inverse(precision: Coordinates) -> Coordinates:
+    """Return the inverse of a symmetric positive definite matrix, exactly symmetric.
+
+    By its Cholesky factor, in half of the time of `np.linalg.inv`, which stands in where rounding has left no factor.
+    """
+    factorise, invert = get_lapack_funcs(("potrf", "potri"), (precision,))
+    factor, failed = factorise(precision.T, clean=1)
+    if failed:
+        inverse = np.linalg.inv(precision)
+        return (inverse + inverse.T) / 2
+    inverse, _ = invert(factor, overwrite_c=1)
+    inverse += inverse.T.copy()
+    inverse[np.diag_indices(len(inverse))] /= 2
+    return np.ascontiguousarray(inverse.T)
 
 
 def fisher_weight(log_odds: Reals, lapse: float) -> Reals:

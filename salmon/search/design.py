@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -142,11 +143,23 @@ def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
     x = linear.coordinates
     blocks = matrix.astype(np.float32).reshape(n, d, n, d)
     parts = np.ascontiguousarray(blocks.transpose(1, 3, 0, 2))
-    # A_bc x_c by rows; its transpose is x_bᵀ A_bc, because A is symmetric.
-    applied = np.einsum("ijbc,cj->ibc", parts, x)
-    squares = [parts[i, i] if i == j else parts[i, j] + parts[j, i] for i in range(d) for j in range(i, d)]
-    mixed = [plane + plane.T for plane in applied]
-    return Forms(blocks, np.stack([*squares, *mixed, np.einsum("ibc,bi->bc", applied, x)]).reshape(-1, n * n))
+    planes = np.empty((linear.monomials.shape[1], n, n), dtype=np.float32)
+    *others, last = planes
+    squares, mixed = others[:-d], others[-d:]
+    for plane, (i, j) in zip(squares, combinations_with_replacement(range(d), 2), strict=True):
+        np.add(parts[i, j], parts[j, i], out=plane)
+        if i == j:
+            plane *= 0.5
+    last[...] = 0
+    for i, plane in enumerate(mixed):
+        # A_bc x_c by rows; its transpose is x_bᵀ A_bc, because A is symmetric.
+        applied = parts[i, 0] * x[:, 0]
+        for j in range(1, d):
+            applied += parts[i, j] * x[:, j]
+        np.add(applied, applied.T, out=plane)
+        applied *= x[:, i, None]
+        last += applied
+    return Forms(blocks, planes.reshape(-1, n * n))
 
 
 def quadratic_forms(linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single) -> Single:
@@ -355,7 +368,8 @@ def arrange(
             return Arrangement(queries[:start], scores[:start], covariance, complete=False)
         part = slice(start, start + period)
         posted = _arrange_period(linear, covariance, spread, queries[part], scores[part])
-        _deflate_spread(spread, covariance, target, posted)
+        if start + period < len(turns):
+            _deflate_spread(spread, covariance, target, posted)
         covariance -= posted @ posted.T
     return Arrangement(queries, scores, covariance, complete=True)
 
