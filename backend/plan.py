@@ -100,7 +100,8 @@ Step = Refit | Search | Report | Evaluate | Rest
 def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     """Return every task that should start now, and last how long to rest.
 
-    A model that was restored has seen more answers than have been replayed: until they are there, it only searches.
+    A model that was restored has seen more answers than have been replayed: until they are there, it only searches. What is
+    shown and judged waits until all answers are there.
     """
     steps: list[Step] = []
     wake = inf
@@ -119,6 +120,8 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
         ),
     ):
         if not wanted or timed.running or (behind and not isinstance(step, Search)):
+            continue
+        if progress.replaying and isinstance(step, (Report, Evaluate)):
             continue
         if due <= now:
             steps.append(step)
@@ -151,7 +154,12 @@ def _search(progress: Progress) -> Search:
 
 
 def _search_is_due(progress: Progress) -> bool:
-    """Return whether there is a newer model, or half of the published queries are gone."""
+    """Return whether there is a newer model, or half of the published queries are gone.
+
+    Where there are answers enough to choose by, not before the first model has seen them.
+    """
+    if progress.absorbed == 0 and progress.received > 0 and not progress.opening:
+        return False
     return progress.searched < progress.generation or progress.listed < queries_wanted(progress) / 2
 
 

@@ -3,7 +3,8 @@
 Loads the answers through the verbs of an import, then prints rows a second, and rows for each second of processor time
 of the writing process, which does not depend on what else the machine does; growth of the web process and the memory of the
 writing one; latencies of participants' queries idle and meanwhile; and times of what the console asks for. While people
-answer, quality has to be found anew for each file, so that every answer is read twice.
+answer, quality has to be found anew for each file, so that every answer is read twice. With `--learn` only the time is measured
+from opening the experiment, with `Adaptive`, to the first query that was chosen with a model, and to a model of all answers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from salmon.wire import encode_answer
 from tests.oracles import recount
 from tests.program import Program
 
-SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}}}\nhtml: {{max_queries: 200}}\n"
+SPEC = "targets: {n}\nsamplers: {{Random: {{}}, Validation: {{n_queries: 20}}{more}}}\nhtml: {{max_queries: 200}}\n"
 EXPERIMENT, SLUG = "benchmark0", "million"
 EACH = 200
 FILES = ("responses.csv", "responses.jsonl", "responses.parquet")
@@ -61,15 +62,20 @@ def main() -> None:
         answers={"type": int, "default": 1_000_000},
         targets={"type": int, "default": 60},
         bundle={"action": "store_true", "help": "also write a bundle and import it again"},
+        learn={"action": "store_true", "help": "only how soon the learning process has learned the answers"},
         only={"nargs": "*", "default": FILES, "choices": FILES, "help": "which files"},
     )
     report = Report("console", COLUMNS)
     with tempfile.TemporaryDirectory() as folder, Program(Path(folder) / "data") as program:
         program.wait_until_ready()
         login = program.add_user()
-        seconds = asyncio.run(_load(program, options.answers, options.targets))
+        spec = SPEC.format(n=options.targets, more=", Adaptive: {}" if options.learn else "")
+        seconds = asyncio.run(_load(program, options.answers, options.targets, spec))
         report.add(what="load", seconds=seconds, rows_per_s=options.answers / seconds)
-        asyncio.run(_measure(program, login, options, report))
+        if options.learn:
+            asyncio.run(_learn(program, options.answers, report))
+        else:
+            asyncio.run(_measure(program, login, options, report))
         report.write(options.json)
 
 
@@ -107,12 +113,15 @@ def _answers(count: int, n: int) -> Iterator[tuple[str, Answer]]:
         yield f"{received_ms}-0", Answer(served, draw.choice((left, right)), timing, received_ms)
 
 
-async def _load(program: Program, count: int, n: int) -> float:
-    """Put the answers there as an import does; seconds."""
+def _store(program: Program) -> Store:
     directory = DataDirectory(program.data)
-    store = Store.open(directory.redis_url("frontend", directory.credentials().frontend))
+    return Store.open(directory.redis_url("frontend", directory.credentials().frontend))
+
+
+async def _load(program: Program, count: int, n: int, text: str) -> float:
+    """Put the answers there as an import does; seconds."""
+    store = _store(program)
     began = time.perf_counter()
-    text = SPEC.format(n=n)
     revision = make_revision(text, parse_spec(text).spec, None, now_ms=1)
     await store.importer.write_hash(EXPERIMENT, "spec", {"1": revision.encode()})
     page: list[tuple[str, dict[str, str]]] = []
@@ -145,6 +154,22 @@ async def _load(program: Program, count: int, n: int) -> float:
     await store.experiments.announce(EXPERIMENT)
     await store.close()
     return time.perf_counter() - began
+
+
+async def _learn(program: Program, answers: int, report: Report) -> None:
+    """Wait for the first query that was chosen with a model, and for a model of all answers; the experiment opens now."""
+    store, began, query = _store(program), time.perf_counter(), None
+    while query is None:
+        await asyncio.sleep(0.02)
+        queries = await store.turns.peek_queries(EXPERIMENT, "Adaptive", 20)
+        query = next((query for query in queries if query.trial_type == "active"), None)
+    report.add(what="first chosen query", seconds=time.perf_counter() - began)
+    learned = None
+    while learned is None or int(learned.numbers["absorbed"]) < 0.85 * answers:  # a tenth is never fitted
+        await asyncio.sleep(0.1)
+        learned = await store.models.read(EXPERIMENT, "Adaptive")
+    report.add(what="all answers learned", seconds=time.perf_counter() - began)
+    await store.close()
 
 
 async def _measure(program: Program, login: tuple[str, str], options: argparse.Namespace, report: Report) -> None:
@@ -281,9 +306,9 @@ class People:
             body = {"parameters": {"puid": f"live{number}x{generation}"}}
             session = (await self._client.post("arrive", json=body)).raise_for_status().json()["session"]
             headers = {"X-Salmon-Session": session}
-            for _ in range(EACH):
+            for turn in range(EACH):
                 began = time.perf_counter()
-                query = (await self._client.get("query", headers=headers)).raise_for_status().json()
+                query = (await self._client.get(f"query?number={turn + 1}", headers=headers)).raise_for_status().json()
                 self.times.append(time.perf_counter() - began)
                 if "token" not in query:
                     break

@@ -167,5 +167,13 @@ def test_after_failures_the_pauses_double_up_to_a_limit() -> None:
 def test_while_answers_are_replayed_a_restored_model_only_searches() -> None:
     restored = replace(SETTLED, received=40, searched=-1, reported=0, evaluated=0, replaying=True)
     assert kinds(restored) == [Search, Rest]
-    assert kinds(replace(restored, received=90)) == [Search, Report, Evaluate, Rest]
-    assert kinds(replace(restored, received=91)) == [Search, Refit, Report, Evaluate, Rest]
+    assert kinds(replace(restored, received=90)) == [Search, Rest]
+    assert kinds(replace(restored, received=91)) == [Search, Refit, Rest]
+    assert kinds(replace(restored, received=91, replaying=False)) == [Search, Refit, Report, Evaluate, Rest]
+
+
+def test_where_there_are_answers_enough_nothing_is_chosen_before_the_first_model() -> None:
+    opened = replace(FRESH, received=5000)
+    assert kinds(opened) == [Refit, Rest]
+    assert kinds(replace(opened, absorbed=5000, generation=1)) == [Search, Report, Evaluate, Rest]
+    assert kinds(replace(opened, opening=True)) == [Search, Refit, Rest]
