@@ -147,9 +147,10 @@ def forms_of(linear: Linearised, matrix: Coordinates) -> Forms:
     *others, last = planes
     squares, mixed = others[:-d], others[-d:]
     for plane, (i, j) in zip(squares, combinations_with_replacement(range(d), 2), strict=True):
-        np.add(parts[i, j], parts[j, i], out=plane)
         if i == j:
-            plane *= 0.5
+            plane[...] = parts[i, i]
+        else:
+            np.add(parts[i, j], parts[j, i], out=plane)
     last[...] = 0
     for i, plane in enumerate(mixed):
         # A_bc x_c by rows; its transpose is x_bᵀ A_bc, because A is symmetric.
