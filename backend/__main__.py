@@ -14,7 +14,7 @@ from backend.workers import ExecutorOpener
 from salmon import logs, parent_watch
 
 #: Learning yields the processor to the web process, which people wait for. Workers inherit the niceness.
-NICENESS = 5
+NICENESS = 15
 
 
 class Settings(BaseSettings):
