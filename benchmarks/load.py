@@ -37,6 +37,8 @@ COLUMNS = (
 )
 MODES = ("get", "page", "query", "answers", "old", "arrive")
 SESSIONS, ARRIVALS = 500, 300
+#: 300 people may come from one address at once, and then 50 a second: so long until as many may come again.
+ADMITTED_AGAIN_SECONDS = 7.0
 ANSWERS = 60_000
 
 
@@ -149,6 +151,8 @@ def _load(client: Path, target: Target, mode: str, clients: int, seconds: float)
     base = "/healthz" if mode == "get" else f"/e/{target.slug}/"
     command = (client, str(target.program.address.rpartition(":")[2]), str(clients), str(seconds), mode, base)
     lines = target.write_lines(mode, clients)
+    if mode == "arrive":
+        time.sleep(ADMITTED_AGAIN_SECONDS)
     web, store = target.web, target.program.child("redis")
     before = [_cpu_seconds(web), _cpu_seconds([store])]
     done = subprocess.run((*command, lines), capture_output=True, text=True, timeout=seconds + 60, check=True)
