@@ -33,12 +33,17 @@ class Compression(ABC):
     """A randomised encoding of a gradient (P,), whose layers of the given shapes follow each other."""
 
     def compress(self, gradient: Vector, shapes: Shapes, rng: np.random.Generator) -> bytes:
-        """Return the bytes to send."""
-        if not np.isfinite(gradient).all():
-            raise SalmonError("The gradient is not finite.", hint="Training diverged: lower the learning rate.")
+        """Return the bytes to send; refuse a gradient of which not even the norm fits into float32."""
         writer = PayloadWriter()
-        for layer in _split_layers(gradient, shapes):
-            self.encode(layer, writer, rng)
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                finite = bool(np.isfinite(gradient).all())
+                for layer in _split_layers(gradient, shapes) if finite else ():
+                    self.encode(layer, writer, rng)
+        except FloatingPointError:
+            finite = False
+        if not finite:
+            raise SalmonError("The gradient is not finite.", hint="Training diverged: lower the learning rate.")
         return writer.finish()
 
     def expand(self, payload: bytes, shapes: Shapes) -> Vector:
@@ -201,7 +206,8 @@ class SpectralAtomo(Compression):
             self._write(layer.reshape(1, -1), writer, rng)
             return
         left, right = decompose(matrix)
-        sizes = np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0)
+        # In float64, because squares of large entries do not fit into float32.
+        sizes = np.prod([np.linalg.norm(side.astype(np.float64), axis=0) for side in (left, right)], axis=0)
         probabilities = atomic_probabilities(sizes, self.budget)
         sent = np.flatnonzero(rng.random(len(sizes)) < probabilities)
         writer.count(len(sent))

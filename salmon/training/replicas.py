@@ -371,7 +371,9 @@ class GradientAveraging(Synchronisation):
             single_norms2.append(mean_norm2 * (examples / batch_size) ** 2 - float(decoded @ decoded))
             return np.concatenate([decoded, received])
 
-        total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
+        # What overflows here, in a run that diverges, makes the next loss infinite or NaN, and that ends the run with a sentence.
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
         self._read_requests(total[-_NOTES:].tolist())
         gradient = total[:-_NOTES].to(vectors.dtype)
         return gradient, total[-_NOTES:], _norm2(gradient) + sum(single_norms2)

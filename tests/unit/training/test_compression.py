@@ -1,5 +1,6 @@
 """Compression of gradients is unbiased, has the variance of its formula, and as many bytes as it says."""
 
+from contextlib import nullcontext, suppress
 from math import inf
 
 import numpy as np
@@ -325,6 +326,26 @@ def test_a_convolution_is_reshaped_to_a_matrix_of_half_its_filters():
 
 
 NAN = np.full(100, np.nan, dtype=np.float32)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_gradients_whose_squares_overflow_are_sent_like_smaller_ones(scheme):
+    # A power of two, so that nothing is rounded differently.
+    factor = np.float32(2.0**90)
+    small, large = (send_once(scheme, vector, SHAPES, 0) for vector in (gradient(), gradient() * factor))
+    assert np.count_nonzero(small)
+    assert (large / factor).tolist() == pytest.approx(small.tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_gradients_too_large_to_be_encoded_are_refused_without_warnings(scheme):
+    largest = np.sign(gradient()) * np.finfo(np.float32).max
+    for share in (0.001, 0.01, 0.03, 0.1, 0.3):
+        with suppress(SalmonError):
+            scheme.compress((largest * share).astype(np.float32), SHAPES, np.random.default_rng(0))
+    # TernGrad's norm is the largest entry, which always fits.
+    with nullcontext() if isinstance(scheme, TernGrad) else pytest.raises(SalmonError, match="lower the learning rate"):
+        scheme.compress(largest.astype(np.float32), SHAPES, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

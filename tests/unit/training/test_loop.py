@@ -16,6 +16,7 @@ from salmon.training import (
     QSGD,
     AdaDamp,
     Crossbow,
+    EntrywiseAtomo,
     FollowNoiseScale,
     GeoDamp,
     GeoDampLR,
@@ -27,6 +28,7 @@ from salmon.training import (
     SpectralAtomo,
     StepPlan,
     StepsAt,
+    TernGrad,
     VirtualGroup,
     WorkersFollow,
     fit,
@@ -350,6 +352,19 @@ def test_modules_with_buffers_and_dropout_train_too(averaging):
 def test_what_cannot_be_trained_is_refused_with_advice(start, words):
     with pytest.raises(SalmonError, match=words):
         start()
+
+
+@pytest.mark.parametrize("rate", [3.0, 100.0, 1e6, 1e15])
+@pytest.mark.parametrize(
+    "compression",
+    [QSGD(4), QSGD(8, bucket=64), TernGrad(), EntrywiseAtomo(0.1), SpectralAtomo(2, bits=4), SpectralAtomo(2, bits=32)],
+    ids=str,
+)
+def test_a_compressed_run_that_diverges_ends_with_advice_and_without_warnings(compression, rate):
+    followed = {"monitors": [NoiseScale()], "policies": [FollowNoiseScale(20, 60)]}
+    # Warnings are errors in tests.
+    with pytest.raises(SalmonError, match=r"diverged.*ower the learning rate"):
+        train(2, rate=rate, epochs=50, compression=compression, **followed)
 
 
 def test_all_impossible_combinations_are_reported_at_once():
