@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.distributed import TCPStore
 
-from salmon.training.groups import Meeting, ProcessRanks
+from salmon.training.groups import Meeting, ProcessRanks, count_all_gather, count_all_reduce
 from salmon.training.loop import initial_state
 from salmon.training.state import TrainingJob
 from salmon.training.steps import run_steps
@@ -35,18 +35,18 @@ class TokenBucket:
 
 
 class SlowRanks(ProcessRanks):
-    """A rank that waits for its bytes: an all-reduce sends 2(w − 1)/w times a dense vector, an all-gather w − 1 payloads."""
+    """A rank that waits for its share of the bytes that the history counts, with gloo's headers."""
 
     bucket: TokenBucket
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
         """Wait, then all-reduce."""
-        self.bucket.spend(2 * (self.size - 1) / self.size * vectors.element_size() * vectors.shape[1])
+        self.bucket.spend(count_all_reduce(self.size, vectors[0]) / self.size)
         return super().reduce(vectors)
 
     def reduce_coded(self, payloads: Sequence[bytes], expand: Callable[[bytes], Any]) -> np.ndarray:
         """Wait, then all-gather."""
-        self.bucket.spend((self.size - 1) * len(payloads[0]))
+        self.bucket.spend(count_all_gather(self.size, [len(payloads[0])]) / self.size)
         return super().reduce_coded(payloads, expand)
 
 

@@ -10,11 +10,6 @@ evaluated, without counting its bytes; with torch's methods one update later tha
 which it needs the fewest updates on a seed that is not used again.
 """
 
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,12 +32,12 @@ from benchmarks.training.compression import wide
 from benchmarks.training.figure import finish, keep_rows
 from benchmarks.training.new_problems import friedman
 from benchmarks.training.problems import CROSS_ENTROPY, Problem, digits
+from benchmarks.training.processes import fork_ranks, run_ranks
 from benchmarks.training.traffic import count_sent
 from salmon.errors import SalmonError
 from salmon.training import ADPSGD, CPSGD, QSGD, SpectralAtomo, VirtualGroup, fit
 from salmon.training.compression import rounding_hook
 from salmon.training.examples import open_examples
-from salmon.training.groups import open_store
 
 BATCH, WATCHED = 128, 5
 TIMEOUT_S = 3000.0
@@ -159,7 +154,6 @@ def run_theirs(
     if make_hook is not None:
         module.register_comm_hook(*make_hook(seed))
     averager = None if make_averager is None else make_averager()
-    # torch occasionally hangs while it destroys a model with a hook.
     kept.append(module)
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     examples = open_examples(problem.train, seed, range(rank, rank + 1), 2, 1)
@@ -202,41 +196,27 @@ def judge_average(module: Any, problem: Problem) -> float:
         return problem.judge(average)["test_loss"]
 
 
-def run_rank(rank: int, port: int, folder: Path, name: str, seeds: int) -> None:
-    """Train all of torch's methods on one problem as one rank, and write the figures."""
+def run_rank(rank: int, port: int, name: str, seeds: int, kept: list[Any]) -> list[Any]:
+    """Train all of torch's methods on one problem as one rank; return (problem, method, rate, figures of each seed)."""
     torch.set_num_threads(1)
     timeout = timedelta(seconds=TIMEOUT_S)
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timeout)
-    kept: list[Any] = []
     found: list[Any] = []
     for method in THEIRS:
         run = partial(run_theirs, method=method, rank=rank, port=port, kept=kept)
         found.append((name, method, *measure(RACES[name], run, seeds)))
         if not rank:
             print(*found[-1], flush=True)
-    (folder / f"{rank}.json").write_text(json.dumps(found))
     dist.barrier()
-    os._exit(0)
+    return found
 
 
-def run_ranks(name: str, seeds: int) -> list[Any]:
-    """Run both ranks in processes of their own; return (problem, method, rate, figures of each seed) of the first."""
-    store = open_store("127.0.0.1", TIMEOUT_S)
+def measure_theirs(name: str, seeds: int) -> list[Any]:
+    """Return what the first of two ranks has found, each in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        running = subprocess.Popen(
-            (sys.executable, "-m", "benchmarks.training.torch_hooks", "--port", str(store.port), "--folder", folder,
-             "--problems", name, "--seeds", str(seeds)),
-            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
-        )  # fmt: skip
-        with running:
-            try:
-                if running.wait(timeout=TIMEOUT_S):
-                    raise SystemExit("A rank failed.")
-            finally:
-                if running.returncode is None:
-                    os.killpg(running.pid, signal.SIGKILL)
-        return json.loads((Path(folder) / "0.json").read_text())
+        options = "--problems", name, "--seeds", str(seeds)
+        return run_ranks("benchmarks.training.torch_hooks", *options, folder=folder, timeout_s=TIMEOUT_S)[0]
 
 
 def main() -> None:
@@ -249,8 +229,9 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     if given.port is not None:
-        # torch is imported only once; forking is safe because no thread has been started yet.
-        run_rank(int(os.fork() == 0), given.port, given.folder, given.problems[0], given.seeds)
+        # torch occasionally hangs while it destroys a model with a hook: all are kept until the process ends.
+        run = partial(run_rank, port=given.port, name=given.problems[0], seeds=given.seeds, kept=[])
+        fork_ranks(2, given.folder, run)
     columns = (
         "problem",
         "method",
@@ -266,7 +247,7 @@ def main() -> None:
     report = Report("torch's hooks beside ours", columns)
     keep_rows(report, "torch_hooks", given.problems)
     for name in given.problems:
-        runs = run_ranks(name, given.seeds)
+        runs = measure_theirs(name, given.seeds)
         runs += [
             (name, method, *measure(RACES[name], partial(run_ours, options=options), given.seeds))
             for method, options in OURS.items()

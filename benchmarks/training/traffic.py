@@ -8,11 +8,10 @@ Every rank is a process, connected by gloo on loopback. Bytes are those that the
 
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from benchmarks.report import Report, arguments
 from benchmarks.training.compression import CODES, gradient_of, wide
 from benchmarks.training.figure import finish
 from benchmarks.training.problems import digits
-from salmon.training.groups import Meeting, ProcessRanks, open_store
+from benchmarks.training.processes import fork_ranks, run_ranks
+from salmon.training.groups import Meeting, ProcessRanks
 
 RANKS = (2, 4, 8, 16)
 STEPS = 4
@@ -73,8 +73,8 @@ def exchange(name: str, gradient: Any, shapes: Any, ranks: ProcessRanks, step: i
     ranks.reduce_coded([payload], lambda received: np.zeros(1, dtype=np.float32) + len(received))
 
 
-def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) -> None:
-    """Exchange gradients as one rank, and write (bytes on its sockets, bytes that the history would show) of each code."""
+def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) -> dict[str, tuple[int, int]]:
+    """Exchange gradients as one rank; return (bytes on its sockets, bytes that the history would show) of each code."""
     torch.set_num_threads(1)
     meeting = Meeting("127.0.0.1", port, "traffic", rank, size, size, TIMEOUT_S)
     _, process_group = meeting.join()
@@ -87,43 +87,18 @@ def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) ->
         for step in range(STEPS):
             exchange(name, gradient, shapes, ranks, step)
         found[name] = count_sent(port) - before, ranks.bytes_sent - counted
-    (folder / f"{rank}.json").write_text(json.dumps(found))
     process_group.barrier().wait()
+    return found
 
 
 def measure(size: int, names: list[str], gradient: Any) -> dict[str, tuple[float, float]]:
     """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code."""
-    store = open_store("127.0.0.1", TIMEOUT_S)
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "gradient.npy", gradient)
-        running = subprocess.Popen(
-            (sys.executable, "-m", "benchmarks.training.traffic", "--port", str(store.port), "--size", str(size),
-             "--folder", folder, "--names", json.dumps(names)),
-            env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
+        ranks = run_ranks(
+            "benchmarks.training.traffic", "--size", str(size), "--names", json.dumps(names), folder=folder, timeout_s=TIMEOUT_S,
         )  # fmt: skip
-        with running:
-            try:
-                if running.wait(timeout=TIMEOUT_S):
-                    raise SystemExit("A rank failed.")
-            finally:
-                if running.returncode is None:
-                    os.killpg(running.pid, signal.SIGKILL)
-        ranks = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
     return {name: (sum(each[name][0] for each in ranks) / STEPS, ranks[0][name][1] / STEPS) for name in names}
-
-
-def run_ranks(size: int, port: int, names: list[str], folder: Path) -> None:
-    """Run all ranks, each in a process of its own."""
-    # torch is imported only once; forking is safe because no thread has been started yet.
-    children = []
-    for rank in range(1, size):
-        if not (child := os.fork()):
-            run_rank(rank, size, port, names, folder)
-            os._exit(0)
-        children.append(child)
-    run_rank(0, size, port, names, folder)
-    failed = any(os.waitpid(child, 0)[1] for child in children)
-    os._exit(int(failed))
 
 
 def main() -> None:
@@ -131,7 +106,8 @@ def main() -> None:
         __doc__.splitlines()[0], port={"type": int}, size={"type": int}, folder={"type": Path}, names={"type": json.loads}
     )  # fmt: skip
     if given.port is not None:
-        run_ranks(given.size, given.port, given.names, given.folder)
+        run = partial(run_rank, size=given.size, port=given.port, names=given.names, folder=given.folder)
+        fork_ranks(given.size, given.folder, run)
     report = Report(
         "Bytes on the sockets", ("code", "ranks", "socket_bytes", "history_bytes", "history_share", "times_dense")
     )
