@@ -192,12 +192,16 @@ def torch_hooks(document: Document) -> str:
 def replicas(document: Document) -> str:
     """Epochs, updates and seconds to a target, with the same total batch."""
     return table(
-        ("total batch", "method", "learning rate", "epochs to 97 %", "/ one model", "updates", "seconds", "/ one model"),
+        ("problem", "total batch", "method", "learning rate", "epochs to 97 %", "/ one model", "updates", "seconds", "/ one model"),
         (
             (
-                str(row["total_batch"]), row["method"] if row["method"] != "Crossbow" else f"Crossbow({row['replicas']}) × 16",
-                f"{row['rate']:g}", f"{row['epochs']:.1f}", f"{row['epochs_sgd']:.2f}", whole(row["updates"]),
-                f"{row['seconds']:.2f}", f"{row['times_sgd']:.2f}",
+                row["problem"], str(row["total_batch"]), row["method"] if row["method"] != "Crossbow" else f"Crossbow({row['replicas']}) × 16",
+                *(
+                    dash(row.get(name), form)
+                    for name, form in (
+                        ("rate", "g"), ("epochs", ".1f"), ("epochs_sgd", ".2f"), ("updates", ",.0f"), ("seconds", ".2f"), ("times_sgd", ".2f"),
+                    )
+                ),
             )
             for row in document["rows"]
         ),
