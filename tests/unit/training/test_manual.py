@@ -1,6 +1,9 @@
 """The tables in the manual of training are generated from the recorded figures."""
 
-from benchmarks.training.tables import BLOCKS, MANUAL, blocks, rewrite
+import re
+from importlib.util import find_spec
+
+from benchmarks.training.tables import BLOCKS, FIGURES, MANUAL, blocks, rewrite
 from tests.program import REPOSITORY
 
 TEXT = (REPOSITORY / MANUAL).read_text()
@@ -25,3 +28,9 @@ def test_a_figure_edited_by_hand_is_detected():
     changed = TEXT.replace(block, block.replace("1", "2", 1))
     assert changed != TEXT
     assert blocks(rewrite(changed, REPOSITORY / MANUAL.parent / "training")) != blocks(changed)
+
+
+def test_the_command_that_repeats_each_table_is_named():
+    named = set(re.findall(r"`python -m benchmarks\.training\.(\w+)`", TEXT.partition("## Reproducing the figures")[2]))
+    assert {*FIGURES.values(), "tables"} - named == set()
+    assert [name for name in named if find_spec(f"benchmarks.training.{name}") is None] == []
