@@ -16,7 +16,7 @@ import torch
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import finish, keep_rows
 from benchmarks.training.new_problems import spirals
-from benchmarks.training.problems import Problem, digits
+from benchmarks.training.problems import Problem, digits, judge_on_clock
 from salmon.errors import SalmonError
 from salmon.training import Crossbow, VirtualGroup, fit
 from salmon.training.batch_size import ConstantBatch
@@ -37,19 +37,18 @@ def optimizer(rate: float) -> Any:
     return partial(torch.optim.SGD, lr=rate, momentum=0.9)
 
 
-def race(problem: Any, rate: float, seed: int, options: dict[str, Any]) -> tuple[float, float, float]:
-    """Return (epochs, updates, seconds) to the target; infinite if it is not reached."""
+def race(problem: Problem, rate: float, seed: int, options: dict[str, Any]) -> tuple[float, float, float]:
+    """Return (epochs, updates, seconds of processor time) to the target; infinite if it is not reached."""
     try:
-        history = fit(
-            problem.fresh(), problem.train, optimizer(rate), loss=problem.loss, epochs=LIMIT, seed=seed, watch=problem.judge,
+        last = fit(
+            problem.fresh(), problem.train, optimizer(rate), loss=problem.loss, epochs=LIMIT, seed=seed, watch=judge_on_clock(problem),
             watch_every=3, until=lambda row: row.get("test_accuracy", 0.0) >= TARGET, **options,
-        ).history  # fmt: skip
+        ).history.rows[-1]  # fmt: skip
     except SalmonError:
         return np.inf, np.inf, np.inf
-    last = history.rows[-1]
     if last.get("test_accuracy", 0.0) < TARGET:
         return np.inf, np.inf, np.inf
-    return last["epoch"], last["step"], last["seconds"]
+    return last["epoch"], last["step"], last["cpu_s"]
 
 
 def main() -> None:

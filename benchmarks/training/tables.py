@@ -192,7 +192,7 @@ def torch_hooks(document: Document) -> str:
 def replicas(document: Document) -> str:
     """Epochs, updates and seconds to a target, with the same total batch."""
     return table(
-        ("problem", "total batch", "method", "learning rate", "epochs to 97 %", "/ one model", "updates", "seconds", "/ one model"),
+        ("problem", "total batch", "method", "learning rate", "epochs to 97 %", "/ one model", "updates", "CPU seconds", "/ one model"),
         (
             (
                 row["problem"], str(row["total_batch"]), row["method"] if row["method"] != "Crossbow" else f"Crossbow({row['replicas']}) × 16",
@@ -211,7 +211,7 @@ def replicas(document: Document) -> str:
 def noise_scale(document: Document) -> str:
     """Seconds to a target."""
     return table(
-        ("problem", "batch", "reached", "seconds", "updates", "epochs", "time saved against the better constant"),
+        ("problem", "batch", "reached", "CPU seconds", "updates", "epochs", "time saved against the better constant"),
         (
             (
                 row["problem"], row["method"], row["reached"], f"{row['seconds']:.3f}", whole(row["updates"]), f"{row['epochs']:.1f}",
