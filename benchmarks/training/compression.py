@@ -8,8 +8,10 @@ recorded figures; otherwise six are tried for each compression, which takes most
 """
 
 import json
-from dataclasses import replace
+import tempfile
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,18 @@ from torch import nn
 from benchmarks.report import Report, arguments
 from benchmarks.training.figure import FOLDER, finish, thin
 from benchmarks.training.problems import CROSS_ENTROPY, Problem, build_seeded, digits
-from benchmarks.training.slow_link import add_link, train_two_ranks
+from benchmarks.training.processes import fork_ranks, run_ranks
+from benchmarks.training.slow_link import TimedRun, add_link, train_timed_rank
 from salmon.errors import SalmonError
-from salmon.parallel.dask import local_cluster
 from salmon.training import QSGD, EntrywiseAtomo, SpectralAtomo, TernGrad, VirtualGroup, fit
 from salmon.training.batch_size import ConstantBatch
+from salmon.training.groups import Meeting
 from salmon.training.state import TrainingJob
 
 TARGET = 0.15
 #: Mbit/s of the two links.
 FASTER, SLOWER = 4.0, 1.0
+TIMEOUT_S = 3000.0
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 EPOCHS = 40.0
 CODES: dict[str, Any] = {
@@ -117,30 +121,44 @@ def read_rates() -> dict[str, float]:
     return {row["code"]: row["rate"] for row in json.loads((FOLDER / "compression.json").read_text())["rows"]}
 
 
-def choose_best(tried: dict[float, list[Any]], rounds: int) -> tuple[float, list[Any]]:
-    """Return (learning rate, its histories) with the fewest bytes, of those with which every seed reached the target."""
-    kilobytes = {
-        rate: np.median([history["bytes_sent"][-1] for history in found])
-        for rate, found in tried.items()
-        if len(found) == rounds
-    }
+def choose_rate(code: Any, rounds: int) -> float:
+    """Return the learning rate with the fewest bytes, of those with which every seed reaches the target."""
+    kilobytes: dict[float, float] = {}
+    for rate in RATES:
+        found = train_at_rate(rate, code, rounds)
+        if len(found) == rounds:
+            kilobytes[rate] = float(np.median([history["bytes_sent"][-1] for history in found]))
     if not kilobytes:
-        raise SystemExit(f"All runs reached {TARGET} at none of the learning rates {', '.join(map(str, tried))}.")
-    rate = min(kilobytes, key=lambda each: kilobytes[each])
-    return rate, tried[rate]
+        raise SystemExit(f"All runs reached {TARGET} at none of the learning rates {', '.join(map(str, RATES))}.")
+    return min(kilobytes, key=lambda each: kilobytes[each])
 
 
-def measure_over_links(executor: Any, job: TrainingJob, data: Any, name: str, rounds: int) -> tuple[list[float], Any]:
-    """Return (median seconds to the target over each link, test loss against seconds over the faster one in the first run)."""
-    found: list[list[float]] = []
-    path: Any = None
-    for seed in range(rounds):
-        rows, computed_s = train_two_ranks(executor, replace(job, seed=seed), data, f"{name} {seed}")
-        clocks = [add_link(rows, computed_s, mbit) for mbit in (FASTER, SLOWER)]
-        measured = [index for index, row in enumerate(rows) if "test_loss" in row]
-        path = path or (clocks[0][measured].tolist(), [rows[index]["test_loss"] for index in measured])
-        found.append([float(clock[measured[-1]]) for clock in clocks])
-    return np.median(found, axis=0).tolist(), path
+def run_rank(rank: int, port: int, rates: dict[str, float], rounds: int) -> dict[str, list[Any]]:
+    """Train with each compression as one of two ranks, once for each seed."""
+    torch.set_num_threads(1)
+    meeting = Meeting("127.0.0.1", port, "slow link", rank, 2, 2, TIMEOUT_S)
+    joined = meeting.join()
+    problem = digits(0)
+
+    def train(name: str, seed: int) -> TimedRun:
+        job = TrainingJob(
+            wide(), optimizer(rates[name]), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=CODES[name], until=reached_target,
+            watch=problem.judge, watch_every=5, seed=seed,
+        )  # fmt: skip
+        return train_timed_rank(job, problem.train, joined, meeting)
+
+    # The first run of a process takes longer.
+    train("none", 0)
+    return {name: [asdict(train(name, seed)) for seed in range(rounds)] for name in rates}
+
+
+def measure_ranks(rates: dict[str, float], rounds: int) -> dict[str, list[tuple[TimedRun, TimedRun]]]:
+    """Return what both ranks have measured with each compression at its learning rate, for each seed."""
+    options = "--rates", json.dumps(rates), "--rounds", str(rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        found = run_ranks("benchmarks.training.compression", *options, folder=folder, timeout_s=TIMEOUT_S)
+    first, second = ({name: [TimedRun(**run) for run in runs] for name, runs in each.items()} for each in found)
+    return {name: list(zip(first[name], second[name], strict=True)) for name in rates}
 
 
 def describe_fastest(seconds: dict[str, float], mbit: float, kind: str) -> str:
@@ -161,49 +179,40 @@ def describe_fastest(seconds: dict[str, float], mbit: float, kind: str) -> str:
 
 
 def main() -> None:
-    given = arguments(__doc__.splitlines()[0], rounds={"type": int, "default": 3}, keep_rates={"action": "store_true"})
+    given = arguments(
+        __doc__.splitlines()[0], rounds={"type": int, "default": 3}, keep_rates={"action": "store_true"},
+        port={"type": int}, folder={"type": Path}, rates={"type": json.loads},
+    )  # fmt: skip
+    if given.port is not None:
+        fork_ranks(2, given.folder, partial(run_rank, port=given.port, rates=given.rates, rounds=given.rounds))
     torch.set_num_threads(1)
-    problem = digits(0)
-    kept = read_rates() if given.keep_rates else {}
     report = Report(
         "Compressed gradients on digits",
         ("code", "bytes", "variance", "rate", "steps_to", "kilobytes_to", "link_s", "times_none", "slower_s"),
     )
-    codes, curves, paths = variances(problem), {}, {}
-
+    rates = (
+        read_rates() if given.keep_rates else {name: choose_rate(code, given.rounds) for name, code in CODES.items()}
+    )
+    codes, curves, paths = variances(digits(0)), {}, {}
     slow: dict[tuple[float, str], float] = {}
-    with local_cluster(2) as executor:
-        # Learning rates are chosen without the link, on both workers.
-        tries = [(name, rate) for name in CODES for rate in ([kept[name]] if kept else RATES)]
-        found = executor.map(
-            train_at_rate, *zip(*((rate, CODES[name], given.rounds) for name, rate in tries), strict=True)
-        )
-        tried = dict(zip(tries, found, strict=True))
-        # The first run of two ranks takes longer.
-        train_two_ranks(
-            executor,
-            TrainingJob(wide(), optimizer(0.1), CROSS_ENTROPY, 1.0, ConstantBatch(128), watch=problem.judge),
-            problem.train,
-            "first",
-        )
-        for name, code in CODES.items():
-            at_rates = {rate: histories for (each, rate), histories in tried.items() if each == name}
-            rate, histories = choose_best(at_rates, given.rounds)
-            losses, places = histories[0].select_measured("test_loss")
-            curves[name] = thin((histories[0]["bytes_sent"][places] / 1e3).tolist(), losses.tolist())
-            last = [history.rows[-1] for history in histories]
-            job = TrainingJob(
-                wide(), optimizer(rate), CROSS_ENTROPY, EPOCHS, ConstantBatch(128), compression=code, until=reached_target,
-                watch=problem.judge, watch_every=5,
-            )  # fmt: skip
-            (faster_s, slower_s), paths[name] = measure_over_links(executor, job, problem.train, name, given.rounds)
-            slow[FASTER, name], slow[SLOWER, name] = faster_s, slower_s
-            size, variance = codes.get(name, (4.0 * sum(each.numel() for each in wide().parameters()), 0.0))
-            report.add(
-                code=name, bytes=size, variance=variance, rate=rate, steps_to=int(np.median([row["step"] for row in last])),
-                kilobytes_to=float(np.median([row["bytes_sent"] for row in last])) / 1e3, link_s=faster_s,
-                times_none=slow[FASTER, "none"] / faster_s, slower_s=slower_s, slower_times_none=slow[SLOWER, "none"] / slower_s,
-            )  # fmt: skip
+    for name, runs in measure_ranks({name: rates[name] for name in CODES}, given.rounds).items():
+        if any(first.losses[-1][1] > TARGET for first, _ in runs):
+            raise SystemExit(f"{name} did not reach {TARGET} at the learning rate {rates[name]}.")
+        clocks = {mbit: [add_link(*pair, mbit) for pair in runs] for mbit in (FASTER, SLOWER)}
+        ends = [first.losses[-1][0] - 1 for first, _ in runs]
+        for mbit, each in clocks.items():
+            slow[mbit, name] = float(np.median([clock[end] for clock, end in zip(each, ends, strict=True)]))
+        at = [steps - 1 for steps, _ in runs[0][0].losses]
+        losses = [loss for _, loss in runs[0][0].losses]
+        curves[name] = thin((2 * np.cumsum(runs[0][0].sent)[at] / 1e3).tolist(), losses)
+        paths[name] = clocks[FASTER][0][at].tolist(), losses
+        size, variance = codes.get(name, (4.0 * sum(each.numel() for each in wide().parameters()), 0.0))
+        report.add(
+            code=name, bytes=size, variance=variance, rate=rates[name], steps_to=int(np.median([end + 1 for end in ends])),
+            kilobytes_to=float(np.median([2 * sum(first.sent[: end + 1]) for (first, _), end in zip(runs, ends, strict=True)])) / 1e3,
+            link_s=slow[FASTER, name], times_none=slow[FASTER, "none"] / slow[FASTER, name], slower_s=slow[SLOWER, name],
+            slower_times_none=slow[SLOWER, "none"] / slow[SLOWER, name],
+        )  # fmt: skip
     for mbit, kind in (
         (FASTER, "with entries of 32 bits"),
         (FASTER, "with rounded entries"),

@@ -6,22 +6,16 @@ The ranks are connected by gloo on loopback. Processor time and counted bytes do
 """
 
 import time
-from dataclasses import replace
-from datetime import timedelta
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
-from torch.distributed import TCPStore
 
 from salmon.training.groups import Meeting, ProcessRanks
 from salmon.training.loop import initial_state
 from salmon.training.state import TrainingJob
 from salmon.training.steps import run_steps
-
-TIMEOUT_S = 120.0
 
 
 class TimedJudge:
@@ -51,31 +45,30 @@ class TimedRanks(ProcessRanks):
         self.marks_s.append(time.process_time() - self.judge.spent_s)
 
 
-def train_timed_rank(job: TrainingJob, data: Any, meeting: Meeting) -> tuple[list[dict[str, float]], list[float]]:
-    """Return the rows of one rank of a run, and its seconds of processor time in each step."""
-    torch.set_num_threads(1)
-    store, process_group = meeting.join()
+@dataclass(frozen=True)
+class TimedRun:
+    """A run of one rank: seconds of processor time and bytes it sent in each step, and the test losses (steps taken, loss)."""
+
+    computed_s: list[float]
+    sent: list[float]
+    losses: list[tuple[int, float]]
+
+
+def train_timed_rank(job: TrainingJob, data: Any, joined: tuple[Any, Any], meeting: Meeting) -> TimedRun:
+    """Train as one of two ranks that have joined, and return what was measured."""
+    store, process_group = joined
     ranks = TimedRanks(process_group, store, meeting)
     ranks.judge = TimedJudge(job.watch)
     ranks.marks_s = [time.process_time()]
     rows = run_steps(replace(job, watch=ranks.judge), data, initial_state(job), ranks).rows
-    process_group.abort()
-    return list(rows), np.diff(ranks.marks_s).tolist()
+    return TimedRun(
+        np.diff(ranks.marks_s).tolist(),
+        np.diff([row["bytes_sent"] / 2 for row in rows], prepend=0.0).tolist(),
+        [(index + 1, row["test_loss"]) for index, row in enumerate(rows) if "test_loss" in row],
+    )
 
 
-def train_two_ranks(executor: Any, job: TrainingJob, data: Any, name: str) -> tuple[list[dict[str, float]], Any]:
-    """Train with two ranks in the workers of a cluster; return the rows of the first, and the slower one's seconds (steps,)."""
-    store = TCPStore(executor.host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT_S))
-    meeting = partial(Meeting, executor.host, store.port, name, size=2, largest=2, timeout_s=TIMEOUT_S)
-    tasks = [
-        executor.submit_at(address, train_timed_rank, job, data, meeting(rank=rank), name=f"timed-{rank}")
-        for rank, address in enumerate(executor.addresses()[:2])
-    ]
-    (rows, first), (_, second) = (task.result() for task in tasks)
-    return rows, np.maximum(first, second)
-
-
-def add_link(rows: list[dict[str, float]], computed_s: Any, mbit_s: float) -> Any:
-    """Return the seconds (steps,) since the start after each step, over a link of this bandwidth."""
-    sent = np.diff([row["bytes_sent"] / 2 for row in rows], prepend=0.0)
-    return np.cumsum(computed_s + sent / (mbit_s * 125_000))
+def add_link(first: TimedRun, second: TimedRun, mbit_s: float) -> Any:
+    """Return the seconds (steps,) since the start after each step of two ranks over a link of this bandwidth."""
+    computed_s = np.maximum(first.computed_s, second.computed_s)
+    return np.cumsum(computed_s + np.array(first.sent) / (mbit_s * 125_000))
