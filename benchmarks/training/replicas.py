@@ -68,7 +68,7 @@ def main() -> None:
         for each in dict.fromkeys(row["problem"] for row in report.rows):
             describe_problem(report, each)
         report.note(
-            f"Target: {TARGET:.0%} of the test examples, watched every three steps. Medians over {given.seeds} seeds; the learning rate of each is the "
+            f"Target: {TARGET:.0%} of the test examples, watched every three steps. The learning rate of each is the "
             f"best of {', '.join(map(str, RATES))} in epochs."
         )
         finish(
@@ -99,7 +99,15 @@ def measure_problem(report: Report, name: str, seeds: int) -> None:
                 "rate": rate, "epochs": epochs, "updates": updates, "seconds": seconds, "times_sgd": seconds / base[2],
                 "epochs_sgd": epochs / base[0],
             }  # fmt: skip
-            report.add(problem=name, total_batch=BATCH * count, replicas=count, method=method, chosen=chosen, **reached)
+            report.add(
+                problem=name,
+                total_batch=BATCH * count,
+                replicas=count,
+                method=method,
+                chosen=chosen,
+                seeds=seeds,
+                **reached,
+            )
 
 
 def choose_numbers(problems: list[Problem], rate: float) -> list[int]:
@@ -115,7 +123,8 @@ def describe_problem(report: Report, name: str) -> None:
     won = [row["total_batch"] for row in raced if row.get("epochs_sgd", np.inf) < 0.95]
     lost = [row["total_batch"] for row in raced if row.get("epochs_sgd", np.inf) > 1.05]
     report.note(
-        f"In epochs on {name}, Crossbow wins at total batches {won or 'none'} and loses at {lost or 'none'}; differences below 5 % count as neither."
+        f"In epochs on {name} (medians over {rows[0]['seeds']} seeds), Crossbow wins at total batches {won or 'none'} and loses at {lost or 'none'}; "
+        "differences below 5 % count as neither."
     )
     for rate, chosen in rows[0]["chosen"].items():
         report.note(f"Replicas chosen on {name} by time to the target of a trial at learning rate {rate}: {chosen}.")
