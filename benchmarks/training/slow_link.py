@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.distributed import TCPStore
 
-from salmon.training.groups import Meeting, ProcessRanks
+from salmon.training.groups import Meeting, ProcessRanks, is_gathered
 from salmon.training.loop import initial_state
 from salmon.training.state import TrainingJob
 from salmon.training.steps import run_steps
@@ -35,14 +35,21 @@ class TokenBucket:
 
 
 class SlowRanks(ProcessRanks):
-    """A rank that waits for its bytes: an all-reduce sends 2(w − 1)/w times a dense vector, an all-gather w − 1 payloads."""
+    """A rank that waits for its bytes: an all-reduce sends 2(w − 1)/w times a dense vector, an all-gather w − 1 vectors or payloads."""
 
     bucket: TokenBucket
 
     def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
         """Wait, then all-reduce."""
-        self.bucket.spend(2 * (self.size - 1) / self.size * vectors.element_size() * vectors.shape[1])
+        if not is_gathered(self.size, vectors[0]):
+            self.bucket.spend(2 * (self.size - 1) / self.size * vectors[0].nbytes)
         return super().reduce(vectors)
+
+    def gather(self, vectors: torch.Tensor) -> torch.Tensor | None:
+        """Wait, then all-gather."""
+        if is_gathered(self.size, vectors[0]):
+            self.bucket.spend((self.size - 1) * vectors[0].nbytes)
+        return super().gather(vectors)
 
     def reduce_coded(self, payloads: Sequence[bytes], expand: Callable[[bytes], Any]) -> np.ndarray:
         """Wait, then all-gather."""

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ RANKS = (2, 4, 8, 16)
 STEPS = 4
 #: What is exchanged; "dense, gathered" sends whole gradients in the way in which compressed ones are sent.
 GATHERED = "dense, gathered"
+#: The first entries of the gradient: so few that they are gathered, too, but without their length.
+SHORT, SHORT_ENTRIES = "a thousand entries", 1000
 CHOSEN = (
     "none",
     GATHERED,
@@ -64,8 +67,8 @@ def count_sent(store_port: int) -> int:
 
 def exchange(name: str, gradient: Any, shapes: Any, ranks: ProcessRanks, step: int) -> None:
     """Exchange one gradient."""
-    if name == "none":
-        ranks.reduce(torch.from_numpy(gradient.copy())[None])
+    if name in {"none", SHORT}:
+        ranks.reduce(torch.from_numpy(gradient[: SHORT_ENTRIES if name == SHORT else None].copy())[None])
         return
     code = CODES.get(name)
     rng = np.random.default_rng([step, ranks.local.start])
@@ -87,18 +90,19 @@ def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) ->
         for step in range(STEPS):
             exchange(name, gradient, shapes, ranks, step)
         found[name] = count_sent(port) - before, ranks.bytes_sent - counted
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+    (folder / f"{size}-{rank}.json").write_text(json.dumps(found))
     process_group.barrier().wait()
 
 
-def measure(size: int, names: list[str], gradient: Any) -> dict[str, tuple[float, float]]:
-    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code."""
-    store = open_store("127.0.0.1", TIMEOUT_S)
+def measure(sizes: Sequence[int], names: list[str], gradient: Any) -> list[dict[str, tuple[float, float]]]:
+    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code, for each number of ranks."""
+    stores = [open_store("127.0.0.1", TIMEOUT_S) for _ in sizes]
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "gradient.npy", gradient)
+        groups = [(size, store.port) for size, store in zip(sizes, stores, strict=True)]
         running = subprocess.Popen(
-            (sys.executable, "-m", "benchmarks.training.traffic", "--port", str(store.port), "--size", str(size),
-             "--folder", folder, "--names", json.dumps(names)),
+            (sys.executable, "-m", "benchmarks.training.traffic", "--groups", json.dumps(groups), "--folder", folder,
+             "--names", json.dumps(names)),
             env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
         )  # fmt: skip
         with running:
@@ -108,36 +112,41 @@ def measure(size: int, names: list[str], gradient: Any) -> dict[str, tuple[float
             finally:
                 if running.returncode is None:
                     os.killpg(running.pid, signal.SIGKILL)
-        ranks = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
-    return {name: (sum(each[name][0] for each in ranks) / STEPS, ranks[0][name][1] / STEPS) for name in names}
+        ranks = [
+            [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"{size}-*.json"))] for size in sizes
+        ]
+    return [
+        {name: (sum(each[name][0] for each in group) / STEPS, group[0][name][1] / STEPS) for name in names}
+        for group in ranks
+    ]
 
 
 def run_ranks(size: int, port: int, names: list[str], folder: Path) -> None:
-    """Run all ranks, each in a process of its own."""
-    # torch is imported only once; forking is safe because no thread has been started yet.
+    """Run all ranks of a group, each in a process of its own."""
+    # torch is imported only once; forking is safe because this process never starts a thread.
     children = []
-    for rank in range(1, size):
+    for rank in range(size):
         if not (child := os.fork()):
             run_rank(rank, size, port, names, folder)
             os._exit(0)
         children.append(child)
-    run_rank(0, size, port, names, folder)
-    failed = any(os.waitpid(child, 0)[1] for child in children)
-    os._exit(int(failed))
+    if any([os.waitpid(child, 0)[1] for child in children]):
+        os._exit(1)
 
 
 def main() -> None:
     given = arguments(
-        __doc__.splitlines()[0], port={"type": int}, size={"type": int}, folder={"type": Path}, names={"type": json.loads}
-    )  # fmt: skip
-    if given.port is not None:
-        run_ranks(given.size, given.port, given.names, given.folder)
+        __doc__.splitlines()[0], groups={"type": json.loads}, folder={"type": Path}, names={"type": json.loads}
+    )
+    if given.groups is not None:
+        for size, port in given.groups:
+            run_ranks(size, port, given.names, given.folder)
+        return
     report = Report(
         "Bytes on the sockets", ("code", "ranks", "socket_bytes", "history_bytes", "history_share", "times_dense")
     )
     gradient = gradient_of(digits(0))[0]
-    for size in RANKS:
-        found = measure(size, list(CHOSEN), gradient)
+    for size, found in zip(RANKS, measure(RANKS, list(CHOSEN), gradient), strict=True):
         for name, (sockets, history) in found.items():
             report.add(
                 code=name, ranks=size, socket_bytes=sockets, history_bytes=history, history_share=history / sockets,

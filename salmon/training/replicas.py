@@ -63,6 +63,14 @@ class Ranks(Protocol):
         """Return the sum (K,) of the expanded payloads of all ranks."""
         ...
 
+    def gather(self, vectors: torch.Tensor) -> torch.Tensor | None:
+        """Return the vectors of all ranks (n, K) in rank order, or None if they are too long to be gathered."""
+        ...
+
+    def while_waiting(self, task: Callable[[], None] | None) -> None:
+        """Call a function once, while the next exchange is under way; never if exchanges do not wait. None takes the last one back."""
+        ...
+
     def asked_to_regroup(self) -> bool:
         """Whether the driver wants to change which workers take part."""
         ...
@@ -408,10 +416,7 @@ class ParameterAveraging(Synchronisation):
                 self._share_first_loss()
             return ReplicaStep(local, 0, {"loss": self._loss, "period": self.state.period})
         weights = self._replicas.weights.detach()
-        total, notes = self._exchange(weights, self._notes(*self._since.T))
-        mean = total / self._ranks.size
-        drift = ((weights - mean) ** 2).sum(dim=1, keepdim=True)
-        variance = float(self._ranks.reduce(drift)[0]) / self._ranks.size
+        mean, variance, notes = self._average(weights)
         with torch.no_grad():
             self._replicas.weights.copy_(mean.expand_as(weights))
         self.state = self._job.averaging.learn(self.state, step, variance, self._replicas.rate * factor)
@@ -423,6 +428,21 @@ class ParameterAveraging(Synchronisation):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return losses and examples since the last agreement, so that a run can continue between two agreements."""
         return {"since_agreement": _copy(self._since)}
+
+    def _average(self, weights: torch.Tensor) -> tuple[torch.Tensor, float, torch.Tensor]:
+        """Return the mean (P,) of all replicas (r, P), their mean squared distance from it, and the sum of the notes."""
+        own, ranks = torch.cat([weights, self._notes(*self._since.T)], dim=1), self._ranks.size
+        if (gathered := self._ranks.gather(own)) is None:
+            total = self._ranks.reduce(own)
+            mean = total[:-_NOTES] / ranks
+            variance = float(self._ranks.reduce(_distances2(weights, mean))[0]) / ranks
+        else:
+            # Every rank has all replicas: the variance needs no exchange of its own.
+            total = gathered.sum(dim=0)
+            mean = total[:-_NOTES] / ranks
+            variance = float(_distances2(gathered[:, :-_NOTES], mean).sum(dim=0)) / ranks
+        self._read_requests(total[-_NOTES:].tolist())
+        return mean, variance, total[-_NOTES:]
 
     def _share_first_loss(self) -> None:
         """Exchange the loss of the first step alone, so that there is one before the first agreement."""
@@ -542,6 +562,11 @@ def group_columns(
 def _norm2(vector: torch.Tensor) -> float:
     # Every norm uses this one operation: in a step of half a millisecond, the first call of another one would be noticeable.
     return float(vector @ vector)
+
+
+def _distances2(replicas: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+    """Return the squared distances (r, 1) of replicas (r, P) from their mean (P,)."""
+    return ((replicas - mean) ** 2).sum(dim=1, keepdim=True)
 
 
 def _copy(tensor: torch.Tensor) -> NDArray[Any]:

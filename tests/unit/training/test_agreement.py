@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+import torch
 
 from salmon.errors import SalmonError
 from salmon.parallel.dask import local_cluster
@@ -21,7 +22,7 @@ from salmon.training import (
     SmoothedLoss,
     VirtualGroup,
 )
-from salmon.training.groups import Meeting, ProcessRanks, VirtualRanks, count_all_gather, count_all_reduce, open_store
+from salmon.training.groups import Meeting, ProcessRanks, VirtualRanks, count_all_gather, count_exchange, open_store
 from tests.unit.training.agreement import (
     AVERAGINGS,
     POLICIES,
@@ -63,8 +64,17 @@ class ThreadRanks:
 
     def reduce(self, vectors):
         received = self._exchange(self._rank, vectors[0].clone())
-        self.bytes_sent += count_all_reduce(self.size, vectors[0])
+        self.bytes_sent += count_exchange(self.size, vectors[0])
         return sum(received[1:], start=received[0])
+
+    def gather(self, vectors):
+        received = self._exchange(self._rank, vectors[0].clone())
+        self.bytes_sent += count_exchange(self.size, vectors[0])
+        return torch.stack(received)
+
+    def while_waiting(self, task):
+        if task is not None:
+            task()
 
     def reduce_coded(self, payloads, expand):
         received = self._exchange(self._rank, payloads[0])
