@@ -130,7 +130,8 @@ def run_ranks(size: int, port: int, names: list[str], folder: Path) -> None:
             run_rank(rank, size, port, names, folder)
             os._exit(0)
         children.append(child)
-    if any([os.waitpid(child, 0)[1] for child in children]):
+    failed = [child for child in children if os.waitpid(child, 0)[1]]
+    if failed:
         os._exit(1)
 
 
