@@ -308,6 +308,11 @@ class VirtualRanks:
         self.bytes_sent += count_all_gather(self.size, [len(payload) for payload in payloads])
         return np.stack([expand(payload) for payload in payloads]).sum(axis=0, dtype=np.float32)
 
+    def begin_reduce(self, vectors: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Return a function that returns the sum (K,) of the vectors (r, K)."""
+        self.bytes_sent += count_all_reduce(self.size, vectors[0])
+        return lambda: vectors.sum(dim=0)
+
     def while_waiting(self, task: Callable[[], None] | None) -> None:
         """Do nothing: an exchange in one process does not wait."""
 
@@ -395,10 +400,19 @@ class ProcessRanks:
             return vectors[0]
         if (gathered := self.gather(vectors)) is not None:
             return gathered.sum(dim=0)
+        return self.begin_reduce(vectors)()
+
+    def begin_reduce(self, vectors: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Begin to add up the vectors (1, K) of all ranks, in place; return a function that waits for the sum (K,) and returns it."""
         total = vectors[0].contiguous()
-        self.bytes_sent += count_exchange(self.size, total)
-        self._finish(lambda: self._process_group.allreduce([total]))
-        return total
+        self.bytes_sent += count_all_reduce(self.size, total)
+        work = _detect_loss(lambda: self._process_group.allreduce([total]))
+
+        def finish() -> torch.Tensor:
+            self._wait(work)
+            return total
+
+        return finish
 
     def gather(self, vectors: torch.Tensor) -> torch.Tensor | None:
         """Return the vectors of all ranks (n, K), given that of this one (1, K), or None if they are too long to be gathered."""
@@ -408,7 +422,7 @@ class ProcessRanks:
             return None
         self.bytes_sent += count_exchange(self.size, vectors[0])
         gathered = vectors.new_empty(self.size, vectors.shape[1])
-        self._finish(lambda: self._process_group.allgather([list(gathered)], [vectors[0].contiguous()]))
+        self._wait(_detect_loss(lambda: self._process_group.allgather([list(gathered)], [vectors[0].contiguous()])))
         return gathered
 
     def reduce_coded(
@@ -418,7 +432,7 @@ class ProcessRanks:
         received = gather_bytes(
             payloads[0],
             self.size,
-            lambda parts, own: self._finish(lambda: self._process_group.allgather([parts], [own])),
+            lambda parts, own: self._wait(_detect_loss(lambda: self._process_group.allgather([parts], [own]))),
         )
         self.bytes_sent += count_all_gather(self.size, [len(payload) for payload in received])
         return np.stack([expand(payload) for payload in received]).sum(axis=0, dtype=np.float32)
@@ -427,9 +441,8 @@ class ProcessRanks:
         """Call a function once, while the next exchange is under way; None takes the last one back."""
         self._meanwhile = task
 
-    def _finish(self, begin: Callable[[], Any]) -> None:
-        """Begin an exchange, do what is to be done meanwhile, and wait for its end."""
-        work = _detect_loss(begin)
+    def _wait(self, work: Any) -> None:
+        """Wait for the end of an exchange; do before what is to be done meanwhile."""
         if (task := self._meanwhile) is not None:
             self._meanwhile = None
             task()

@@ -12,9 +12,10 @@ import torch
 from salmon.errors import SalmonError
 from salmon.training.batch_size import BatchSizeInputs
 from salmon.training.examples import Batch, open_examples
+from salmon.training.exchange import Ranks
 from salmon.training.monitors import Monitor, MonitorMemory, StepMeasurement
 from salmon.training.policies import SharedFigures, StepPlan
-from salmon.training.replicas import Ranks, Replicas, Synchronisation, choose_synchronisation
+from salmon.training.replicas import Replicas, Synchronisation, choose_synchronisation
 from salmon.training.state import (
     HistoryRow,
     SegmentOutcome,
@@ -128,7 +129,7 @@ class Steps:
         steady = plan.batch_size == self._figures.get("planned_batch_size")
         self._ranks.while_waiting((lambda: self._draw_ahead(plan, *self._advance(size))) if steady else None)
         with _seed_torch(hash((self._job.seed, before.step, self._ranks.local.start)) % (1 << 62)):
-            sums, gradients = self._replicas.gradients(batch, counted)
+            sums, gradients = self._replicas.gradients(batch, counted, self.synchronisation.begin_exchange(size))
         result = self.synchronisation.finish_step(
             before.step, sums, gradients, counted.sum(dim=1), size, plan.rate_factor
         )
