@@ -133,10 +133,10 @@ def choose_rate(code: Any, rounds: int) -> float:
     return min(kilobytes, key=lambda each: kilobytes[each])
 
 
-def run_rank(rank: int, port: int, rates: dict[str, float], rounds: int) -> dict[str, list[Any]]:
+def run_rank(rank: int, size: int, port: int, rates: dict[str, float], rounds: int) -> dict[str, list[Any]]:
     """Train with each compression as one of two ranks, once for each seed."""
     torch.set_num_threads(1)
-    meeting = Meeting("127.0.0.1", port, "slow link", rank, 2, 2, TIMEOUT_S)
+    meeting = Meeting("127.0.0.1", port, "slow link", rank, size, size, TIMEOUT_S)
     joined = meeting.join()
     problem = digits(0)
 
@@ -156,7 +156,7 @@ def measure_ranks(rates: dict[str, float], rounds: int) -> dict[str, list[tuple[
     """Return what both ranks have measured with each compression at its learning rate, for each seed."""
     options = "--rates", json.dumps(rates), "--rounds", str(rounds)
     with tempfile.TemporaryDirectory() as folder:
-        found = run_ranks("benchmarks.training.compression", *options, folder=folder, timeout_s=TIMEOUT_S)
+        (found,) = run_ranks("benchmarks.training.compression", (2,), *options, folder=folder, timeout_s=TIMEOUT_S)
     first, second = ({name: [TimedRun(**run) for run in runs] for name, runs in each.items()} for each in found)
     return {name: list(zip(first[name], second[name], strict=True)) for name in rates}
 
@@ -181,10 +181,10 @@ def describe_fastest(seconds: dict[str, float], mbit: float, kind: str) -> str:
 def main() -> None:
     given = arguments(
         __doc__.splitlines()[0], rounds={"type": int, "default": 3}, keep_rates={"action": "store_true"},
-        port={"type": int}, folder={"type": Path}, rates={"type": json.loads},
+        groups={"type": json.loads}, folder={"type": Path}, rates={"type": json.loads},
     )  # fmt: skip
-    if given.port is not None:
-        fork_ranks(2, given.folder, partial(run_rank, port=given.port, rates=given.rates, rounds=given.rounds))
+    if given.groups is not None:
+        fork_ranks(given.groups, given.folder, partial(run_rank, rates=given.rates, rounds=given.rounds))
     torch.set_num_threads(1)
     report = Report(
         "Compressed gradients on digits",

@@ -1,7 +1,7 @@
 """Start the ranks of a measurement, each in a process of its own, and read what they have found.
 
-A benchmark that measures processes is started again as `python -m MODULE --port … --folder …`. That process forks into the ranks; each of them
-writes what it has found into the folder.
+A benchmark that measures processes is started again as `python -m MODULE --groups … --folder …`. That process forks into the ranks of one group
+after the other, so that torch is imported only once; each of them writes what it has found into the folder.
 """
 
 import json
@@ -9,17 +9,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from salmon.training.groups import open_store
 
 
-def run_ranks(module: str, *options: str, folder: str, timeout_s: float) -> list[Any]:
-    """Start a benchmark again with these options, and return what each of its ranks has found, in their order."""
-    store = open_store("127.0.0.1", timeout_s)
-    command = (sys.executable, "-m", module, "--port", str(store.port), "--folder", folder, *options)
+def run_ranks(module: str, sizes: Sequence[int], *options: str, folder: str, timeout_s: float) -> list[list[Any]]:
+    """Start a benchmark again with these options, and return what the ranks of each group have found, in their order."""
+    stores = [open_store("127.0.0.1", timeout_s) for _ in sizes]
+    groups = json.dumps([(size, store.port) for size, store in zip(sizes, stores, strict=True)])
+    command = (sys.executable, "-m", module, "--groups", groups, "--folder", folder, *options)
     with subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True) as running:
         try:
             if running.wait(timeout=timeout_s):
@@ -27,24 +28,19 @@ def run_ranks(module: str, *options: str, folder: str, timeout_s: float) -> list
         finally:
             if running.returncode is None:
                 os.killpg(running.pid, signal.SIGKILL)
-    found = sorted(Path(folder).glob("*.json"), key=lambda path: int(path.stem))
-    return [json.loads(path.read_text()) for path in found]
+    return [[json.loads((Path(folder) / f"{size}-{rank}.json").read_text()) for rank in range(size)] for size in sizes]
 
 
-def fork_ranks(size: int, folder: Path, run: Callable[[int], Any]) -> NoReturn:
-    """Fork into this many ranks, write what `run` returns for each of them, and end with an error if one of them fails."""
-    # torch is imported only once; forking is safe because no thread has been started yet.
-    children: list[int] = []
-    for rank in range(1, size):
-        if not (child := os.fork()):
-            _write(folder, rank, run)
-            os._exit(0)
-        children.append(child)
-    _write(folder, 0, run)
-    failed = any(os.waitpid(child, 0)[1] for child in children)
-    # Without ending torch's threads, which occasionally hangs.
-    os._exit(int(failed))
-
-
-def _write(folder: Path, rank: int, run: Callable[[int], Any]) -> None:
-    (folder / f"{rank}.json").write_text(json.dumps(run(rank)))
+def fork_ranks(groups: Sequence[tuple[int, int]], folder: Path, run: Callable[[int, int, int], Any]) -> NoReturn:
+    """Write what `run(rank, size, port)` returns for the ranks of each group (size, port), and end: with an error if one fails."""
+    for size, port in groups:
+        children: list[int] = []
+        for rank in range(size):
+            # Forking is safe, because this process never starts a thread.
+            if not (child := os.fork()):
+                (folder / f"{size}-{rank}.json").write_text(json.dumps(run(rank, size, port)))
+                os._exit(0)  # without ending torch's threads, which occasionally hangs
+            children.append(child)
+        if any([os.waitpid(child, 0)[1] for child in children]):
+            os._exit(1)
+    os._exit(0)

@@ -320,6 +320,20 @@ def scaling(document: Document) -> str:
     )  # fmt: skip
 
 
+def large_embedding(document: Document) -> str:
+    """Seconds of fits to 10,000,000 answers until a log-loss is reached."""
+    return table(
+        ("method", "processes", "seconds to the log-loss", "CPU seconds of a process", "times one process", "in CPU seconds"),
+        (
+            (
+                row["method"], whole(row["processes"]), dash(row["to_target_s"], ".2f"), dash(row["cpu_s"], ".2f"), dash(row["times_one"], ".2f"),
+                dash(row["times_one_cpu"], ".2f"),
+            )
+            for row in document["rows"]
+        ),
+    )  # fmt: skip
+
+
 def notes(document: Document) -> str:
     """Return a benchmark's notes, with the load of the machine at its end."""
     return "\n".join(
@@ -359,6 +373,8 @@ BLOCKS: dict[str, Callable[[Document], str]] = {
     "optuna search notes": notes,
     "scaling": scaling,
     "scaling notes": notes,
+    "large embedding": large_embedding,
+    "large embedding notes": notes,
 }
 FIGURES = {
     name: "batch_growth"

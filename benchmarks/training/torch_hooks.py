@@ -198,12 +198,12 @@ def judge_average(module: Any, problem: Problem) -> float:
         return problem.judge(average)["test_loss"]
 
 
-def run_rank(rank: int, port: int, name: str, seeds: int, kept: list[Any]) -> list[Any]:
+def run_rank(rank: int, size: int, port: int, name: str, seeds: int, kept: list[Any]) -> list[Any]:
     """Train all of torch's methods on one problem as one rank; return (problem, method, rate, figures of each seed)."""
     torch.set_num_threads(1)
     timeout = timedelta(seconds=TIMEOUT_S)
     store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=timeout)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timeout)
     found: list[Any] = []
     for method in THEIRS:
         run = partial(run_theirs, method=method, rank=rank, port=port, kept=kept)
@@ -218,7 +218,7 @@ def measure_theirs(name: str, seeds: int) -> list[Any]:
     """Return what the first of two ranks has found, each in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         options = "--problems", name, "--seeds", str(seeds)
-        return run_ranks("benchmarks.training.torch_hooks", *options, folder=folder, timeout_s=TIMEOUT_S)[0]
+        return run_ranks("benchmarks.training.torch_hooks", (2,), *options, folder=folder, timeout_s=TIMEOUT_S)[0][0]
 
 
 def main() -> None:
@@ -226,14 +226,14 @@ def main() -> None:
         __doc__.splitlines()[0],
         seeds={"type": int, "default": 3},
         problems={"nargs": "+", "choices": list(RACES), "default": list(RACES)},
-        port={"type": int},
+        groups={"type": json.loads},
         folder={"type": Path},
     )
     torch.set_num_threads(1)
-    if given.port is not None:
+    if given.groups is not None:
         # torch occasionally hangs while it destroys a model with a hook: all are kept until the process ends.
-        run = partial(run_rank, port=given.port, name=given.problems[0], seeds=given.seeds, kept=[])
-        fork_ranks(2, given.folder, run)
+        run = partial(run_rank, name=given.problems[0], seeds=given.seeds, kept=[])
+        fork_ranks(given.groups, given.folder, run)
     columns = (
         "problem",
         "method",

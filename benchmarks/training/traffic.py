@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ RANKS = (2, 4, 8, 16)
 STEPS = 4
 #: What is exchanged; "dense, gathered" sends whole gradients in the way in which compressed ones are sent.
 GATHERED = "dense, gathered"
+#: The first entries of the gradient: so few that they are gathered, too, but without their length.
+SHORT, SHORT_ENTRIES = "a thousand entries", 1000
 CHOSEN = (
     "none",
     GATHERED,
@@ -64,8 +67,8 @@ def count_sent(store_port: int) -> int:
 
 def exchange(name: str, gradient: Any, shapes: Any, ranks: ProcessRanks, step: int) -> None:
     """Exchange one gradient."""
-    if name == "none":
-        ranks.reduce(torch.from_numpy(gradient.copy())[None])
+    if name in {"none", SHORT}:
+        ranks.reduce(torch.from_numpy(gradient[: SHORT_ENTRIES if name == SHORT else None].copy())[None])
         return
     code = CODES.get(name)
     rng = np.random.default_rng([step, ranks.local.start])
@@ -91,29 +94,30 @@ def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) ->
     return found
 
 
-def measure(size: int, names: list[str], gradient: Any) -> dict[str, tuple[float, float]]:
-    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code."""
+def measure(sizes: Sequence[int], names: list[str], gradient: Any) -> list[dict[str, tuple[float, float]]]:
+    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code, for each number of ranks."""
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "gradient.npy", gradient)
         ranks = run_ranks(
-            "benchmarks.training.traffic", "--size", str(size), "--names", json.dumps(names), folder=folder, timeout_s=TIMEOUT_S,
-        )  # fmt: skip
-    return {name: (sum(each[name][0] for each in ranks) / STEPS, ranks[0][name][1] / STEPS) for name in names}
+            "benchmarks.training.traffic", sizes, "--names", json.dumps(names), folder=folder, timeout_s=TIMEOUT_S
+        )
+    return [
+        {name: (sum(each[name][0] for each in group) / STEPS, group[0][name][1] / STEPS) for name in names}
+        for group in ranks
+    ]
 
 
 def main() -> None:
     given = arguments(
-        __doc__.splitlines()[0], port={"type": int}, size={"type": int}, folder={"type": Path}, names={"type": json.loads}
-    )  # fmt: skip
-    if given.port is not None:
-        run = partial(run_rank, size=given.size, port=given.port, names=given.names, folder=given.folder)
-        fork_ranks(given.size, given.folder, run)
+        __doc__.splitlines()[0], groups={"type": json.loads}, folder={"type": Path}, names={"type": json.loads}
+    )
+    if given.groups is not None:
+        fork_ranks(given.groups, given.folder, partial(run_rank, names=given.names, folder=given.folder))
     report = Report(
         "Bytes on the sockets", ("code", "ranks", "socket_bytes", "history_bytes", "history_share", "times_dense")
     )
     gradient = gradient_of(digits(0))[0]
-    for size in RANKS:
-        found = measure(size, list(CHOSEN), gradient)
+    for size, found in zip(RANKS, measure(RANKS, list(CHOSEN), gradient), strict=True):
         for name, (sockets, history) in found.items():
             report.add(
                 code=name, ranks=size, socket_bytes=sockets, history_bytes=history, history_share=history / sockets,

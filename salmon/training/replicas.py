@@ -12,8 +12,9 @@ that of the last agreement.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from math import isnan, nan, prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,54 +23,11 @@ from torch.func import functional_call
 
 from salmon.errors import SalmonError
 from salmon.training.averaging import AveragingState, Crossbow
+from salmon.training.exchange import NOTES, LayerExchange, Ranks, divide_layers
 from salmon.training.state import HistoryRow, TrainingJob, TrainingState
 
 # Optimisers that combine entries or look at matrices: a table of replicas would change their meaning.
 _NOT_ELEMENTWISE = {"LBFGS", "Adafactor", "Muon", "SparseAdam"}
-# Summed loss, examples, squared norm of a rank's gradient, request to regroup, request to finish.
-_NOTES = 5
-
-
-class Ranks(Protocol):
-    """What a step knows about its group."""
-
-    @property
-    def size(self) -> int:
-        """Return the number of ranks in the group."""
-        ...
-
-    @property
-    def largest(self) -> int:
-        """Return the number of ranks to which the group could grow."""
-        ...
-
-    @property
-    def local(self) -> range:
-        """Return the ranks that run in this process."""
-        ...
-
-    @property
-    def bytes_sent(self) -> int:
-        """Return the bytes that all ranks together have sent to each other so far."""
-        ...
-
-    def reduce(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the sum (K,) over all ranks of the group, given one vector for each local rank (r, K)."""
-        ...
-
-    def reduce_coded(
-        self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
-    ) -> NDArray[np.float32]:
-        """Return the sum (K,) of the expanded payloads of all ranks."""
-        ...
-
-    def asked_to_regroup(self) -> bool:
-        """Whether the driver wants to change which workers take part."""
-        ...
-
-    def report(self, row: HistoryRow) -> None:
-        """Publish a row for observers."""
-        ...
 
 
 class Replicas:
@@ -93,6 +51,8 @@ class Replicas:
         self._together = not self._buffers[0] and not any(
             isinstance(each, torch.nn.RNNBase) for each in module.modules()
         )
+        # Parts of the parameters through which the last batch has gone.
+        self._layers: tuple[torch.Tensor, ...] = ()
         groups = group_columns(self._names, self._sizes, job.parameter_groups)
         self._columns = [columns for _, runs in groups for columns in runs]
         # Parts of the table that share its memory; the table itself if there is only one group.
@@ -122,18 +82,29 @@ class Replicas:
         """The learning rate before any reduction."""
         return self._rates[0]
 
-    def gradients(self, batch: tuple[torch.Tensor, ...], counted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def gradients(
+        self,
+        batch: tuple[torch.Tensor, ...],
+        counted: torch.Tensor,
+        ready: Callable[[int, torch.Tensor | None], None] | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return summed losses (r,) and their gradients (r, P) for batches (r, b, …), weighted by `counted` (r, b).
 
-        With one replica and r batches, each batch has its own gradient at the same parameters.
+        With one replica and r batches, each batch has its own gradient at the same parameters. With a single batch, `ready(layer, gradient)`
+        is called for layers as soon as their gradients are known, while the backward pass goes on.
         """
         ranks = len(counted)
+        self._layers = ()
         leaf = self.weights.detach().expand(ranks, -1).clone().requires_grad_()
         sums = None if ranks == 1 or not self._together else self._sum_together(leaf, batch, counted)
         if sums is None:
             lengths = counted.sum(dim=1).int().tolist()
             sums = torch.stack([self._sum_part(leaf, batch, each, length) for each, length in enumerate(lengths)])
+        if ready is not None and ranks == 1:
+            for layer, part in enumerate(self._layers):
+                part.register_hook(partial(ready, layer))
         (gradients,) = torch.autograd.grad(sums.sum(), leaf)
+        self._layers = ()
         return sums.detach(), gradients
 
     def evaluate(
@@ -219,11 +190,10 @@ class Replicas:
         return self._losses(leaf[each], *examples, buffers=self._buffers_of(each)).sum()
 
     def _losses(self, flat: torch.Tensor, *batch: torch.Tensor, buffers: dict[str, Any] | None = None) -> torch.Tensor:
+        self._layers = flat.split(self._sizes)
         named = {
             name: part.view(shape).to(dtype)
-            for name, part, shape, dtype in zip(
-                self._names, flat.split(self._sizes), self.shapes, self._dtypes, strict=True
-            )
+            for name, part, shape, dtype in zip(self._names, self._layers, self.shapes, self._dtypes, strict=True)
         }
         if self._loss is None:
             losses = functional_call(self._module, {**named, **(buffers or {})}, batch)
@@ -261,6 +231,11 @@ class Synchronisation:
         self.finish = False
         self._asked_to_finish = False
         self._intervals = {monitor.every for monitor in job.monitors if monitor.needs_gradients}
+
+    def begin_exchange(self, batch_size: int) -> Callable[[int, torch.Tensor | None], None] | None:
+        """Return what takes the gradient of each layer during the backward pass of a step, or None if nothing is exchanged meanwhile."""
+        del batch_size
+        return None
 
     def ask_to_finish(self) -> None:
         """Request the end of the run: immediately if there is one rank, otherwise with the next exchange."""
@@ -307,8 +282,8 @@ class Synchronisation:
     def _exchange(self, vectors: torch.Tensor, notes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (sum of the vectors (P,), sum of the notes)."""
         total = self._ranks.reduce(torch.cat([vectors, notes], dim=1))
-        self._read_requests(total[-_NOTES:].tolist())
-        return total[:-_NOTES], total[-_NOTES:]
+        self._read_requests(total[-NOTES:].tolist())
+        return total[:-NOTES], total[-NOTES:]
 
     def _read_requests(self, notes: list[float]) -> None:
         self.regroup, self.finish = notes[3] > 0, notes[4] > 0
@@ -316,6 +291,16 @@ class Synchronisation:
 
 class GradientAveraging(Synchronisation):
     """Full synchronisation: all ranks take the same step along the gradient of the whole batch, exact or compressed."""
+
+    def __init__(self, job: TrainingJob, replicas: Replicas, ranks: Ranks, state: TrainingState) -> None:
+        super().__init__(job, replicas, ranks, state)
+        sizes = [prod(shape) for shape in replicas.shapes]
+        in_parts = job.compression is None and ranks.size > 1 and len(divide_layers(sizes)) > 1
+        self._by_layer = LayerExchange(sizes, ranks, replicas.weights.dtype) if in_parts else None
+
+    def begin_exchange(self, batch_size: int) -> Callable[[int, torch.Tensor | None], None] | None:
+        """Return what takes the gradient of each layer if there is more than one part to send."""
+        return None if self._by_layer is None else self._by_layer.begin(batch_size)
 
     def finish_step(
         self,
@@ -329,13 +314,16 @@ class GradientAveraging(Synchronisation):
         """Average gradients and take one step; see `Synchronisation`."""
         measured = any(step % every == 0 for every in self._intervals)
         notes = self._notes(sums, counts, gradients if measured else None)
-        vectors = gradients / batch_size
-        if self._job.compression is None:
-            gradient, total_notes = self._exchange(vectors, notes)
-            norm2 = exact_norm2 = _norm2(gradient)
+        exact_norm2 = nan
+        if self._by_layer is not None:
+            gradient, total_notes = self._by_layer.finish(gradients, notes)
+            self._read_requests(total_notes.tolist())
+        elif self._job.compression is None:
+            gradient, total_notes = self._exchange(gradients / batch_size, notes)
         else:
-            gradient, total_notes, exact_norm2 = self._exchange_coded(step, vectors, notes, batch_size)
-            norm2 = _norm2(gradient)
+            gradient, total_notes, exact_norm2 = self._exchange_coded(step, gradients / batch_size, notes, batch_size)
+        norm2 = _norm2(gradient)
+        exact_norm2 = norm2 if isnan(exact_norm2) else exact_norm2
         loss = float(total_notes[0]) / batch_size
         self._replicas.step(gradient[None], factor)
         return ReplicaStep(
@@ -356,7 +344,7 @@ class GradientAveraging(Synchronisation):
         """
         compression = self._job.compression
         assert compression is not None  # noqa: S101 - only called with a compression
-        shapes, head = self._replicas.shapes, 4 * _NOTES
+        shapes, head = self._replicas.shapes, 4 * NOTES
         payloads = [
             note.numpy().tobytes()
             + compression.compress(vector.float().numpy(), shapes, np.random.default_rng([self._job.seed, step, rank]))
@@ -374,9 +362,9 @@ class GradientAveraging(Synchronisation):
         # What overflows here, in a run that diverges, makes the next loss infinite or NaN, and that ends the run with a sentence.
         with np.errstate(over="ignore", invalid="ignore"):
             total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
-        self._read_requests(total[-_NOTES:].tolist())
-        gradient = total[:-_NOTES].to(vectors.dtype)
-        return gradient, total[-_NOTES:], _norm2(gradient) + sum(single_norms2)
+        self._read_requests(total[-NOTES:].tolist())
+        gradient = total[:-NOTES].to(vectors.dtype)
+        return gradient, total[-NOTES:], _norm2(gradient) + sum(single_norms2)
 
 
 class ParameterAveraging(Synchronisation):
@@ -410,10 +398,7 @@ class ParameterAveraging(Synchronisation):
                 self._share_first_loss()
             return ReplicaStep(local, 0, {"loss": self._loss, "period": self.state.period})
         weights = self._replicas.weights.detach()
-        total, notes = self._exchange(weights, self._notes(*self._since.T))
-        mean = total / self._ranks.size
-        drift = ((weights - mean) ** 2).sum(dim=1, keepdim=True)
-        variance = float(self._ranks.reduce(drift)[0]) / self._ranks.size
+        mean, variance, notes = self._average(weights)
         with torch.no_grad():
             self._replicas.weights.copy_(mean.expand_as(weights))
         self.state = self._job.averaging.learn(self.state, step, variance, self._replicas.rate * factor)
@@ -425,6 +410,21 @@ class ParameterAveraging(Synchronisation):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return losses and examples since the last agreement, so that a run can continue between two agreements."""
         return {"since_agreement": _copy(self._since)}
+
+    def _average(self, weights: torch.Tensor) -> tuple[torch.Tensor, float, torch.Tensor]:
+        """Return the mean (P,) of all replicas (r, P), their mean squared distance from it, and the sum of the notes."""
+        own, ranks = torch.cat([weights, self._notes(*self._since.T)], dim=1), self._ranks.size
+        if (gathered := self._ranks.gather(own)) is None:
+            total = self._ranks.reduce(own)
+            mean = total[:-NOTES] / ranks
+            variance = float(self._ranks.reduce(_distances2(weights, mean))[0]) / ranks
+        else:
+            # Every rank has all replicas: the variance needs no exchange of its own.
+            total = gathered.sum(dim=0)
+            mean = total[:-NOTES] / ranks
+            variance = float(_distances2(gathered[:, :-NOTES], mean).sum(dim=0)) / ranks
+        self._read_requests(total[-NOTES:].tolist())
+        return mean, variance, total[-NOTES:]
 
     def _share_first_loss(self) -> None:
         """Exchange the loss of the first step alone, so that there is one before the first agreement."""
@@ -544,6 +544,11 @@ def group_columns(
 def _norm2(vector: torch.Tensor) -> float:
     # Every norm uses this one operation: in a step of half a millisecond, the first call of another one would be noticeable.
     return float(vector @ vector)
+
+
+def _distances2(replicas: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+    """Return the squared distances (r, 1) of replicas (r, P) from their mean (P,)."""
+    return ((replicas - mean) ** 2).sum(dim=1, keepdim=True)
 
 
 def _copy(tensor: torch.Tensor) -> NDArray[Any]:

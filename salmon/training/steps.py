@@ -11,10 +11,11 @@ import torch
 
 from salmon.errors import SalmonError
 from salmon.training.batch_size import BatchSizeInputs
-from salmon.training.examples import open_examples
+from salmon.training.examples import Batch, open_examples
+from salmon.training.exchange import Ranks
 from salmon.training.monitors import Monitor, MonitorMemory, StepMeasurement
 from salmon.training.policies import SharedFigures, StepPlan
-from salmon.training.replicas import Ranks, Replicas, Synchronisation, choose_synchronisation
+from salmon.training.replicas import Replicas, Synchronisation, choose_synchronisation
 from salmon.training.state import (
     HistoryRow,
     SegmentOutcome,
@@ -90,6 +91,8 @@ class Steps:
         self._fewest = 2 if any(isinstance(each, _NORMALISED) for each in job.module.modules()) else 1
         self._planned_s = 0.0
         self._counted = ranks.bytes_sent
+        # (epoch, position, size) of examples that were drawn while an exchange was under way, and the examples.
+        self._ahead: tuple[tuple[int, int, int], tuple[Batch, torch.Tensor]] | None = None
 
     @property
     def passes(self) -> float:
@@ -120,10 +123,13 @@ class Steps:
         """Take one step and return its row."""
         started = time.perf_counter()
         before = self._progress
-        size = self._count_examples(plan, self._job.averaging.replicas * self._ranks.size)
-        batch, counted = self._examples.draw(before.epoch, before.position, size)
+        size = self._count_examples(plan, before.position)
+        batch, counted = self._draw((before.epoch, before.position, size))
+        # If the batch stays the same, the examples of the next step are drawn instead of waiting for the other ranks.
+        steady = plan.batch_size == self._figures.get("planned_batch_size")
+        self._ranks.while_waiting((lambda: self._draw_ahead(plan, *self._advance(size))) if steady else None)
         with _seed_torch(hash((self._job.seed, before.step, self._ranks.local.start)) % (1 << 62)):
-            sums, gradients = self._replicas.gradients(batch, counted)
+            sums, gradients = self._replicas.gradients(batch, counted, self.synchronisation.begin_exchange(size))
         result = self.synchronisation.finish_step(
             before.step, sums, gradients, counted.sum(dim=1), size, plan.rate_factor
         )
@@ -141,12 +147,11 @@ class Steps:
             if result.synchronised and before.step % monitor.every == 0:
                 self._monitors[index] = monitor.update(self._monitors[index], measurement)
                 self._show(monitor, self._monitors[index])
-        position = before.position + size
-        over = position >= self._examples.count
+        epoch, position = self._advance(size)
         self._progress = TrainingProgress(
             step=before.step + 1,
-            epoch=before.epoch + over,
-            position=0 if over else position,
+            epoch=epoch,
+            position=position,
             examples=before.examples + size,
             bytes_sent=before.bytes_sent + self._ranks.bytes_sent - self._counted,
             synchronisations=before.synchronisations + result.synchronised,
@@ -206,9 +211,26 @@ class Steps:
         else:
             self._monitored[monitor.name] = value
 
-    def _count_examples(self, plan: StepPlan, parts: int) -> int:
-        """Return the examples of the next step; the last one of an epoch has those that are left."""
-        left = self._examples.count - self._progress.position
+    def _draw(self, place: tuple[int, int, int]) -> tuple[Batch, torch.Tensor]:
+        """Return the examples of an (epoch, position, size) and their mask, if possible those drawn ahead."""
+        ahead, self._ahead = self._ahead, None
+        return ahead[1] if ahead is not None and ahead[0] == place else self._examples.draw(*place)
+
+    def _draw_ahead(self, plan: StepPlan, epoch: int, position: int) -> None:
+        """Draw the examples of the next step, expecting that it has the batch of this plan."""
+        place = epoch, position, self._count_examples(plan, position)
+        self._ahead = place, self._examples.draw(*place)
+
+    def _advance(self, size: int) -> tuple[int, int]:
+        """Return (epoch, position) after a step of this many examples."""
+        position = self._progress.position + size
+        over = position >= self._examples.count
+        return self._progress.epoch + over, 0 if over else position
+
+    def _count_examples(self, plan: StepPlan, position: int) -> int:
+        """Return the examples of a step at a position; the last one of an epoch has those that are left."""
+        parts = self._job.averaging.replicas * self._ranks.size
+        left = self._examples.count - position
         size = min(self._job.averaging.step_batch(plan.batch_size, parts), left)
         if self._fewest == 1:
             return size

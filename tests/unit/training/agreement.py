@@ -49,7 +49,8 @@ from salmon.training.state import TrainingJob
 from salmon.training.steps import Steps
 from tests.unit.training.problems import network, regression
 
-STEPS = 22
+#: So few examples that an epoch has 4 to 6 steps: rules that count epochs decide several times in a run.
+EXAMPLES, STEPS = 48, 14
 SIZES = (2, 4)
 TIMEOUT_S = 60.0
 
@@ -74,7 +75,7 @@ RULES = [
     GeoDamp(8, delay=1, factor=2),
     PadaDamp(8, rate=0.5),
     RadaDamp(8, memory=0.5),
-    PlateauDamp(8, tolerance=0.5),
+    PlateauDamp(8, tolerance=0.99),
     AdaDamp(8, dwell=3),
     AdaDamp(8, gradient=True),
     GeoDampLR(12, delay=1, factor=2),
@@ -116,7 +117,7 @@ class Trace:
 
 def until_low(row):
     """End a run where the loss is low."""
-    return row["loss"] < 0.4 and row["step"] > 9
+    return row["loss"] < 1.2 and row["step"] > 11
 
 
 def job_of(**options):
@@ -156,7 +157,8 @@ def every_combination() -> Iterator[Any]:
 def follow(job, ranks):
     """Run one process of a group for some steps."""
     job = replace(job, module=deepcopy(job.module))
-    steps, trace = Steps(job, regression(), initial_state(job), ranks), Trace([], [], [])
+    data = tuple(each[:EXAMPLES] for each in regression())
+    steps, trace = Steps(job, data, initial_state(job), ranks), Trace([], [], [])
     before = 0
     for _ in range(STEPS):
         plan = steps.plan()

@@ -1,11 +1,14 @@
 """Small networks train fastest on one thread; modules are initialised alike in every run of a test."""
 
 import logging
+import multiprocessing
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import dask.config
 import pytest
 import torch
+from distributed.utils import get_mp_context
 
 from salmon.errors import SalmonError
 from salmon.parallel.dask import DaskExecutor, local_cluster
@@ -23,6 +26,15 @@ def one_thread() -> Iterator[None]:
 def same_start() -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="package")
+def forked_workers() -> Iterator[None]:
+    """Fork workers from a process that has imported everything once; a new process needs two seconds for it."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context()  # Dask's own list of modules, which is replaced
+        multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed", "tests.unit.training.preload"])
         yield
 
 

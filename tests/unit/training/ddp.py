@@ -1,6 +1,6 @@
-"""Two ranks of torch's DistributedDataParallel with a compression hook, in two separate processes.
+"""Two ranks of torch's DistributedDataParallel with a compression hook, in two separate processes for each hook.
 
-    python -m tests.unit.training.ddp STORE_PORT FOLDER HOOK
+    python -m tests.unit.training.ddp STORE_PORT FOLDER
 
 torch occasionally hangs while it destroys a model with a Python hook. These ranks therefore exit without destroying anything, and the
 parent process kills both if they do not exit in time.
@@ -32,11 +32,11 @@ HOOKS = {
 }
 
 
-def train_with_hook(folder, hook):
-    """Return the parameters of both ranks, and those of plain gradient descent on all rows."""
+def train_with_hooks(folder):
+    """Return for each hook the parameters of both ranks, and those of plain gradient descent on all rows."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=_TIMEOUT)
     running = subprocess.Popen(
-        (sys.executable, "-m", "tests.unit.training.ddp", str(store.port), str(folder), hook),
+        (sys.executable, "-m", "tests.unit.training.ddp", str(store.port), str(folder)),
         cwd=REPOSITORY, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True,
     )  # fmt: skip
     with running:
@@ -45,8 +45,8 @@ def train_with_hook(folder, hook):
         finally:
             if running.returncode is None:
                 os.killpg(running.pid, signal.SIGKILL)
-    first, second = (np.load(folder / f"{rank}.npy") for rank in (0, 1))
-    return first, second, descend(deepcopy(network()), slice(None))
+    alone = descend(deepcopy(network()), slice(None))
+    return {hook: (*(np.load(folder / f"{hook} {rank}.npy") for rank in (0, 1)), alone) for hook in HOOKS}
 
 
 def descend(model, rows):
@@ -62,22 +62,26 @@ def descend(model, rows):
 
 def one_rank(port, rank, folder, hook):
     """Train one rank on its half of the batch and save its parameters."""
-    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=_TIMEOUT)
+    store = dist.PrefixStore(hook, dist.TCPStore("127.0.0.1", port, is_master=False, timeout=_TIMEOUT))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=_TIMEOUT)
     model = torch.nn.parallel.DistributedDataParallel(network())
     model.register_comm_hook(None, HOOKS[hook]())
-    np.save(folder / f"{rank}.npy", descend(model, slice(rank, None, 2)))
+    np.save(folder / f"{hook} {rank}.npy", descend(model, slice(rank, None, 2)))
     dist.barrier()
     os._exit(0)
 
 
 def main():
-    port, folder, hook = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
     torch.set_num_threads(1)
-    # torch is imported only once; forking is safe because no thread has been started yet.
-    if os.fork() == 0:
-        one_rank(port, 1, folder, hook)
-    one_rank(port, 0, folder, hook)
+    # torch is imported only once; forking is safe because this process never starts a thread.
+    children = []
+    for hook in HOOKS:
+        for rank in (0, 1):
+            if not (child := os.fork()):
+                one_rank(port, rank, folder, hook)
+            children.append(child)
+    sys.exit(max([os.waitpid(child, 0)[1] for child in children]) > 0)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+import torch
 
 from salmon.errors import SalmonError
 from salmon.parallel.dask import local_cluster
@@ -21,9 +22,11 @@ from salmon.training import (
     SmoothedLoss,
     VirtualGroup,
 )
-from salmon.training.groups import Meeting, ProcessRanks, VirtualRanks, count_all_gather, count_all_reduce, open_store
+from salmon.training.batch_size import ConstantBatch
+from salmon.training.groups import Meeting, ProcessRanks, VirtualRanks, count_all_gather, count_exchange, open_store
 from tests.unit.training.agreement import (
     AVERAGINGS,
+    NOISE_POLICY,
     POLICIES,
     RULES,
     SIZES,
@@ -34,6 +37,7 @@ from tests.unit.training.agreement import (
     follow,
     follow_in_processes,
     job_of,
+    until_low,
 )
 from tests.unit.training.problems import train
 
@@ -63,8 +67,17 @@ class ThreadRanks:
 
     def reduce(self, vectors):
         received = self._exchange(self._rank, vectors[0].clone())
-        self.bytes_sent += count_all_reduce(self.size, vectors[0])
+        self.bytes_sent += count_exchange(self.size, vectors[0])
         return sum(received[1:], start=received[0])
+
+    def gather(self, vectors):
+        received = self._exchange(self._rank, vectors[0].clone())
+        self.bytes_sent += count_exchange(self.size, vectors[0])
+        return torch.stack(received)
+
+    def while_waiting(self, task):
+        if task is not None:
+            task()
 
     def reduce_coded(self, payloads, expand):
         received = self._exchange(self._rank, payloads[0])
@@ -111,7 +124,7 @@ def threads_of(job, size):
 @pytest.mark.parametrize("averaging", AVERAGINGS, ids=str)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_every_rule_decides_alike_on_all_ranks(rule, averaging, size):
-    job = job_of(batch_size=rule, averaging=averaging, until=lambda row: row["loss"] < 0.4 and row["step"] > 9)
+    job = job_of(batch_size=rule, averaging=averaging, until=until_low)
     traces = threads_of(job, size)
     check_alike(traces)
     check_virtual(job, traces)
@@ -147,7 +160,7 @@ def test_compressed_gradients_are_decided_on_alike(rule, policies, size):
 def test_ranks_connected_by_gloo_decide_alike(options):
     timeout = timedelta(seconds=30)
     store = open_store("127.0.0.1", timeout.total_seconds())
-    job = job_of(until=lambda row: row["step"] >= 15, **options)
+    job = job_of(until=lambda row: row["step"] >= 10, **options)
 
     def start(rank):
         meeting = Meeting("127.0.0.1", store.port, "here", rank, 2, 2, timeout.total_seconds())
@@ -173,6 +186,29 @@ def test_every_pair_of_methods_decides_alike_in_separate_processes(four_processe
     jobs = list(every_pair())
     for traces in follow_in_processes(four_processes, jobs, size):
         check_alike(traces)
+
+
+CHANGING = {
+    "batch or rate": [{"batch_size": rule} for rule in RULES if not isinstance(rule, ConstantBatch)]
+    + [{"policies": tuple(policies), "monitors": tuple(monitors)} for policies, monitors in [*POLICIES, NOISE_POLICY]],
+    "period": [{"averaging": each} for each in AVERAGINGS if isinstance(each, ADPSGD)],
+}
+
+
+@pytest.mark.parametrize(
+    ("decision", "options"), [(name, each) for name in CHANGING for each in CHANGING[name]], ids=str
+)
+def test_the_runs_are_long_enough_for_decisions_to_change(decision, options):
+    decided = follow(job_of(**options), VirtualRanks(2, 2)).decisions
+    chosen = {each[4] if decision == "period" else (each[0], each[2]) for each in decided}
+    assert len(chosen) > 1
+
+
+def test_some_runs_are_stopped_and_others_are_not():
+    stopped = {
+        follow(job_of(averaging=each, until=until_low), VirtualRanks(2, 2)).decisions[-1][-1] for each in AVERAGINGS
+    }
+    assert stopped == {True, False}
 
 
 def test_the_jobs_of_the_suite_have_every_pair_that_the_product_has():

@@ -28,6 +28,7 @@ from salmon.training import (
 )
 from salmon.training.groups import TOPIC, Meeting, open_store
 from tests.program import REPOSITORY
+from tests.unit.training.ddp import train_with_hooks
 from tests.unit.training.problems import DieOnce, UntilRejoined, fails, losses, train
 
 pytestmark = pytest.mark.slow
@@ -138,11 +139,14 @@ def test_workers_exit_when_their_driver_is_killed():
                 os.killpg(running.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("hook", "near"), [("QSGD, 16 bits", 2e-3), ("rounded to 8 bits", 2e-2)])
-def test_a_ddp_hook_averages_the_compressed_gradients(tmp_path, hook, near):
-    from tests.unit.training.ddp import train_with_hook
+@pytest.fixture(scope="module")
+def trained_with_hooks(tmp_path_factory):
+    return train_with_hooks(tmp_path_factory.mktemp("hooks"))
 
-    first, second, alone = train_with_hook(tmp_path, hook)
+
+@pytest.mark.parametrize(("hook", "near"), [("QSGD, 16 bits", 2e-3), ("rounded to 8 bits", 2e-2)])
+def test_a_ddp_hook_averages_the_compressed_gradients(trained_with_hooks, hook, near):
+    first, second, alone = trained_with_hooks[hook]
     assert first.tolist() == second.tolist()
     # So many bits are nearly exact, so both ranks average to the gradient of the whole batch.
     assert first == pytest.approx(alone, abs=near)
