@@ -41,6 +41,7 @@ def fork_ranks(groups: Sequence[tuple[int, int]], folder: Path, run: Callable[[i
                 (folder / f"{size}-{rank}.json").write_text(json.dumps(run(rank, size, port)))
                 os._exit(0)  # without ending torch's threads, which occasionally hangs
             children.append(child)
-        if any([os.waitpid(child, 0)[1] for child in children]):
+        failed = [child for child in children if os.waitpid(child, 0)[1]]
+        if failed:
             os._exit(1)
     os._exit(0)

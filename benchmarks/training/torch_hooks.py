@@ -12,6 +12,7 @@ evaluated, without counting its bytes; with torch's methods one update later tha
 which it needs the fewest updates on a seed that is not used again.
 """
 
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
