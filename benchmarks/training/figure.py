@@ -46,7 +46,7 @@ def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
                 )
             axes.set(**{name: value for name, value in panel.items() if name not in {"curves", "marks"}})
             axes.grid(color="#e6e6e6", linewidth=0.5)
-            axes.tick_params(labelsize=7)
+            axes.tick_params(which="both", labelsize=7)
             beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(curves) > MOST_INSIDE else {}
             if curves:
                 axes.legend(fontsize=7, frameon=False, **beside)

@@ -256,9 +256,10 @@ def panel(rows: list[dict[str, Any]], figure: str) -> dict[str, Any]:
     curves = {}
     for system in SYSTEMS:
         shares = [row[f"{figure}_share"] for row in rows if row["system"] == system]
-        curves[system] = [[at for at, share in enumerate(shares) if share], [share for share in shares if share]]
+        # A gap where the target was not reached.
+        curves[system] = [list(range(len(shares))), [share or np.nan for share in shares]]
     return {
-        "curves": curves, "marks": "o", "xticks": range(len(problems)), "xticklabels": problems, "ylabel": f"{figure} / twin's",
+        "curves": curves, "marks": "o", "xticks": range(len(problems)), "xticklabels": [name.replace(" ", "\n") for name in problems], "ylabel": f"{figure} / twin's",
         "xlabel": "", "yscale": "log",
     }  # fmt: skip
 

@@ -294,10 +294,13 @@ def middle_of(ends: Ends) -> list[float]:
 
 
 def panel(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return a panel of updates against kilobytes."""
-    reached = [row for row in rows if row["problem"] == name and "updates" in row]
+    """Return a panel of updates against kilobytes; methods that did not reach the target have no point, but keep their colour."""
+    raced = [row for row in rows if row["problem"] == name]
+    points = {
+        row["method"]: [[row[key]] if "updates" in row else [] for key in ("kilobytes", "updates")] for row in raced
+    }
     return {
-        "curves": {row["method"]: ([row["kilobytes"]], [row["updates"]]) for row in reached},
+        "curves": points,
         "marks": "o", "xscale": "log", "xlabel": "kilobytes to the target", "ylabel": "updates", "title": name,
     }  # fmt: skip
 
