@@ -4,8 +4,9 @@
 
 Two problems: digits with layers of 64, 256, 256 and 10, and the Markov chain of `benchmarks/training/new_problems.py`, of whose problems it has
 the largest weight matrices. Its target, learning rates and limit were set from runs of averaged gradients alone, before any other method was run on
-it. Ranks of torch's methods are two processes with
-DistributedDataParallel over gloo, and their bytes are those that the kernel counts on the sockets of the first one; ours run as two virtual ranks,
+it.
+
+Ranks of torch's methods are two processes with DistributedDataParallel over gloo, and their bytes are those that the kernel counts on the sockets of the first one; ours run as two virtual ranks,
 whose bytes are the same as on the sockets (`benchmarks/training/traffic.py`), and of which the half is shown. All see the same examples in the same
 order, start from the same parameters, and take plain SGD steps with a total batch of 128. Every fifth step the average of both ranks' parameters is
 evaluated, without counting its bytes; with torch's methods one update later than with ours. The learning rate of each method is the one of three with
