@@ -137,7 +137,7 @@ def test_an_arrangement_can_be_cut_short():
     _, covariance, linear, target = designed(TSTE(), 10, 2, seed=0)
     turns = open_turns(np.arange(10))
     looks = itertools.count(1)
-    arrangement = arrange(linear, covariance, target, turns, stop=lambda: next(looks) > 4)
+    arrangement = arrange(linear, covariance, target, turns, stop=lambda _: next(looks) > 4)
     assert not arrangement.complete
     assert len(arrangement.queries) == 4
     np.testing.assert_array_equal(arrangement.queries, arrange(linear, covariance, target, turns).queries[:4])
