@@ -99,9 +99,7 @@ def main() -> None:
         "together / apart is that of the same round; its median and quartiles are shown."
     )
     others = [row["others"] for row in report.rows]
-    report.note(
-        f"In these rounds other programs used {min(others):.1f} to {max(others):.1f} of the two cores (medians)."
-    )
+    report.note(f"In these rounds other programs used {max(0.0, *others):.1f} of the two cores at most (medians).")
     finish(report, "scaling", [draw_panel(report.rows)])
 
 

@@ -4,6 +4,7 @@ import colorsys
 import io
 import itertools
 import re
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image, ImageDraw
 from playwright.sync_api import Page, expect
 
+from backend.plan import EVALUATION_SECONDS
 from tests.archives import write_zip
 from tests.browser.participant import assert_accessible
 from tests.program import Program, poll
@@ -388,7 +390,17 @@ def words(program: Program, birds: dict[int, str]) -> np.ndarray:
         def maps() -> int:
             return len(client.get("/api/experiments/words/history", params={"sampler": "Adaptive"}).json()["maps"])
 
+        def settled() -> bool:
+            """Whether no evaluation has changed the accuracy for longer than two of them are apart."""
+            reply = client.get("/api/experiments/words/model", params={"sampler": "Adaptive"})
+            accuracy = reply.json().get("numbers", {}).get("accuracy")
+            if accuracy != seen[-1][0]:
+                seen.append((accuracy, time.monotonic()))
+            return accuracy is not None and time.monotonic() - seen[-1][1] > 1.5 * EVALUATION_SECONDS
+
+        seen: list[tuple[float | None, float]] = [(None, 0.0)]
         poll(lambda: maps() >= 2, "two generations with maps", seconds=60)
+        poll(settled, "the evaluation of all answers", seconds=120)
     return world
 
 
