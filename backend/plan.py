@@ -105,7 +105,6 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     """
     steps: list[Step] = []
     wake = inf
-    behind = progress.replaying and progress.received < progress.absorbed
     evaluation_due = may_begin(progress.evaluation, EVALUATION_SECONDS, EVALUATION_DUTY)
     for wanted, timed, due, step in (
         (_search_is_due(progress), progress.search, may_begin(progress.search, 0.0), _search(progress)),
@@ -119,9 +118,7 @@ def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
             Evaluate(),
         ),
     ):
-        if not wanted or timed.running or (behind and not isinstance(step, Search)):
-            continue
-        if progress.replaying and isinstance(step, (Report, Evaluate)):
+        if not wanted or timed.running or (progress.replaying and isinstance(step, (Report, Evaluate))):
             continue
         if due <= now:
             steps.append(step)
