@@ -363,7 +363,9 @@ class Learner:
 
     def finish(self, kind: Kind, outcome: Any, seconds: float) -> None:
         """Take over the outcome of a task and publish it."""
-        self._timed[kind] = replace(self._timed[kind], running=False, seconds=seconds, failures=0)
+        # A round of random queries does not say how long it takes to choose them.
+        drawn = kind == "search" and "active" not in outcome.trial_types
+        self._timed[kind] = replace(self._timed[kind], running=False, seconds=0.0 if drawn else seconds, failures=0)
         self.error = ""
         match kind:
             case "refit":

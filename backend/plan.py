@@ -29,7 +29,9 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Timed:
-    """One kind of task: whether it runs, when it last began, how long it took, and how often it failed in a row."""
+    """One kind of task: whether it runs, when it last began, how long it took (0: not known), and how often it failed in a
+    row.
+    """
 
     running: bool = False
     began: float = -inf
@@ -147,7 +149,9 @@ def _queries_used(progress: Progress) -> int:
 
 
 def _search(progress: Progress) -> Search:
-    return Search(queries_wanted(progress), max(FEWEST_QUERIES, _queries_used(progress)))
+    """Return a search for as many queries as are wanted; the first is not cut short, since nobody knows how long the next takes."""
+    wanted = queries_wanted(progress)
+    return Search(wanted, max(FEWEST_QUERIES, _queries_used(progress)) if progress.search.seconds else wanted)
 
 
 def _search_is_due(progress: Progress) -> bool:

@@ -73,12 +73,16 @@ class Crowd:
     thinking: Thinking
     diary: Diary
 
-    async def live(self, participants: int, *, seconds: float, answers_each: int = 10**9) -> None:
-        """Everybody arrives within a second and answers until time is up or enough answers are given."""
+    async def live(self, participants: int, *, seconds: float, answers_each: int = 10**9, first: int = 0) -> None:
+        """Everybody arrives within a second and answers until time is up or enough answers are given.
+
+        `first` is the number of the first participant: those who have answered before do not come again.
+        """
         limits = httpx.Limits(max_connections=participants, max_keepalive_connections=participants)
         end = time.time() + seconds
         async with httpx.AsyncClient(base_url=self.address, limits=limits, timeout=30) as client:
-            await asyncio.gather(*(self._participate(client, i, end, answers_each) for i in range(participants)))
+            numbers = range(first, first + participants)
+            await asyncio.gather(*(self._participate(client, i, end, answers_each) for i in numbers))
 
     async def _participate(self, client: httpx.AsyncClient, number: int, end: float, answers_each: int) -> None:
         rng = np.random.default_rng([91, number])

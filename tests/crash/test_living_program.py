@@ -34,15 +34,19 @@ def crowd(program: Program, name: str, spec: str = SPEC, n: int = 30) -> Crowd:
 
 
 @contextmanager
-def answering(people: Crowd, participants: int, answers_each: int) -> Iterator[threading.Thread]:
+def answering(people: Crowd, participants: int, answers_each: int, first: int = 0) -> Iterator[threading.Thread]:
     """People answer in the background; at the end they have all finished."""
-    thread = threading.Thread(
-        target=lambda: asyncio.run(people.live(participants, seconds=120, answers_each=answers_each))
-    )
+    finished = []
+
+    def live() -> None:
+        asyncio.run(people.live(participants, seconds=120, answers_each=answers_each, first=first))
+        finished.append(True)
+
+    thread = threading.Thread(target=live)
     thread.start()
     yield thread
     thread.join(120)
-    assert not thread.is_alive()
+    assert finished
 
 
 def model_has_seen_all(program: Program, name: str, answers: int) -> None:
@@ -147,10 +151,11 @@ def test_many_targets_are_still_learned_live(tmp_path: Path, n: int) -> None:
             pass
         model_has_seen_all(program, "many", 4 * (n // 4))
         record = read_store(program.data, "many", "Adaptive")
-        for _ in range(30):  # where the machine is busy the first search may come after the last of these answers
+        # Where the machine is busy the first search may come after the last of these answers.
+        for again in range(1, 30):
             if {answer.served.trial_type for _, answer in record.answers} >= {"random", "active"}:
                 break
-            with answering(people, 4, 4):
+            with answering(people, 4, 4, first=4 * again):
                 pass
             record = read_store(program.data, "many", "Adaptive")
         check_history(record)

@@ -149,8 +149,14 @@ def test_a_search_may_end_early_with_what_several_rounds_use() -> None:
     steps = next_steps(replace(SETTLED, n=500, listed=0, rate=rate, refit=refit, search=search), 0.0)
     found = next(step for step in steps if isinstance(step, Search))
     assert found == Search(500, round(ROUNDS_KEPT * rate * (0.1 / DUTY + 0.3)))
-    quiet = next_steps(replace(SETTLED, listed=0, rate=0.0), 0.0)
+    quiet = next_steps(replace(SETTLED, listed=0, rate=0.0, search=search), 0.0)
     assert next(step for step in quiet if isinstance(step, Search)).enough == FEWEST_QUERIES
+
+
+def test_the_first_search_that_chooses_is_not_cut_short() -> None:
+    """Its queries replace hundreds of random ones, and how long the next search takes is not known yet."""
+    steps = next_steps(replace(SETTLED, n=300, listed=200, searched=-1, rate=10.0, search=Timed()), 0.0)
+    assert next(step for step in steps if isinstance(step, Search)) == Search(300, 300)
 
 
 def test_a_list_grows_with_the_pace_and_the_time_of_a_round() -> None:
