@@ -1,5 +1,5 @@
-"""Write what is made from the code: the types of the pages' JavaScript, the bodies in docs/routes.md, and the pages of keys,
-commands and Python names.
+"""Write what is made from the code: the types of the pages' JavaScript, the bodies in docs/routes.md, and the pages of
+keys, commands and Python names.
 
 Run `make generated` after a change of a route, a body, a reply or a key of the spec; with `--check` nothing is written,
 and files that are out of date are named. A test does the same.

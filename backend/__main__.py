@@ -13,8 +13,8 @@ from backend.store import Store
 from backend.workers import ExecutorOpener
 from salmon import logs, parent_watch
 
-#: Learning yields the processor to the web process, which people wait for, but not to everything else on the machine: beside two
-#: other busy programs, niceness 15 left it a thirtieth of a core. Workers inherit the niceness.
+#: Learning yields the processor to the web process, which people wait for, but not to everything else on the machine:
+#: beside two other busy programs, niceness 15 left it a thirtieth of a core. Workers inherit the niceness.
 NICENESS = 10
 
 

@@ -25,9 +25,9 @@ _PAGES = 5
 class Experiment:
     """An open experiment. Each answer is appended once to each log that takes it, whatever the learners do.
 
-    `logs` holds the answers to the queries of a set of samplers (the empty set: all answers): one log for each such set,
-    where groups of participants are asked by samplers of their own. `pages` are the answers that were there when it was
-    opened; while they are `replaying`, page by page, learners work with those that have been read.
+    `logs` holds the answers to the queries of a set of samplers (the empty set: all answers): one log for each such
+    set, where groups of participants are asked by samplers of their own. `pages` are the answers that were there when
+    it was opened; while they are `replaying`, page by page, learners work with those that have been read.
     """
 
     followed: ExperimentRecord

@@ -1,10 +1,10 @@
 """The learning state of one active sampler: starts the tasks that the plan asks for and publishes their outcomes.
 
-All methods run in the service's thread. The tasks run on the workers, and their outcomes come back through `finish`. After
-a crash `resume` continues from what was published last.
+All methods run in the service's thread. The tasks run on the workers, and their outcomes come back through `finish`.
+After a crash `resume` continues from what was published last.
 
-All learners of an experiment share one `AnswerLog`: every triplet is in it once, in the order of the stream. `LiveAccuracy`
-is the share of answers to random queries that the model published before them predicted rightly.
+All learners of an experiment share one `AnswerLog`: every triplet is in it once, in the order of the stream.
+`LiveAccuracy` is the share of answers to random queries that the model published before them predicted rightly.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Entry:
     """A triplet among the answers, with its stream id.
 
     `predicted` says that its query was drawn uniformly and served by this program, so that a model published before can
-    predict it: answers that an import brings are fitted in one go. `repeatable` says that it can show how much people agree
-    (see `salmon.records.REPEATABLE`). Where it is not `fitted`, that is all that it is used for. `sampler` is whose query
-    it answers, and `participant` who gave it. `random` says that its query was chosen without looking at any answer, so that
-    accuracy on it is unbiased.
+    predict it: answers that an import brings are fitted in one go. `repeatable` says that it can show how much people
+    agree (see `salmon.records.REPEATABLE`). Where it is not `fitted`, that is all that it is used for. `sampler` is
+    whose query it answers, and `participant` who gave it. `random` says that its query was chosen without looking at
+    any answer, so that accuracy on it is unbiased.
     """
 
     stream_id: str
@@ -100,8 +100,8 @@ def to_entries(columns: AnswerColumns, *, tests: frozenset[str]) -> Iterator[Ent
 class AnswerLog:
     """All triplets so far, as immutable blocks that are sent to the workers once, and a short tail.
 
-    Rows are [head, winner, loser, person], and people are numbered in the order in which they first answered. `cursor` is the
-    id of the last stream entry read, fitted or not.
+    Rows are [head, winner, loser, person], and people are numbered in the order in which they first answered. `cursor`
+    is the id of the last stream entry read, fitted or not.
     """
 
     cursor: str = "0"
@@ -127,7 +127,9 @@ class AnswerLog:
             del self._tail[:BLOCK]
 
     def parts(self) -> tuple[tuple[Rows, ...], Rows]:
-        """Return (full blocks, tail). The blocks are the same objects every time, so each is sent to the workers once."""
+        """Return (full blocks, tail). The blocks are the same objects every time, so
+        each is sent to the workers once.
+        """
         return tuple(self._blocks), np.array(self._tail, dtype=np.int32).reshape(-1, 4)
 
     def random(self) -> NDArray[np.bool_]:
@@ -144,8 +146,8 @@ def no_rows() -> Rows:
     return np.zeros((0, 3), np.int32)
 
 
-#: Recent predictions are the later half of all, at least LEAST_RECENT and at most RECENT. The mistakes of an early model
-#: say little about the present one.
+#: Recent predictions are the later half of all, at least LEAST_RECENT and at most RECENT. The mistakes of an early
+#: model say little about the present one.
 LEAST_RECENT = 50
 RECENT = 500
 _Z = 1.959964  # 95 %
@@ -313,8 +315,8 @@ class Learner:
     def is_stale(self, task: LearningTask, found: int) -> bool:
         """Return whether a search that has found so many queries should stop because there is a newer model.
 
-        They must be enough for some rounds. Where fewer queries were compared because of it, it does not happen twice in a
-        row: where refits are faster than searches, no search would ever compare all.
+        They must be enough for some rounds. Where fewer queries were compared because of it, it does not happen twice
+        in a row: where refits are faster than searches, no search would ever compare all.
         """
         newer = self._model.state.generation > task.state.generation
         return newer and found >= task.enough and not self._was_cut
@@ -336,8 +338,8 @@ class Learner:
     def judge(self, entries: Sequence[Entry]) -> None:
         """Predict the answers to random queries; called before they are appended to the log.
 
-        Those that the restored model has seen are not predicted again. The reported embedding predicts, unless it lags behind the newest model: early in a run a few dozen answers
-        change everything.
+        Those that the restored model has seen are not predicted again. The reported embedding predicts, unless it lags
+        behind the newest model: early in a run a few dozen answers change everything.
         """
         state = self._model.state
         fresh = self._reported is not None and self._reported_to >= _FRESH * state.absorbed

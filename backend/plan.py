@@ -1,7 +1,7 @@
 """What a learner should do next: a pure function of its progress and the time.
 
-Refits, searches, reports and evaluations overlap. Each kind of task runs at most once at a time and starts from the newest
-results of the others. Nothing here waits, computes or does I/O.
+Refits, searches, reports and evaluations overlap. Each kind of task runs at most once at a time and starts from the
+newest results of the others. Nothing here waits, computes or does I/O.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Timed:
-    """One kind of task: whether it runs, when it last began, how long it took (0: not known), and how often it failed in a
-    row.
+    """One kind of task: whether it runs, when it last began, how long it took (0: not known), and how often it failed
+    in a row.
     """
 
     running: bool = False
@@ -43,10 +43,10 @@ class Timed:
 class Progress:
     """The progress of a learner. Answers are counted in the order of the log.
 
-    `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`, the newest
-    evaluation `evaluated`. `searched` is the generation that the newest search used (-1: none yet). `listed` queries are published and not
-    taken; `rate` is how many are used per second. `opening` means that there are so few answers that all queries are random,
-    `replaying` that not all answers have been read since the start.
+    `received` answers may be fitted; the model has seen `absorbed` of them, the reported embedding `reported`, the
+    newest evaluation `evaluated`. `searched` is the generation that the newest search used (-1: none yet). `listed`
+    queries are published and not taken; `rate` is how many are used per second. `opening` means that there are so few
+    answers that all queries are random, `replaying` that not all answers have been read since the start.
     """
 
     n: int
@@ -102,8 +102,8 @@ Step = Refit | Search | Report | Evaluate | Rest
 def next_steps(progress: Progress, now: float) -> tuple[Step, ...]:
     """Return every task that should start now, and last how long to rest.
 
-    A model that was restored has seen more answers than have been replayed: until they are there, it only searches. What is
-    shown and judged waits until all answers are there.
+    A model that was restored has seen more answers than have been replayed: until they are there, it only searches.
+    What is shown and judged waits until all answers are there.
     """
     steps: list[Step] = []
     wake = inf
@@ -149,7 +149,9 @@ def _queries_used(progress: Progress) -> int:
 
 
 def _search(progress: Progress) -> Search:
-    """Return a search for as many queries as are wanted; the first is not cut short, since nobody knows how long the next takes."""
+    """Return a search for as many queries as are wanted; the first is not cut short, since nobody
+    knows how long the next takes.
+    """
     wanted = queries_wanted(progress)
     return Search(wanted, max(FEWEST_QUERIES, _queries_used(progress)) if progress.search.seconds else wanted)
 

@@ -1,8 +1,8 @@
 """The main loop of the learning process: read new answers and give every learner of every open experiment its turn.
 
-Two kinds of event wake the loop: entries of the streams (new answers, new experiments), which one thread reads by blocking
-in Redis, and finished tasks. All decisions are made in one thread, so nothing here needs a lock. A second thread publishes
-a heartbeat every few seconds.
+Two kinds of event wake the loop: entries of the streams (new answers, new experiments), which one thread reads by
+blocking in Redis, and finished tasks. All decisions are made in one thread, so nothing here needs a lock. A second
+thread publishes a heartbeat every few seconds.
 """
 
 import logging
@@ -115,7 +115,9 @@ class Service:
         self._reader.start()
 
     def step(self, wake: float) -> float:
-        """Handle one event, or sleep until `wake`; then let every learner start what is due. Return when to wake next."""
+        """Handle one event, or sleep until `wake`; then let every learner start what is
+        due. Return when to wake next.
+        """
         try:
             event = self._events.get(timeout=max(0.0, min(wake - time.monotonic(), SLEEP_MS / 1000)))
         except queue.Empty:
@@ -162,7 +164,9 @@ class Service:
         return dict(self._experiments)
 
     def _read(self, number: int) -> None:
-        """The reader thread: block in Redis and pass on what comes, until the store fails or a newer reader has started."""
+        """The reader thread: block in Redis and pass on what comes, until the store fails
+        or a newer reader has started.
+        """
         while not self._stopping and number == self._reading:
             cursors = {REQUESTS: self._requests}
             cursors |= {
@@ -209,7 +213,9 @@ class Service:
         self._events.put(_Done(task, outcome, seconds))
 
     def _follow(self) -> None:
-        """Take over experiments that are new, revised or without some of their answers, and drop those not open any more."""
+        """Take over experiments that are new, revised or without some of their answers,
+        and drop those not open any more.
+        """
         opened = {item.experiment: item for item in self._store.list_experiments() if item.state == "open"}
         for experiment in list(self._experiments):
             if opened.get(experiment) != self._experiments[experiment].followed:

@@ -49,11 +49,11 @@ from salmon.wire.answer_pages import (
     without,
 )
 
-#: Queries, model and a history line are written together, and only by the newest backend: with an older fence nothing is
-#: written and nil is returned. There is no moment without queries. Queries that were taken since the search read the
-#: pending ones are left out of the new list, unless they are random draws. Returns the length of the new list.
-#: KEYS queries, model, history, fence, pending · ARGV fence, history kept, number of model fields f,
-#: f names and values of the model, number of history fields h, h names and values of the line, then the queries
+#: Queries, model and a history line are written together, and only by the newest backend: with an older fence nothing
+#: is written and nil is returned. There is no moment without queries. Queries that were taken since the search read the
+#: pending ones are left out of the new list, unless they are random draws. Returns the length of the new list. KEYS
+#: queries, model, history, fence, pending · ARGV fence, history kept, number of model fields f, f names and values of
+#: the model, number of history fields h, h names and values of the line, then the queries
 PUBLISH = """
 if redis.call('GET', KEYS[4]) ~= ARGV[1] then return false end
 local at = 3
@@ -88,9 +88,9 @@ if #piece > 0 then length = redis.call('RPUSH', KEYS[1], unpack(piece)) end
 return length
 """
 
-#: Claim a job that is waiting, or that another backend has left running; only the claimant may write about it from then on.
-#: A job that was cancelled, or that too many backends have begun without ending it, ends here. Returns its new state.
-#: KEYS request · ARGV backend, now, seconds to live, most tries, the sentence for too many tries
+#: Claim a job that is waiting, or that another backend has left running; only the claimant may write about it from then
+#: on. A job that was cancelled, or that too many backends have begun without ending it, ends here. Returns its new
+#: state. KEYS request · ARGV backend, now, seconds to live, most tries, the sentence for too many tries
 BEGIN_REQUEST = """
 local state, cancel, backend, tries, began =
   unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend', 'tries', 'began_ms'))
@@ -112,9 +112,9 @@ redis.call('EXPIRE', KEYS[1], ARGV[3])
 return 'running'
 """
 
-#: Write about a job that this backend has claimed. Nothing is written if another backend has claimed it, if it has expired,
-#: or if it was cancelled; a cancelled job ends here. Returns its new state.
-#: KEYS request · ARGV backend, now, seconds to live, then field names and values
+#: Write about a job that this backend has claimed. Nothing is written if another backend has claimed it, if it has
+#: expired, or if it was cancelled; a cancelled job ends here. Returns its new state. KEYS request · ARGV backend, now,
+#: seconds to live, then field names and values
 NOTE_REQUEST = """
 local state, cancel, backend = unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend'))
 if state ~= 'running' or backend ~= ARGV[1] then return 'lost' end
@@ -130,7 +130,8 @@ return redis.call('HGET', KEYS[1], 'state')
 
 log = logging.getLogger("salmon.backend")
 
-#: Answers read per page, of which the server writes a page that is replayed as one text; and generations kept in a history.
+#: Answers read per page, of which the server writes a page that is replayed as one text; and generations kept in a
+#: history.
 PAGE = 5000
 REPLAY_PAGE = 1000
 HISTORY_KEPT = 100_000
@@ -141,7 +142,9 @@ Entries = list[tuple[str, dict[str, str]]]
 
 
 def decode_intact(experiment: str, page: Entries) -> Iterator[tuple[str, Answer]]:
-    """Yield (stream id, answer) of entries that are as they were recorded; one that is damaged must not end the learning."""
+    """Yield (stream id, answer) of entries that are as they were recorded; one that is
+    damaged must not end the learning.
+    """
     for stream_id, entry in page:
         answer = None
         if is_intact([part for pair in entry.items() for part in pair]):
@@ -232,7 +235,9 @@ class Store:
         return read_stored_spec(stored["spec"], manifest), manifest
 
     def take_over(self, experiment: str) -> int:
-        """Become the backend of an experiment; return the fence with which this one may publish and earlier ones may not."""
+        """Become the backend of an experiment; return the fence with which this one may
+        publish and earlier ones may not.
+        """
         return int(self._do(lambda: self._client.incrby(Keys(experiment).fence, 1)))
 
     def read_answers(self, experiment: str, *, after: str, until: str = "+") -> Iterator[tuple[str, Answer]]:
@@ -247,7 +252,9 @@ class Store:
                 return
 
     def read_columns(self, experiment: str, *, after: str) -> Iterator[AnswerColumns]:
-        """Yield the answers after a place in the stream as columns, in order, page by page; damaged ones are left out."""
+        """Yield the answers after a place in the stream as columns, in order, page by
+        page; damaged ones are left out.
+        """
         key = Keys(experiment).answers
         while True:
             text: str = self._do(
@@ -267,7 +274,9 @@ class Store:
         return str(entries[0][0]) if entries else "0"
 
     def wait(self, cursors: Mapping[str, str], *, at_most_ms: int) -> dict[str, Entries]:
-        """Return the entries after the cursors of several streams; block in Redis until there are some or time is up."""
+        """Return the entries after the cursors of several streams; block in Redis
+        until there are some or time is up.
+        """
         found = self._do(lambda: self._client.xread(cast("Any", dict(cursors)), block=at_most_ms, count=PAGE))
         return dict(found or ())
 
@@ -344,7 +353,9 @@ class Store:
         return None
 
     def unended_requests(self) -> tuple[Request, ...]:
-        """Return the jobs that wait or that some backend has begun and not ended, in the order in which they were asked for."""
+        """Return the jobs that wait or that some backend has begun and not ended, in the
+        order in which they were asked for.
+        """
         asked = [
             found for _, entry in self._do(lambda: self._client.xrange(REQUESTS)) if (found := Request.decode(entry))
         ]
@@ -370,8 +381,8 @@ class Store:
     def note_request(self, identifier: str, backend: str, values: Mapping[str, Any], *, now_ms: int) -> str:
         """Write the progress of a job (atomic) and return its state.
 
-        "cancelled" and "lost" (expired, or claimed by another backend) mean that nothing was written and that the job must
-        be left alone.
+        "cancelled" and "lost" (expired, or claimed by another backend) mean that nothing was written and that the job
+        must be left alone.
         """
         pairs = [part for pair in encode_job_status(values).items() for part in pair]
         return self._do(

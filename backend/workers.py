@@ -1,8 +1,8 @@
 """The workers: a Dask cluster of this machine or one that is joined, its tasks, and the threads that wait for them.
 
-Tasks are plain functions of plain values. A small experiment sends each task whole to one worker. For a large one a thread
-of this process leads and spreads the heavy parts over all workers. When the cluster is lost, it is started or joined again
-and the blocks of answers are sent again.
+Tasks are plain functions of plain values. A small experiment sends each task whole to one worker. For a large one a
+thread of this process leads and spreads the heavy parts over all workers. When the cluster is lost, it is started or
+joined again and the blocks of answers are sent again.
 """
 
 import logging
@@ -122,8 +122,8 @@ def _kept(answers: Rows, left_out: tuple[int, ...]) -> Rows:
 class JudgedFit:
     """What an evaluation fits and judges, but for the answers: embeddings of n targets in d dimensions.
 
-    `random` (m,) are the answers that are judged, and `noise` names the noise model of the search. All answers are fitted and
-    judged, also those of people whom the search leaves out, so that the figure is that of every page.
+    `random` (m,) are the answers that are judged, and `noise` names the noise model of the search. All answers are
+    fitted and judged, also those of people whom the search leaves out, so that the figure is that of every page.
     """
 
     n: int
@@ -135,7 +135,9 @@ class JudgedFit:
 
 
 def judge_fold(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows, fold: int) -> tuple[int, Any]:
-    """Return how many folds there are, and what a fit without the answers of one fold predicts of them (None: no such fold)."""
+    """Return how many folds there are, and what a fit without the answers of one fold
+    predicts of them (None: no such fold).
+    """
     from salmon.estimator.cross_validation import Candidate, noise_with_lapse
 
     evaluation = _evaluation(asked, blocks, tail)
@@ -220,7 +222,9 @@ class WorkerPool:
         self._threads = ThreadPoolExecutor(WAITING, thread_name_prefix="work")
 
     def warm_up(self, n: int) -> None:
-        """Start the cluster now, and load there what searches among n targets need, so that the first task does not wait."""
+        """Start the cluster now, and load there what searches among n targets need, so
+        that the first task does not wait.
+        """
         self._threads.submit(self._warm_up, n)
 
     def _warm_up(self, n: int) -> None:
@@ -249,7 +253,9 @@ class WorkerPool:
             return self._executor
 
     def _rejoin(self) -> None:
-        """Go back to the cluster, from time to time while this machine stands in for it and the cluster is there again."""
+        """Go back to the cluster, from time to time while this machine stands in for it
+        and the cluster is there again.
+        """
         opener = self._open_executor
         if not isinstance(opener, ExecutorOpener) or opener.again_at is None or time.monotonic() < opener.again_at:
             return
@@ -267,8 +273,8 @@ class WorkerPool:
     def recover(self, failed: Executor | None, error: Exception) -> None:
         """Take note that work failed on an executor (None: it could not be opened).
 
-        The workers may have lost the blocks of answers. A cluster that is away, or on which several tasks in a row failed,
-        is left: the next task opens one again.
+        The workers may have lost the blocks of answers. A cluster that is away, or on which several tasks in a row
+        failed, is left: the next task opens one again.
         """
         with self._lock:
             if failed is not self._executor:
@@ -333,7 +339,9 @@ def _leave(executor: Executor) -> None:
 
 
 def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: Executor) -> dict[str, float]:
-    """Return the held-out accuracy; one fold at a time, so that a refit or a search never waits for more than one fit."""
+    """Return the held-out accuracy; one fold at a time, so that a refit or a search
+    never waits for more than one fit.
+    """
     noise = type(task.learner.sampler.model).__name__
     asked = JudgedFit(task.learner.n, task.state.d, noise, task.state.seed, task.random, task.state.features)
     found: list[Any] = []
@@ -345,7 +353,9 @@ def _evaluate(task: LearningTask, blocks: Sequence[Any], tail: Rows, executor: E
 
 
 def _lead(task: LearningTask, blocks: tuple[Rows, ...], tail: Rows, executor: Executor) -> Any:
-    """Run the task of a large experiment: this thread leads, the workers do the parts; a newer model stops a search early."""
+    """Run the task of a large experiment: this thread leads, the workers do the parts; a
+    newer model stops a search early.
+    """
     learner = task.learner
     arguments = (learner.sampler, task.state, blocks, tail)
     if task.kind == "refit":
@@ -362,8 +372,8 @@ class ExecutorOpener:
     """Opens the executor: it joins a scheduler, or starts workers sized to this machine.
 
     `tls` are the paths of the authority's certificate, of this client's, and of its key; they are for a scheduler that
-    was started elsewhere. `dashboard` switches the pages of a cluster on that is started here. While nobody answers at the
-    scheduler, or it has no workers, workers of this machine stand in.
+    was started elsewhere. `dashboard` switches the pages of a cluster on that is started here. While nobody answers at
+    the scheduler, or it has no workers, workers of this machine stand in.
     """
 
     scheduler: str = ""

@@ -1,13 +1,14 @@
 """`python -m benchmarks.careless`: how often careful and careless participants are flagged and proposed for exclusion.
 
-A simulated study has 200 careful people, 11 who flip a coin and 11 who click on one side (5 % each). Careful people differ: their
-lapses are Beta(1, 20), a lapse may fall on either side, and the medians of their times spread by a factor of e^.3; careless
-people are about a third faster. Everybody is judged after so many answers each, by a map that was fitted to all answers, as
-in the console. `--adaptive` has studies in which every query is chosen by `Adaptive`, with a fit after each round.
+A simulated study has 200 careful people, 11 who flip a coin and 11 who click on one side (5 % each). Careful people
+differ: their lapses are Beta(1, 20), a lapse may fall on either side, and the medians of their times spread by a factor
+of e^.3; careless people are about a third faster. Everybody is judged after so many answers each, by a map that was
+fitted to all answers, as in the console. `--adaptive` has studies in which every query is chosen by `Adaptive`, with a
+fit after each round.
 
-`--crowd` has another study: of 200 people 20 flip a coin, 10 click within 250 ms and 10 choose by a rule without looking at the
-head (the foot of smaller index); each is judged with and without checks (catch: 5%, repeat: 5%, shared: 10), which take the
-place of random queries.
+`--crowd` has another study: of 200 people 20 flip a coin, 10 click within 250 ms and 10 choose by a rule without
+looking at the head (the foot of smaller index); each is judged with and without checks (catch: 5%, repeat: 5%, shared:
+10), which take the place of random queries.
 """
 
 from argparse import Namespace
@@ -114,7 +115,9 @@ class Study:
         return judge(self.evidence, asked={}, coordinates=found.coordinates)
 
     def accuracy(self, without: frozenset[str], d: int) -> float:
-        """Return how often a map of everybody's answers but these people's agrees with a new answer of a careful person."""
+        """Return how often a map of everybody's answers but these people's agrees with a
+        new answer of a careful person.
+        """
         kept = [rows for rows, giver in zip(self.triplets, self.givers, strict=True) if giver not in without]
         found = fit(np.concatenate(kept), self.world.n, d, seed=self.seed)
         return Judge.of(self.world).accuracy(found.coordinates)

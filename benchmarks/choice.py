@@ -5,11 +5,12 @@
     OMP_NUM_THREADS=1 python -m benchmarks.choice --on-test eggs.csv.gz
     OMP_NUM_THREADS=1 python -m benchmarks.choice --halving
 
-Of each file a fifth of the sets of three targets is held out; simulated worlds get 20,000 fresh answers. `behind` is how much more
-accurate the best candidate is on those than the chosen one; ± is the standard error of the difference of the two in
-cross-validation, which is all that a choice can know. With --true-dimension: how often the chosen dimension is that of the targets.
-With --on-test: the choice from the answers to random queries of a file, beside every fixed choice, on the answers of its test set. With
---halving: what successive halving (Jamieson and Talwalkar 2016) saves of the grid, and how often it chooses the same.
+Of each file a fifth of the sets of three targets is held out; simulated worlds get 20,000 fresh answers. `behind` is
+how much more accurate the best candidate is on those than the chosen one; ± is the standard error of the difference of
+the two in cross-validation, which is all that a choice can know. With --true-dimension: how often the chosen dimension
+is that of the targets. With --on-test: the choice from the answers to random queries of a file, beside every fixed
+choice, on the answers of its test set. With --halving: what successive halving (Jamieson and Talwalkar 2016) saves of
+the grid, and how often it chooses the same.
 """
 
 import argparse
@@ -133,7 +134,9 @@ def judge(name, n, rows, fresh, options):
 
 
 def judge_on_test(path, options):
-    """Choose by cross-validation on the answers to random queries; print how every fixed choice does on the test set."""
+    """Choose by cross-validation on the answers to random queries; print how every
+    fixed choice does on the test set.
+    """
     table = read_bytes(path.read_bytes(), name=str(path))
     samplers = np.array(table.samplers)
     rows, fresh, n = table.triplets[(samplers == "RandomSampling") & ~table.test], table.triplets[table.test], table.n
@@ -164,7 +167,9 @@ def judge_on_test(path, options):
 
 
 def halve(options):
-    """Compare successive halving over answers with the whole grid: processor time, and whether the choice is the same."""
+    """Compare successive halving over answers with the whole grid: processor time, and
+    whether the choice is the same.
+    """
     print("| world | answers | whole grid (s) | chosen | halving (s) | chosen |\n| --- | --- | --- | --- | --- | --- |")
     for n, d in ((30, 2), (60, 3)):
         for seed in range(options.worlds):

@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.clickers --n 30 --seeds 40
 
-People take part one after the other, several at a time, with so many answers each; a share of them clicks blindly, or answers every
-other query without looking (half-careless). `Adaptive` asks; every n answers the people are judged, the answers of those who are
-taken for clickers leave the model, and the embedding is judged by its accuracy on fresh careful answers. Both contenders meet
-the same people. `found` and `wrongly` are the shares of blind people and of careful ones who are left out at the end.
+People take part one after the other, several at a time, with so many answers each; a share of them clicks blindly, or
+answers every other query without looking (half-careless). `Adaptive` asks; every n answers the people are judged, the
+answers of those who are taken for clickers leave the model, and the embedding is judged by its accuracy on fresh
+careful answers. Both contenders meet the same people. `found` and `wrongly` are the shares of blind people and of
+careful ones who are left out at the end.
 """
 
 import argparse
@@ -51,7 +52,9 @@ def main():
 
 
 def run(world, judge, lapse, leave_out, options, seed):
-    """Return the accuracy after every n answers, and who was left out at the end: pairs (left out, of) of careless and careful."""
+    """Return the accuracy after every n answers, and who was left out at the end: pairs
+    (left out, of) of careless and careful.
+    """
     sampler, queries, generator = Adaptive(), stream(seed, "queries"), stream(seed, "answers")
     people, careful = [], SimulatedParticipant(world)
     state = sampler.start(world.n, int(stream(seed, "sampler").integers(2**31)))

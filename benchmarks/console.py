@@ -1,10 +1,11 @@
 """`python -m benchmarks.console`: what a million answers cost whoever looks at them, while participants answer.
 
 Loads the answers through the verbs of an import, then prints rows a second, and rows for each second of processor time
-of the writing process, which does not depend on what else the machine does; growth of the web process and the memory of the
-writing one; latencies of participants' queries idle and meanwhile; and times of what the console asks for. While people
-answer, quality has to be found anew for each file, so that every answer is read twice. With `--learn` only the time is measured
-from opening the experiment, with `Adaptive`, to the first query that was chosen with a model, and to a model of all answers.
+of the writing process, which does not depend on what else the machine does; growth of the web process and the memory of
+the writing one; latencies of participants' queries idle and meanwhile; and times of what the console asks for. While
+people answer, quality has to be found anew for each file, so that every answer is read twice. With `--learn` only the
+time is measured from opening the experiment, with `Adaptive`, to the first query that was chosen with a model, and to a
+model of all answers.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ async def _load(program: Program, count: int, n: int, text: str) -> float:
 
 
 async def _learn(program: Program, answers: int, report: Report) -> None:
-    """Wait for the first query that was chosen with a model, and for a model of all answers; the experiment opens now."""
+    """Wait for the first query that was chosen with a model, and for a model of all
+    answers; the experiment opens now.
+    """
     store, began, query = _store(program), time.perf_counter(), None
     while query is None:
         await asyncio.sleep(0.02)

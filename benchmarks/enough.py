@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python -m benchmarks.enough --studies 50
 
 Every simulated experiment goes on until its map is within a point of what the truth predicts; the number of answers at
-which it was there is known then. Looking back, the interval is the one that the overview showed when half of them had come:
-80 % should hold the truth. The rule `stopping.accuracy_gain_below` is followed from the first answer, with a look whenever
-the answers have grown by a fifth: it closed too early where the next `per` answers would have brought more than the
-threshold, and that may happen to 5 %.
+which it was there is known then. Looking back, the interval is the one that the overview showed when half of them had
+come: 80 % should hold the truth. The rule `stopping.accuracy_gain_below` is followed from the first answer, with a look
+whenever the answers have grown by a fifth: it closed too early where the next `per` answers would have brought more
+than the threshold, and that may happen to 5 %.
 """
 
 import numpy as np

@@ -3,11 +3,11 @@
     OMP_NUM_THREADS=1 python -m benchmarks.features --n 300 --seeds 10
     OMP_NUM_THREADS=1 python -m benchmarks.features --n 1000 --seeds 3 --rounds 16 --at 5
 
-Targets lie at N(0, I) in the plane and are judged as the alien eggs were. Of ten features two explain a share R² of one axis each
-and eight are noise; a random rotation hides which. `Adaptive` asks, with features and without, on the same seeds; the
-embedding that it reports after every n answers is judged by its accuracy on fresh answers to all queries (from 500 targets
-on: to 300,000 random ones). With --at K the table says how many answers the other contenders need for the accuracy that each
-has with K answers a target.
+Targets lie at N(0, I) in the plane and are judged as the alien eggs were. Of ten features two explain a share R² of one
+axis each and eight are noise; a random rotation hides which. `Adaptive` asks, with features and without, on the same
+seeds; the embedding that it reports after every n answers is judged by its accuracy on fresh answers to all queries
+(from 500 targets on: to 300,000 random ones). With --at K the table says how many answers the other contenders need for
+the accuracy that each has with K answers a target.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python -m benchmarks.gallery --record   # let them answer again; the answers go to benchmarks/recorded
 
-The worlds are the ones that the targets were made of, so the truth is known: smoothness of the eggs, hue of the colours, eyes and
-mouth of the faces, brightness and attack of the tones, speed and height of the balls. People answer as those who judged the alien
-eggs did (`RatioSigmoid`). Their answers are recorded, so that the pictures are the same on every machine.
+The worlds are the ones that the targets were made of, so the truth is known: smoothness of the eggs, hue of the
+colours, eyes and mouth of the faces, brightness and attack of the tones, speed and height of the balls. People answer
+as those who judged the alien eggs did (`RatioSigmoid`). Their answers are recorded, so that the pictures are the same
+on every machine.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 Example: python -m benchmarks.hesitation --data alien-eggs-30-responses.csv.gz
 
-The data have the columns participant, head, winner, loser, left, right and response_time_s. Each person is judged by a map that
-their own answers were left out of, and compared with their own times in random order.
+The data have the columns participant, head, winner, loser, left, right and response_time_s. Each person is judged by a
+map that their own answers were left out of, and compared with their own times in random order.
 """
 
 import argparse

@@ -12,7 +12,8 @@ from salmon.estimator import triple_groups
 
 
 def read_human(path):
-    """Return (number of targets, (m, 3) triplets) of a file: answers one by one, or queries with counts of both choices.
+    """Return (number of targets, (m, 3) triplets) of a file: answers one by one, or
+    queries with counts of both choices.
 
     Answers of a test set are left out: they are not for choosing anything by.
     """
@@ -32,7 +33,9 @@ def read_human(path):
 
 
 def divide(triplets, seed, share=0.2):
-    """Return (answers to fit in random order, answers to judge by), with all answers about the same three targets on one side."""
+    """Return (answers to fit in random order, answers to judge by), with all answers about the
+    same three targets on one side.
+    """
     generator = np.random.default_rng([seed, 20])
     groups = triple_groups(triplets)
     order = generator.permutation(int(groups.max()) + 1)

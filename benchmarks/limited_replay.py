@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.limited_replay --data materials.csv.gz --seeds 8
 
-A file with counts of both choices says how people answer each recorded query, so that one can be asked any number of times.
-But only a few of all queries were recorded. So the search of `Adaptive` scores the recorded queries of each head and takes the
-best, with the same posterior, target and deflation; `Random` draws from all recorded queries. Queries about a fifth of all
-sets of three targets are held out, and their answers judge an embedding that one estimator fits for all contenders.
+A file with counts of both choices says how people answer each recorded query, so that one can be asked any number of
+times. But only a few of all queries were recorded. So the search of `Adaptive` scores the recorded queries of each head
+and takes the best, with the same posterior, target and deflation; `Random` draws from all recorded queries. Queries
+about a fifth of all sets of three targets are held out, and their answers judge an embedding that one estimator fits
+for all contenders.
 
 `search NAME` searches with that noise model, as `Adaptive(noise=NAME)` did before the shown and the searched model were
 told apart; the search is now the first one whatever model is named. `learned search` uses a learned exponent and lapse.

@@ -1,10 +1,11 @@
-"""`python -m benchmarks.load`: how many queries and answers the web processes give and record, and how long people wait.
+"""`python -m benchmarks.load`: how many queries and answers the web processes give and
+record, and how long people wait.
 
 The load comes from a small compiled program on connections that each wait for a reply before they ask again. Every run
-stands beside `/healthz` of the same server, which is what the server stack alone can do. Answers are on disk before they are
-confirmed. With `--against`, another commit or checkout is measured in turn, so that a busy machine slows both alike; each
-figure is the median of the repeats. Where processor time is shared with others, compare `per_cpu_s`: requests for each
-second of processor time of all web processes.
+stands beside `/healthz` of the same server, which is what the server stack alone can do. Answers are on disk before
+they are confirmed. With `--against`, another commit or checkout is measured in turn, so that a busy machine slows both
+alike; each figure is the median of the repeats. Where processor time is shared with others, compare `per_cpu_s`:
+requests for each second of processor time of all web processes.
 """
 
 from __future__ import annotations

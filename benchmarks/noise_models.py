@@ -1,9 +1,11 @@
-"""Held-out accuracy on human answers: the learned noise against fixed noise models, and against cblearn if it is installed.
+"""Held-out accuracy on human answers: the learned noise against fixed noise models, and
+against cblearn if it is installed.
 
     OMP_NUM_THREADS=1 python -m benchmarks.noise_models --data eggs.csv.gz materials.csv.gz
 
 Every contender fits the same answers of each split and is judged on the same others. `loss` is how far the default lies
-behind a contender (negative: ahead), with the standard error of the paired difference over splits; `seconds` is processor time.
+behind a contender (negative: ahead), with the standard error of the paired difference over splits; `seconds` is
+processor time.
 """
 
 import argparse

@@ -1,7 +1,9 @@
-"""The participant page in a real Chromium: time to the first trial, from answer to next targets, and honest response times.
+"""The participant page in a real Chromium: time to the first trial, from answer to next
+targets, and honest response times.
 
-Run by hand: `OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.page`. Starts the program on a directory of its own, prints
-the figures, and keeps nothing. Frames are those of the browser that runs it, at the refresh interval it measures itself.
+Run by hand: `OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks.page`. Starts the program on a directory of its own,
+prints the figures, and keeps nothing. Frames are those of the browser that runs it, at the refresh interval it measures
+itself.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.planning --studies 50
 
-A plan is made of some runs, as `salmon plan` makes it. Each further study, in a world of its own and with other people, is
-compared with the bands of a plan made from other seeds: its accuracy at a third, two thirds and all of its answers, and the
-number of answers at which it reached the level that the plan proposes. 80 % are wanted.
+A plan is made of some runs, as `salmon plan` makes it. Each further study, in a world of its own and with other people,
+is compared with the bands of a plan made from other seeds: its accuracy at a third, two thirds and all of its answers,
+and the number of answers at which it reached the level that the plan proposes. 80 % are wanted.
 """
 
 import numpy as np

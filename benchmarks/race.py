@@ -1,10 +1,12 @@
-"""How often a race between samplers names a wrong winner when it is looked at again and again, and how often the right one.
+"""How often a race between samplers names a wrong winner when it is looked at again and
+again, and how often the right one.
 
 OMP_NUM_THREADS=1 python -m benchmarks.race [--null 500] [--real 30]
 
-Everything is real: participants who each meet one sampler, held-out trials, maps that are refitted, the confidence sequence. In
-the null world both samplers draw random queries. In the others one of them is Adaptive, which chooses among all queries with what it
-has learned from its own participants alone, as in an experiment; or both are random, and one is given a dimension too few.
+Everything is real: participants who each meet one sampler, held-out trials, maps that are refitted, the confidence
+sequence. In the null world both samplers draw random queries. In the others one of them is Adaptive, which chooses
+among all queries with what it has learned from its own participants alone, as in an experiment; or both are random, and
+one is given a dimension too few.
 """
 
 from time import process_time

@@ -5,9 +5,10 @@
 Every contender gets the same answers. `to_best_s` is the time until its accuracy on held-out answers is within .002 of
 the best that any contender reached in the end; `total_s` the time until it stops by itself. cblearn cannot be watched,
 so its two times are the same. Adadelta is fitted as in published experiments: torch with autograd, batches of 512 drawn
-without replacement, N(0, 1) · 1e-4 at first, learning rate 1; it never stops, so it gets a fixed time.
-Before them it prints what one loss with its gradient costs with numpy and with torch, alternately; the library takes the
-quicker one at each size. `--data` takes human answers with the columns head, winner, loser, sampler: fitted on RandomSampling, judged on Test.
+without replacement, N(0, 1) · 1e-4 at first, learning rate 1; it never stops, so it gets a fixed time. Before them it
+prints what one loss with its gradient costs with numpy and with torch, alternately; the library takes the quicker one
+at each size. `--data` takes human answers with the columns head, winner, loser, sampler: fitted on RandomSampling,
+judged on Test.
 """
 
 import csv

@@ -4,8 +4,8 @@
     OMP_NUM_THREADS=1 python -m benchmarks.round --full --sizes 300 500 1000
 
 The round is the one a live experiment waits for: 12·n answers are in, n of them since the last refit, and n/3 queries
-are posted and not answered yet. With --full every pair of feet of every head is scored with the full covariance, however many
-targets there are; otherwise the sampler decides.
+are posted and not answered yet. With --full every pair of feet of every head is scored with the full covariance,
+however many targets there are; otherwise the sampler decides.
 """
 
 from math import inf, log

@@ -1,9 +1,9 @@
 """Record a million answers on the running program and watch its memory: `python -m benchmarks.soak`.
 
 People arrive, ask for queries and answer them over HTTP, as pages do. As that would take most of an hour for a million
-answers, `--asked` says how many are asked for; the other answers carry tokens that are signed here with the server's secret
-and are sent to the same route in lists of 50, as a page sends what it has kept. So every answer passes through the route, the
-check of its token and the script that records it; only `GET /query` is left out for most.
+answers, `--asked` says how many are asked for; the other answers carry tokens that are signed here with the server's
+secret and are sent to the same route in lists of 50, as a page sends what it has kept. So every answer passes through
+the route, the check of its token and the script that records it; only `GET /query` is left out for most.
 
 Prints memory, bytes an answer, the time of the overview and of a restart, and writes them as JSON.
 """
@@ -203,7 +203,9 @@ async def record(soak: Soak, wanted: int, asked: int) -> None:
 
 
 async def time_overview(soak: Soak, login: tuple[str, str]) -> None:
-    """Time the overview of the experiment, after the first, in a session: a password in each request would be hashed."""
+    """Time the overview of the experiment, after the first, in a session: a password
+    in each request would be hashed.
+    """
     seconds: list[float] = []
     async with httpx.AsyncClient(base_url=soak.program.address, timeout=60) as client:
         await client.post("/console/login", data={"name": login[0], "password": login[1]})

@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.uncertainty --data eggs.csv.gz materials.csv.gz
 
-Simulated: the model fitted to a file (or, with --n, to simulated eggs) is the truth; random queries are answered from it, and
-fits are laid over the truth. Split-half: two fits of separate halves of a file are laid over each other, and the sum of their
-covariances is compared with their difference. All targets of all runs are counted.
+Simulated: the model fitted to a file (or, with --n, to simulated eggs) is the truth; random queries are answered from
+it, and fits are laid over the truth. Split-half: two fits of separate halves of a file are laid over each other, and
+the sum of their covariances is compared with their difference. All targets of all runs are counted.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Make the targets of the examples: python examples/make_targets.py [eggs sounds faces videos]
 
-Everything is drawn or computed here, so it is free of rights. The same call writes the same bytes, except for the videos,
-whose bytes depend on the encoder (`pip install av`). The files may be changed and used for experiments of your own: the eggs
-differ in one number, the sounds and the videos in two, the faces in two.
+Everything is drawn or computed here, so it is free of rights. The same call writes the same bytes, except for the
+videos, whose bytes depend on the encoder (`pip install av`). The files may be changed and used for experiments of your
+own: the eggs differ in one number, the sounds and the videos in two, the faces in two.
 """  # noqa: INP001
 
 import io

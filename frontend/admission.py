@@ -94,7 +94,8 @@ def came_from_elsewhere(method: str, headers: Headers, hosts: Iterable[str]) -> 
 
 
 class Admission:
-    """Middleware that refuses what is too large or was sent by another site's page, and answers what browsers ask first.
+    """Middleware that refuses what is too large or was sent by another site's page, and
+    answers what browsers ask first.
 
     `origins_of(slug)` returns the origins whose pages may show an experiment; `public_host` is the name under which a
     proxy is reached.

@@ -57,8 +57,8 @@ _IMMUTABLE = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
 }
 
-#: Participants, of whom there are most requests, come first. `/api/experiments/import` comes before `/api/experiments/{slug}`;
-#: the first Salmon's addresses come last.
+#: Participants, of whom there are most requests, come first. `/api/experiments/import` comes before
+#: `/api/experiments/{slug}`; the first Salmon's addresses come last.
 _ROUTERS = (
     *(
         participant,
@@ -166,7 +166,8 @@ async def _media(name: str, request: Request, context: WithContext) -> Response:
 
 
 def _asked_range(header: str, size: int) -> tuple[int, int]:
-    """Return the part of a file that a Range header asks for, as start and end; all of it where it asks for no single part.
+    """Return the part of a file that a Range header asks for, as start and end; all of it
+    where it asks for no single part.
 
     Browsers ask for parts of videos and sounds; Safari plays none from a server that does not send them.
     """
@@ -182,15 +183,16 @@ def _asked_range(header: str, size: int) -> tuple[int, int]:
 async def _script(name: str, request: Request, context: WithContext) -> Response:
     """Return the participant page's program; its name is a digest of it.
 
-    While a server is being updated, the page may come from one process and ask another: that one sends the script it has,
-    which is not cached then.
+    While a server is being updated, the page may come from one process and ask another: that one sends the script it
+    has, which is not cached then.
     """
     script = context.pages.participant_script
     return _script_reply(script, request, _IMMUTABLE if name == script.name else {"Cache-Control": "no-store"})
 
 
 async def _client(name: str, request: Request, context: WithContext) -> Response:
-    """Return a module that pages of other sites import: `salmon.js`, or `jspsych-salmon.js` with the plugin for jsPsych.
+    """Return a module that pages of other sites import: `salmon.js`, or
+    `jspsych-salmon.js` with the plugin for jsPsych.
 
     Its address stays the same when it changes, so browsers ask each time whether it has.
     """

@@ -57,8 +57,8 @@ _UPLOADED = "multipart/form-data"
 class Experimenter:
     """Who sends a request, and how they were recognised.
 
-    `csrf` is what forms of a session carry, and `session` its digest; scripts have neither. An API token may be limited to
-    reading, and to the `experiment` with this id.
+    `csrf` is what forms of a session carry, and `session` its digest; scripts have neither. An API token may be limited
+    to reading, and to the `experiment` with this id.
     """
 
     id: str
@@ -114,8 +114,8 @@ async def check_password(
 ) -> Account:
     """Return the account of this name and password.
 
-    A place for the guess is reserved before the password is hashed, so guesses at the same moment count each other; after
-    the free ones each has to wait. The same password sent several times at once is one guess.
+    A place for the guess is reserved before the password is hashed, so guesses at the same moment count each other;
+    after the free ones each has to wait. The same password sent several times at once is one guess.
     """
     guesser = Guesser(address_of(request), _device_of(request, context, name))
     digest = context.recent_passwords.digest(name, password, f"{guesser.address} {guesser.device}")
@@ -260,15 +260,17 @@ _EXPERIMENTER = "salmon.experimenter"
 
 
 async def read_account(request: Request, context: WithContext) -> Experimenter:
-    """Return who sends this request; that is found out once, also where an upload's sender is asked for before its body."""
+    """Return who sends this request; that is found out once, also where an upload's
+    sender is asked for before its body.
+    """
     if _EXPERIMENTER not in request.scope:
         request.scope[_EXPERIMENTER] = await _find_sender(request, context)
     return request.scope[_EXPERIMENTER]
 
 
 async def _find_sender(request: Request, context: Context) -> Experimenter:
-    """Return who sends this request, by API token, HTTP Basic or cookie; a change by cookie must carry the session's CSRF
-    token.
+    """Return who sends this request, by API token, HTTP Basic or cookie; a change by cookie must carry the session's
+    CSRF token.
     """
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
@@ -346,8 +348,8 @@ async def require_owner(experimenter: Annotated[Experimenter, Depends(require_pe
 def access_of(experimenter: Experimenter, state: ExperimentState) -> AccessLevel:
     """Return what somebody may do with an experiment.
 
-    It may be their own, shared with them, or of the server itself, which all experimenters share; the server's owner may
-    do everything, and a viewer no more than look.
+    It may be their own, shared with them, or of the server itself, which all experimenters share; the server's owner
+    may do everything, and a viewer no more than look.
     """
     if experimenter.experiment not in {"", state.experiment}:
         return "none"

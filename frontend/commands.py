@@ -209,7 +209,8 @@ def import_files(
     ] = "",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Bring an experiment in: a bundle with all that belongs to it, or the answers of another program. It is paused then.
+    """Bring an experiment in: a bundle with all that belongs to it, or the answers of
+    another program. It is paused then.
 
     Example: salmon import responses.csv --config init.yaml --targets targets.zip
     """

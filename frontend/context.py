@@ -26,7 +26,9 @@ from frontend.store.accounts import Account
 
 @dataclass(frozen=True)
 class Context:
-    """The parts of the web process; each is built when it is first used, so that a subprocess builds only what it needs."""
+    """The parts of the web process; each is built when it is first used, so that a
+    subprocess builds only what it needs.
+    """
 
     settings: Settings
     store: Store

@@ -46,7 +46,9 @@ class ElsewhereError(ConflictError):
 
 
 class NotOpenError(ConflictError):
-    """The experiment takes nobody in the state that it is in: draft, paused or closed, which is the code of the error."""
+    """The experiment takes nobody in the state that it is in: draft, paused or closed,
+    which is the code of the error.
+    """
 
     def __init__(self, message: str, *, state: str, hint: str) -> None:
         super().__init__(message, hint=hint)

@@ -23,8 +23,8 @@ from salmon.spec.schema import Checks
 class SamplingPlan:
     """What of an experiment decides about sampling; hashable.
 
-    `checks` is None where there are none; `trials` is how many trials a participant has (0 or less: without end). `race` is the
-    share of trials that are held out to compare samplers.
+    `checks` is None where there are none; `trials` is how many trials a participant has (0 or less: without end).
+    `race` is the share of trials that are held out to compare samplers.
     """
 
     samplers: tuple[str, ...]
@@ -39,7 +39,9 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class ParsedRevision:
-    """One revision of an experiment, which never changes. `manifest` is the list of its files where targets came in a ZIP."""
+    """One revision of an experiment, which never changes. `manifest` is the list of its
+    files where targets came in a ZIP.
+    """
 
     spec: Spec
     manifest: Manifest | None
@@ -71,8 +73,8 @@ class ParsedRevision:
         return wanted is not None and answers >= wanted
 
     def for_participant(self, participant: Participant) -> Self:
-        """Return the experiment as one participant meets it: that of their group, and nothing fixed or shared that the same
-        person was asked before.
+        """Return the experiment as one participant meets it: that of their group, and nothing fixed or shared that the
+        same person was asked before.
         """
         own = self.for_group(participant.group)
         if participant.round == 0:
@@ -136,8 +138,9 @@ class OpenPage:
     """A page whose participant is in the trials: its session, the participant as they were when it
     first asked, and the experiment as they meet it.
 
-    `last_fixed` is the last trial whose query is fixed, and `loads_ahead` whether files are loaded trial by trial. `position` is
-    the last place in the experiment's order at which the page was seen to be: the next turn will probably be at the next.
+    `last_fixed` is the last trial whose query is fixed, and `loads_ahead` whether files are loaded trial by trial.
+    `position` is the last place in the experiment's order at which the page was seen to be: the next turn will probably
+    be at the next.
     """
 
     session: Session
@@ -227,7 +230,9 @@ class Catalogue:
 
 
 def newest(states: Iterable[ExperimentState]) -> ExperimentState | None:
-    """Return the open experiment that was opened last, or else the last of all; archived ones and rehearsals are passed over."""
+    """Return the open experiment that was opened last, or else the last of all; archived ones
+    and rehearsals are passed over.
+    """
     return max(
         [state for state in states if not state.counters.get("archived") and not state.rehearsal_of],
         key=lambda state: (state.state == "open", state.opened_ms, state.created_ms),
@@ -241,7 +246,9 @@ def _is_a_fixed_set(sampler: PassiveSampler | None) -> bool:
 
 
 def make_revision(source: str, spec: Spec, manifest: Manifest | None, *, now_ms: int) -> Revision:
-    """Return what is stored of a description: as written, and with every default, so that later defaults change nothing."""
+    """Return what is stored of a description: as written, and with every default, so that
+    later defaults change nothing.
+    """
     return Revision(
         source,
         spec.to_json(),

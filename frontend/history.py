@@ -30,7 +30,9 @@ THINNING = 1.02
 
 @dataclass
 class SamplerHistory:
-    """History of one sampler: `points` for figures, `maps` are the lines that hold coordinates, `last` is the newest."""
+    """History of one sampler: `points` for figures, `maps` are the lines that hold
+    coordinates, `last` is the newest.
+    """
 
     points: list[HistoryLine] = field(default_factory=list[HistoryLine])
     maps: list[HistoryLine] = field(default_factory=list[HistoryLine])
@@ -182,8 +184,8 @@ def embedding_of(coordinates: Sequence[Sequence[float]], numbers: Mapping[str, f
 def lay_onto(shown: MapEmbedding, reference: MapEmbedding) -> MapEmbedding:
     """Return an embedding moved, turned, mirrored and scaled so that it lies as near a reference as it can.
 
-    Dimensions that only one of the two has count as 0 in the other; the reference's number of them is kept. Targets that
-    were added since the other was fitted do not take part in the fit.
+    Dimensions that only one of the two has count as 0 in the other; the reference's number of them is kept. Targets
+    that were added since the other was fitted do not take part in the fit.
     """
     import numpy as np
 

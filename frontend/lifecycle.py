@@ -144,7 +144,9 @@ def check_load(context: Context) -> None:
 async def take_in(
     context: Context, experiment: ServedExperiment, source: Source, puid: str, *, comes_back: bool = False
 ) -> Participant:
-    """Return the participant of a platform's id, new or known; where no place is left, look for people who left first."""
+    """Return the participant of a platform's id, new or known; where no place is left,
+    look for people who left first.
+    """
 
     async def arrive() -> Participant:
         return await context.store.participants.arrive(
@@ -165,8 +167,8 @@ async def take_in(
 
 
 async def come_back(context: Context, experiment: ServedExperiment, participant: Participant) -> Participant:
-    """Return a participant as they go on; who was away for too long takes a place again, and FullError is raised where they
-    had not answered anything and none is left.
+    """Return a participant as they go on; who was away for too long takes a place again, and FullError is raised where
+    they had not answered anything and none is left.
     """
     if participant.status != Status.ABANDONED or is_tryout(participant.id):
         return participant

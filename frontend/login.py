@@ -1,7 +1,7 @@
 """Routes of logging in and out: by name and password, by an invitation, and by the login of an institution.
 
-A proxy that logs people in by itself may say who they are in a header (`SALMON_LOGIN_HEADER`), which is believed from the
-proxies of `SALMON_TRUSTED_PROXIES` only. Local accounts stay, and participants never meet any of this.
+A proxy that logs people in by itself may say who they are in a header (`SALMON_LOGIN_HEADER`), which is believed from
+the proxies of `SALMON_TRUSTED_PROXIES` only. Local accounts stay, and participants never meet any of this.
 """
 
 import secrets
@@ -161,7 +161,9 @@ async def log_in_by_institution(request: Request, context: WithContext) -> Respo
 
 
 async def go_in_by_institution(request: Request, context: Context, name: str) -> Response:
-    """Begin a session for somebody whom the institution has recognised; `SALMON_LOGIN_ROLE` makes an account for newcomers."""
+    """Begin a session for somebody whom the institution has recognised; `SALMON_LOGIN_ROLE`
+    makes an account for newcomers.
+    """
     try:
         account = await _find_or_make(context, name)
     except SalmonError as error:

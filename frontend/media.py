@@ -4,8 +4,8 @@ A file is written under a temporary name and renamed when it is complete, so the
 name; a file that exists already is kept as it is. If the process is killed between the two, the temporary file stays
 behind, and the first upload after a day removes it. If the disk is full nothing is kept and the upload is refused.
 
-A file that was altered is not served: its content is compared with its name when it is first used, and again when its size
-or time of change is another. Uploading or importing the same content again replaces it.
+A file that was altered is not served: its content is compared with its name when it is first used, and again when its
+size or time of change is another. Uploading or importing the same content again replaces it.
 
 The methods of `MediaStore` block: callers in the event loop run them in a thread.
 """
@@ -68,7 +68,9 @@ class MediaStore:
         return manifest
 
     def keep(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Store a medium whose content was checked against its name; one that is there already stays, unless it was altered."""
+        """Store a medium whose content was checked against its name; one that is there
+        already stays, unless it was altered.
+        """
         if not self.problem(name):
             return
         with self._reaching():
@@ -102,12 +104,16 @@ class MediaStore:
         return known[1]
 
     def _mark(self, place: str) -> tuple[Any, ...]:
-        """Return what is another when a file was changed: its size and its time of change, or the tag of an object store."""
+        """Return what is another when a file was changed: its size and its time of change,
+        or the tag of an object store.
+        """
         about = self._filesystem.info(place)
         return about["size"], about.get("mtime"), about.get("ETag"), about.get("LastModified")
 
     def is_compared(self, name: str) -> bool:
-        """Return whether a medium on this machine was compared already, and has not changed since: quick enough to ask anywhere."""
+        """Return whether a medium on this machine was compared already, and has not changed
+        since: quick enough to ask anywhere.
+        """
         known = self._compared.get(name)
         if known is None or not self._is_local:
             return False

@@ -33,7 +33,8 @@ class Latency:
 class Metrics:
     """The counters of the web processes: of this one, or of all that count into one folder because they share a port.
 
-    `registry` is what is shown. `under_way` are the participants' requests that this process has begun and not answered.
+    `registry` is what is shown. `under_way` are the participants' requests that this
+    process has begun and not answered.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,10 @@
-"""Tell experimenters by e-mail or webhook that an experiment closed, is full, stalled or failed, as its file says under `notify`.
+"""Tell experimenters by e-mail or webhook that an experiment closed, is full, stalled or failed,
+as its file says under `notify`.
 
-`events` is a pure function of what is known. Each event is told once, by one web process: it is noted in the store before it is
-sent, and the note is taken back where sending fails, so that it is tried again. What went wrong stands on the overview.
-A webhook goes only to hosts that whoever runs the server has named: nobody can reach what only this machine can reach.
+`events` is a pure function of what is known. Each event is told once, by one web process: it is noted in the store
+before it is sent, and the note is taken back where sending fails, so that it is tried again. What went wrong stands on
+the overview. A webhook goes only to hosts that whoever runs the server has named: nobody can reach what only this
+machine can reach.
 """
 
 import asyncio
@@ -117,7 +119,9 @@ def events(seen: Seen) -> list[Event]:
 
 @dataclass(frozen=True)
 class Message:
-    """What is sent about an event of an experiment; `address` is that of its overview, where the server knows its own."""
+    """What is sent about an event of an experiment; `address` is that of its overview,
+    where the server knows its own.
+    """
 
     slug: str
     title: str
@@ -250,7 +254,9 @@ async def problems_of(context: Context, experiment: ServedExperiment) -> tuple[s
 
 
 def send_mail(settings: Settings, addresses: tuple[str, ...], message: Message) -> None:
-    """Send a mail by the server's SMTP account; its password goes over TLS alone, unless the mail server is this machine."""
+    """Send a mail by the server's SMTP account; its password goes over TLS alone, unless
+    the mail server is this machine.
+    """
     parts = urlsplit(settings.smtp_url)
     host, user, password = parts.hostname or "", unquote(parts.username or ""), unquote(parts.password or "")
     mail = EmailMessage()

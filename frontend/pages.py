@@ -1,8 +1,8 @@
 """Pages: the context of each template as a dataclass whose fields are exactly the names that the template may use.
 
 The JavaScript modules of the participant page are joined into one script when the process starts, because on a slow
-network every round of requests delays the first trial. Each module is wrapped in a function, after those that it imports.
-On disk they stay separate ES modules, which tests import one by one.
+network every round of requests delays the first trial. Each module is wrapped in a function, after those that it
+imports. On disk they stay separate ES modules, which tests import one by one.
 """
 
 import gzip
@@ -29,7 +29,9 @@ _COMMENT = re.compile(r"^[ \t]*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.M
 
 @dataclass(frozen=True)
 class Script:
-    """A script as it is sent, plain and compressed. Its name is a digest of its content, so it can be cached for ever."""
+    """A script as it is sent, plain and compressed. Its name is a digest of its
+    content, so it can be cached for ever.
+    """
 
     name: str
     plain: bytes
@@ -104,8 +106,8 @@ Tab = Literal["overview", "map", "targets", "participants", "analysis", "recruit
 class Frame:
     """Frame of every page of the console: who is logged in, and what forms and requests of this session carry.
 
-    `warning` is what every page tells about the server: that its disk is full, for example. `style_nonce` lets the page's
-    own scripts add styles, as the editor does: it is another for every page, and empty where none does.
+    `warning` is what every page tells about the server: that its disk is full, for example. `style_nonce` lets the
+    page's own scripts add styles, as the editor does: it is another for every page, and empty where none does.
     """
 
     account: str
@@ -123,8 +125,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class ExperimentHead:
-    """Head of every page of one experiment; `address` is the link for participants. `rehearses` names the experiment whose
-    rehearsal it is, and is empty where it is a real one.
+    """Head of every page of one experiment; `address` is the link for participants. `rehearses` names the experiment
+    whose rehearsal it is, and is empty where it is a real one.
     """
 
     slug: str
@@ -165,7 +167,8 @@ class ExperimentsPage:
 
 @dataclass(frozen=True)
 class ScriptedPage:
-    """A page that its script draws: the editor of a new experiment, one's own account, everybody's accounts, or privacy.
+    """A page that its script draws: the editor of a new experiment, one's own account,
+    everybody's accounts, or privacy.
 
     `data` is what the script begins with.
     """
@@ -250,8 +253,8 @@ class LoginPage:
     """Form for name and password, or for the code of a second factor.
 
     `purpose` is to log in, to enter a code, to make the first account or an invited one, or to set a new password;
-    `invitation` is what the form carries from the step before. `institution` names whose login may be used instead; empty
-    where there is none.
+    `invitation` is what the form carries from the step before. `institution` names whose login may be used instead;
+    empty where there is none.
     """
 
     template = "login.html"
@@ -319,7 +322,9 @@ class Pages:
 
     @staticmethod
     def open(mount: str) -> "Pages":
-        """Return the templates of this installation, whose addresses begin with the path that a proxy shows it under."""
+        """Return the templates of this installation, whose addresses begin with the
+        path that a proxy shows it under.
+        """
         environment = Environment(
             loader=FileSystemLoader(Path(str(files("templates")))),
             autoescape=True,

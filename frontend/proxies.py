@@ -2,9 +2,10 @@
 
 A proxy may show this server under a path of its host, such as `https://lab.example.edu/salmon/`: the path of
 `SALMON_PUBLIC_URL`, called the mount. Whether the proxy strips the path or keeps it, everything inside sees paths that
-begin at the top, and every redirect gets the mount again. `X-Forwarded-For` and `X-Forwarded-Proto` are believed from the
-proxies of `SALMON_TRUSTED_PROXIES` only, and so is the header that names whom a proxy has logged in. No header moves the server: `X-Forwarded-Host` and `X-Forwarded-Prefix` are never
-read, because `SALMON_PUBLIC_URL` says where it is.
+begin at the top, and every redirect gets the mount again. `X-Forwarded-For` and `X-Forwarded-Proto` are believed from
+the proxies of `SALMON_TRUSTED_PROXIES` only, and so is the header that names whom a proxy has logged in. No header
+moves the server: `X-Forwarded-Host` and `X-Forwarded-Prefix` are never read, because `SALMON_PUBLIC_URL` says where it
+is.
 """
 
 from typing import Any, Literal, cast

@@ -14,8 +14,8 @@ class Body(BaseModel):
 
 
 class ArriveBody(Body):
-    """What the page knows when it opens: the parameters of its address, the session it had before a reload, and a secret
-    that this browser keeps.
+    """What the page knows when it opens: the parameters of its address, the session it had before a reload, and a
+    secret that this browser keeps.
     """
 
     parameters: dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=4096)]] = Field(
@@ -137,8 +137,8 @@ Window = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{8,40}$")]
 
 
 class DraftBody(Body):
-    """An experiment's file while it is being written; `draft` where the ZIP of the caller's draft belongs to it, `zip` where
-    targets will come in a ZIP that was not sent yet.
+    """An experiment's file while it is being written; `draft` where the ZIP of the caller's draft belongs to it, `zip`
+    where targets will come in a ZIP that was not sent yet.
     """
 
     spec: Annotated[str, Field(max_length=2_000_000)]

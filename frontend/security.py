@@ -277,7 +277,8 @@ def password_fits(password: str, password_hash: str) -> bool:
 
 
 class RecentPasswords:
-    """Passwords that were right within the last minutes, so that scripts with HTTP Basic are not hashed at each request.
+    """Passwords that were right within the last minutes, so that scripts with HTTP Basic
+    are not hashed at each request.
 
     Only digests are kept, under a key that this process draws, each for one name, one place and one stored hash.
     """
@@ -327,7 +328,9 @@ def draw_qr_code(text: str) -> str:
 
 
 def moment_of_code(secret: str, code: str, now_ms: int) -> int | None:
-    """Return the number of the half minute that a code belongs to: this, the last or the next; None where it is wrong."""
+    """Return the number of the half minute that a code belongs to: this, the last or
+    the next; None where it is wrong.
+    """
     digits = code.replace(" ", "")
     moment = now_ms // 1000 // _CODE_SECONDS
     fitting = [

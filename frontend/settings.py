@@ -11,7 +11,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 #: The secret of docker/example.env: who leaves it there could be impersonated by anybody.
 EXAMPLE_SECRET = "change-me-to-forty-random-characters"  # noqa: S105
-#: What paths of our own begin with. A proxy may strip the path that it shows us under or keep it, so it is none of these.
+#: What paths of our own begin with. A proxy may strip the path that it shows us under or keep it, so it is none of
+#: these.
 OWN_NAMES = frozenset(
     {"api", "answer", "client", "config", "console", "create_user", "dashboard", "download", "e", "embeddings"}
     | {"healthz", "init", "init_exp", "logs", "media", "meta", "metrics", "openapi.json", "query", "readyz", "reset"}

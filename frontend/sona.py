@@ -1,7 +1,7 @@
 """Credit in SONA that the server grants, when a participant has finished.
 
-SONA is asked while the participant waits for the last page: a few times within some seconds, and by one process at a time. Whoever
-gets no credit so is sent to SONA's own page with the link that grants it, as without this.
+SONA is asked while the participant waits for the last page: a few times within some seconds, and by one process at a
+time. Whoever gets no credit so is sent to SONA's own page with the link that grants it, as without this.
 """
 
 import asyncio
@@ -30,7 +30,9 @@ Pause = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Credit:
-    """What became of a credit. `passing` says that asking again may help; `reason` is a sentence for the experimenter."""
+    """What became of a credit. `passing` says that asking again may help; `reason` is a
+    sentence for the experimenter.
+    """
 
     granted: bool
     reason: str = ""
@@ -100,7 +102,8 @@ async def ask(address: str, sona: Sona, survey_code: str, *, pause: Pause = asyn
 
 
 async def _ask_once(address: str) -> Credit:
-    # Loaded with the first request: most servers never send one. Its errors are not shown: they hold the address with the token.
+    # Loaded with the first request: most servers never send one. Its errors are not shown: they hold the address with
+    # the token.
     import httpx
 
     try:

@@ -1,4 +1,5 @@
-"""Submissions at Prolific and the participants they belong to: statuses come by webhooks and by asking, and are applied here.
+"""Submissions at Prolific and the participants they belong to: statuses come by webhooks and
+by asking, and are applied here.
 
 A study that changes is asked about every minute; one that does not, less and less often. Events of webhooks make this
 quicker and are not needed for it: what they leave out, the next look finds.

@@ -1,7 +1,7 @@
 """Look up known weaknesses of every locked package with pip-audit: `make audit`.
 
-The exit code is 1 where one is known, and 0 where none is. Where no source of advisories answers, nothing can be said: then
-one sentence says so, and the exit code is 0, so that a machine without network can run it.
+The exit code is 1 where one is known, and 0 where none is. Where no source of advisories answers, nothing can be said:
+then one sentence says so, and the exit code is 0, so that a machine without network can run it.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Rewrite serve.txt, test.txt, docs.txt and frontend.txt: pin every package, with the hash of every file of its version.
+"""Rewrite serve.txt, test.txt, docs.txt and frontend.txt: pin every package, with the
+hash of every file of its version.
 
 Run `make lock` after a change of dependencies. torch has a file of its own, torch.txt, because its builds come from two
 indexes with different files. To change its version, replace everything below the comment of torch.txt by the new pin

@@ -1,4 +1,5 @@
-"""Write build/sbom.cdx.json: everything that a server installs and every script of others in its pages, as CycloneDX JSON.
+"""Write build/sbom.cdx.json: everything that a server installs and every script of others
+in its pages, as CycloneDX JSON.
 
 Packages come from the lock files of `requirements/`, with their hashes; scripts of others from their own lock file. Run
 `make sbom`.

@@ -17,7 +17,8 @@ import httpx
 
 from salmon.errors import SalmonError
 
-#: A request is repeated for so long before the server counts as out of reach, after pauses that grow between these bounds.
+#: A request is repeated for so long before the server counts as out of reach, after pauses that grow between these
+#: bounds.
 PATIENCE_SECONDS = 60.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 #: Statuses after which the same request may succeed.
@@ -125,10 +126,11 @@ async def connections(people: int) -> AsyncGenerator[Connections]:
 
 @dataclass(frozen=True)
 class ApiClient:
-    """Client for scripts of an experimenter, at the server of this address: with an API token, or with name and password.
+    """Client for scripts of an experimenter, at the server of this address: with an API
+    token, or with name and password.
 
-    Every method raises ServerError with the server's own sentence where a request is refused. Routes that have no method
-    here are reached with `read` and `download`; docs/routes.md lists them.
+    Every method raises ServerError with the server's own sentence where a request is refused. Routes that have no
+    method here are reached with `read` and `download`; docs/routes.md lists them.
     """
 
     address: str
@@ -143,7 +145,9 @@ class ApiClient:
     def create(
         self, spec: Path, *, targets: Path | None = None, name: str = "", opened: bool = False
     ) -> dict[str, Any]:
-        """Make an experiment of a YAML file and a ZIP of targets; return it with its `slug`, `address` and `warnings`."""
+        """Make an experiment of a YAML file and a ZIP of targets; return it with its
+        `slug`, `address` and `warnings`.
+        """
         with ExitStack() as files:
             sent = {"spec": (spec.name, files.enter_context(spec.open("rb")))}
             if targets is not None:
@@ -160,7 +164,9 @@ class ApiClient:
         return self.read(f"experiments/{slug}/overview")
 
     def export(self, slug: str, name: str, to: Path) -> Path:
-        """Download one file of an experiment, such as `responses.csv`, or everything as `bundle`; return where it is."""
+        """Download one file of an experiment, such as `responses.csv`, or everything
+        as `bundle`; return where it is.
+        """
         path = f"experiments/{slug}/bundle" if name == "bundle" else f"experiments/{slug}/exports/{name}"
         to.write_bytes(self.download(path))
         return to

@@ -1,8 +1,9 @@
 """Define the jobs that an experimenter may request of the learning process, and their arguments.
 
 There are six kinds: an embedding without some participants (`fit`), an embedding as it was (`embedding`), the
-comparison of dimensions and noise models (`cross_validation`), the plan of a study by simulated ones (`plan`), the groups of
-people who see similarity differently (`groups`), and the comparison of samplers that an experiment lets race (`race`).
+comparison of dimensions and noise models (`cross_validation`), the plan of a study by simulated ones (`plan`), the
+groups of people who see similarity differently (`groups`), and the comparison of samplers that an experiment lets race
+(`race`).
 """
 
 import re
@@ -209,9 +210,10 @@ class CrossValidation:
 class StudyPlan:
     """Simulated studies of so many targets in d dimensions: accuracy against answers, and what an accuracy takes.
 
-    `people` and `world` are those of `salmon.planning`, `lapse` is the share of answers that are guesses, and `answers` how
-    many are looked at (0: as many as usual). `seconds` is the time of one answer, `besides` the minutes of everything else,
-    `pay` what an hour costs, and `fee` the share of it that a platform adds. Without an `accuracy` a usual one is aimed at.
+    `people` and `world` are those of `salmon.planning`, `lapse` is the share of answers that are guesses, and `answers`
+    how many are looked at (0: as many as usual). `seconds` is the time of one answer, `besides` the minutes of
+    everything else, `pay` what an hour costs, and `fee` the share of it that a platform adds. Without an `accuracy` a
+    usual one is aimed at.
     """
 
     sampler: Sampler
@@ -246,7 +248,9 @@ class SamplerRace:
 
 @dataclass(frozen=True, config=_FROZEN)
 class PeopleGroups:
-    """The groups that people fall into, at most so many, with maps in d dimensions and a permutation test of how these agree."""
+    """The groups that people fall into, at most so many, with maps in d dimensions and a
+    permutation test of how these agree.
+    """
 
     d: Dimensions
     most: Annotated[int, BeforeValidator(whole(1, MOST_GROUPS))]

@@ -1,10 +1,10 @@
 """How much accuracy further answers would bring: the learning curve of an experiment, carried on with its uncertainty.
 
-The map predicts answers to random queries before it learns from them, so the predictions of an experiment are a curve of
-accuracy against answers that no answer has flattered. The curve is taken as A − (A − ½)·(1 + m/s)^(−c) after m answers: half
-at the beginning, A in the end, and near it the rate of a fit whose errors shrink as 1/√m, which costs accuracy in
-proportion to 1/m (c = 1). A, s and c are not estimated but weighed: every combination on a grid counts by the
-probability of what was seen, so an interval of what is still to gain includes what is not known about the curve.
+The map predicts answers to random queries before it learns from them, so the predictions of an experiment are a curve
+of accuracy against answers that no answer has flattered. The curve is taken as A − (A − ½)·(1 + m/s)^(−c) after m
+answers: half at the beginning, A in the end, and near it the rate of a fit whose errors shrink as 1/√m, which costs
+accuracy in proportion to 1/m (c = 1). A, s and c are not estimated but weighed: every combination on a grid counts by
+the probability of what was seen, so an interval of what is still to gain includes what is not known about the curve.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ _BINS = 24
 _ENDS = np.linspace(0.51, 0.99, 33)
 _RATES = np.array([0.85, 1.0, 1.2])
 _SCALES = np.geomspace(0.15, 80.0, 24)
-#: Before anything is seen, ln(s / (n·d)) is taken as N(ln 1.5, .8²), and a rate of 1 as twice as likely as the others. In
-#: simulated experiments s was .6 to 1.6 times n·d, less where queries are chosen; noisy answers give more.
+#: Before anything is seen, ln(s / (n·d)) is taken as N(ln 1.5, .8²), and a rate of 1 as twice as likely as the others.
+#: In simulated experiments s was .6 to 1.6 times n·d, less where queries are chosen; noisy answers give more.
 _USUAL_SCALE, _SCALE_SPREAD = 1.5, 0.8
 #: Looked at are futures of up to so many times the answers so far.
 _FUTURE = 50.0
@@ -59,8 +59,8 @@ class LearningCurve:
         return float(self.weights[self._gains(more) > worth].sum())
 
     def more_answers(self, worth: float, share: float) -> float:
-        """Return how many more answers are needed until no more than `worth` is left to gain; the truth is below it with this
-        probability.
+        """Return how many more answers are needed until no more than `worth` is left to gain; the truth is below it
+        with this probability.
         """
         above = np.maximum(self.ends - 0.5, worth)
         needed = self.scales * ((above / worth) ** (1 / self.rates) - 1.0)
@@ -95,9 +95,9 @@ def learning_curve(history: Iterable[tuple[float, float, float]], *, n: int, d: 
 class Outlook:
     """What further answers would bring: accuracy now, and what is still to gain, if one never stopped.
 
-    `gain` is the median, `gain_high` exceeds the truth with 95 % probability. `more` is how many answers are needed until no
-    more than what was called worth having is left to gain, as far as one can tell now, and (`more_low`, `more_high`) its
-    95 % interval; None if that is far away.
+    `gain` is the median, `gain_high` exceeds the truth with 95 % probability. `more` is how many answers are needed
+    until no more than what was called worth having is left to gain, as far as one can tell now, and (`more_low`,
+    `more_high`) its 95 % interval; None if that is far away.
     """
 
     predictions: int
@@ -129,7 +129,9 @@ def outlook(history: Iterable[tuple[float, float, float]], *, n: int, d: int, wo
 
 @dataclass(frozen=True)
 class Look:
-    """One look of a stopping rule: after `answers`, `chance` of a gain above the wanted one, allowed up to `allowed`."""
+    """One look of a stopping rule: after `answers`, `chance` of a gain above the
+    wanted one, allowed up to `allowed`.
+    """
 
     answers: float
     chance: float
@@ -144,8 +146,8 @@ class Look:
 def last_look(history: Iterable[tuple[float, float, float]], *, n: int, d: int, worth: float, per: int) -> Look | None:
     """Return the last look at whether `per` more answers bring more than `worth`; None before the first.
 
-    The first look is after `per` answers, and each sees only the answers until then. The k-th from 0 may be wrong with a
-    probability of ALPHA / ((k + 1)(k + 2)), which sums to ALPHA however long one looks.
+    The first look is after `per` answers, and each sees only the answers until then. The k-th from 0 may be wrong with
+    a probability of ALPHA / ((k + 1)(k + 2)), which sums to ALPHA however long one looks.
     """
     rows = [row for row in history if row[2] > 0]
     if not rows or rows[-1][0] < per:

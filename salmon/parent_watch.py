@@ -1,11 +1,11 @@
-"""What a process of Salmon does at its start: watch its supervisor, say that it is ready, ask for file descriptors, and keep
-the garbage collector short.
+"""What a process of Salmon does at its start: watch its supervisor, say that it is ready, ask for file descriptors, and
+keep the garbage collector short.
 
 A supervised process stops when its supervisor has ended, for whatever reason.
 
-The supervisor holds the other end of the process's standard input and never writes to it. When the supervisor dies, even
-by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop. Processes that
-were not started by a supervisor are not watched, and keep their standard input.
+The supervisor holds the other end of the process's standard input and never writes to it. When the supervisor dies,
+even by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop. Processes
+that were not started by a supervisor are not watched, and keep their standard input.
 """
 
 import gc
@@ -56,8 +56,8 @@ def raise_descriptor_limit() -> int:
 def spare_collector() -> None:
     """Let the garbage collector pass over everything that is there already: modules, models and routes stay to the end.
 
-    A look through them takes about a tenth of a second, in which no thread does anything else, and a busy web process had
-    two of them a second.
+    A look through them takes about a tenth of a second, in which no thread does anything else, and a busy web process
+    had two of them a second.
     """
     gc.collect()
     gc.freeze()
@@ -65,7 +65,9 @@ def spare_collector() -> None:
 
 
 def show_life() -> None:
-    """Tell the supervisor that this process is alive; one that shows no life for a while is killed and started again."""
+    """Tell the supervisor that this process is alive; one that shows no life for a
+    while is killed and started again.
+    """
     if os.environ.get(SUPERVISED) == "1":
         print(ALIVE, flush=True)
 

@@ -1,9 +1,9 @@
 """Plan a study: how accurate its embedding will be after how many answers, and what those answers take.
 
-Simulated people answer in worlds of as many targets (`salmon.simulate`). The configured sampler and random queries meet the
-same worlds, and one estimator fits both from their answers alone, so that they can be compared. A band is a prediction
-interval: it says where one further study will lie, not where the mean of many does. There is one refit for each round
-of n queries; a running experiment refits more often.
+Simulated people answer in worlds of as many targets (`salmon.simulate`). The configured sampler and random queries meet
+the same worlds, and one estimator fits both from their answers alone, so that they can be compared. A band is a
+prediction interval: it says where one further study will lie, not where the mean of many does. There is one refit for
+each round of n queries; a running experiment refits more often.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ Ints = NDArray[np.int32]
 
 #: The name of the curve of random queries; no sampler can have this name.
 RANDOM = "random queries"
-#: How people tell distances apart. "typical" was fitted to human answers about alien eggs; "clear" and "hard" have about
-#: twice and half its slope.
+#: How people tell distances apart. "typical" was fitted to human answers about alien eggs; "clear" and "hard" have
+#: about twice and half its slope.
 PEOPLE: Mapping[str, ChoiceModel] = {
     "typical": RatioSigmoid(),
     "clear": RatioSigmoid(slope=35.0, error=0.03),
@@ -144,7 +144,8 @@ def _judge(person: SimulatedParticipant, coordinates: Floats, seed: int) -> tupl
 
 @dataclass(frozen=True)
 class Costs:
-    """What an answer takes: `useful` of a participant's `answers` are fitted, and `besides` minutes go to everything else.
+    """What an answer takes: `useful` of a participant's `answers` are fitted, and `besides`
+    minutes go to everything else.
 
     `pay` is for an hour; a platform adds `fee`, a share of it.
     """
@@ -224,7 +225,9 @@ def usual_answers(n: int, d: int) -> int:
 
 
 def study_of(spec: Spec, n: int, **assumed: str | float) -> PlannedStudy:
-    """Return the study that a spec with n targets describes: its first active sampler, or Adaptive beside random queries."""
+    """Return the study that a spec with n targets describes: its first active sampler, or
+    Adaptive beside random queries.
+    """
     found = next((one for one in spec.samplers.values() if one.sampler_class in ACTIVE_CLASSES), None)
     sampler = found or SamplerSpec(name="Adaptive", sampler_class="Adaptive")
     d = sampler.arguments.get("d", 2)
@@ -249,7 +252,9 @@ class Curve:
 
     @classmethod
     def of(cls, values: Floats) -> "Curve":
-        """Return the curve of (runs, p) values in [0, 1]; the band is Student's prediction interval, nothing for one run."""
+        """Return the curve of (runs, p) values in [0, 1]; the band is Student's prediction
+        interval, nothing for one run.
+        """
         mean = values.mean(axis=0)
         runs = len(values)
         if runs < 2:
@@ -311,7 +316,9 @@ class Plan:
         return Needed(middle, float(np.quantile(found, (1 - BAND) / 2, method="lower")), inf)
 
     def usual_level(self) -> float:
-        """Return an accuracy worth aiming at: two points below what is possible, or what nine of ten studies reach in the end."""
+        """Return an accuracy worth aiming at: two points below what is possible, or what nine
+        of ten studies reach in the end.
+        """
         reached = max(curve.low[-1] for curve in self.accuracy.values())
         return float(np.floor(100 * min(self.best_possible - 0.02, reached)) / 100)
 

@@ -6,7 +6,8 @@ Axes are always n (targets), d (dimensions), m (triplets), q (queries), in this 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-#: How a query came to be asked; a `held_out` one is random and compares samplers before anything learns its answer. Only `catch`, `practice` and skipped trials are never triplets.
+#: How a query came to be asked; a `held_out` one is random and compares samplers before anything learns its answer.
+#: Only `catch`, `practice` and skipped trials are never triplets.
 TrialType = Literal[
     "active", "random", "fallback", "validation", "catch", "repeat", "shared", "fixed", "held_out", "practice"
 ]
@@ -21,8 +22,8 @@ REPEATABLE: frozenset[TrialType] = frozenset({*DRAWN_BLINDLY, "validation", "rep
 #: Trials whose winner is known before, or that are shown for practice: their answers are no triplets.
 NO_TRIPLETS: frozenset[TrialType] = frozenset({"catch", "practice"})
 
-#: Answers to these trials are never fitted: `shared` queries are held out for comparisons between people, and a `repeat`
-#: would count one person's answer twice.
+#: Answers to these trials are never fitted: `shared` queries are held out for comparisons between people, and a
+#: `repeat` would count one person's answer twice.
 NEVER_FITTED: frozenset[TrialType] = frozenset({*NO_TRIPLETS, "shared", "repeat"})
 
 #: The score of a query that nobody ranked.

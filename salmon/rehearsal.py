@@ -1,9 +1,9 @@
 """Simulated people who take part in an experiment on a running server, from the platform's link to the way out.
 
 They do what participants do: consent, practise, answer the comprehension questions (rightly), answer queries by the
-distances of a true embedding, reply to the questions at the end and ask for their code. Some answer without looking, and
-some leave in the middle, as in every study. They think faster than people by a factor, and tell the server the response
-times that people would have needed.
+distances of a true embedding, reply to the questions at the end and ask for their code. Some answer without looking,
+and some leave in the middle, as in every study. They think faster than people by a factor, and tell the server the
+response times that people would have needed.
 """
 
 import asyncio
@@ -62,7 +62,9 @@ class Walk:
 
 
 def draw_people(world: World, links: Sequence[str], shares: Mapping[Kind, float], seed: int) -> list[SimulatedPerson]:
-    """Return a person for each link, with kinds in these shares (the rest is careful), in an order drawn from the seed."""
+    """Return a person for each link, with kinds in these shares (the rest is careful),
+    in an order drawn from the seed.
+    """
     if not 0 <= sum(shares.values()) <= 1 or min(shares.values(), default=0) < 0:
         raise SalmonError("The shares of careless people must not be negative, nor more than 100 % together.")
     kinds: list[Kind] = [kind for kind, share in shares.items() for _ in range(round(share * len(links)))]
@@ -83,7 +85,9 @@ def draw_people(world: World, links: Sequence[str], shares: Mapping[Kind, float]
 
 
 def fill_in(link: str, platform: str, number: int) -> str:
-    """Return the link as a platform opens it for one of its people: placeholders filled in, parameters of its own added."""
+    """Return the link as a platform opens it for one of its people: placeholders filled
+    in, parameters of its own added.
+    """
     person, submission = f"{number:024x}", f"{number:04d}5e551011"
     filled = {
         "{{%PROLIFIC_PID%}}": person,
@@ -217,10 +221,11 @@ def reply_to(question: Question, rng: np.random.Generator) -> str:
 
 
 def main(order: str) -> str:
-    """Let the people of an order take part in an experiment that is open on a server; return JSON of what became of them.
+    """Let the people of an order take part in an experiment that is open on a server;
+    return JSON of what became of them.
 
-    The order is JSON: the stored `spec`, the number of `targets`, how many `people` open which `link`, the `shares` of careless
-    kinds, the `pace` and the `seed`.
+    The order is JSON: the stored `spec`, the number of `targets`, how many `people` open which `link`, the `shares` of
+    careless kinds, the `pace` and the `seed`.
     """
     asked: dict[str, Any] = json.loads(order)
     spec = Spec.from_json(asked["spec"])

@@ -329,7 +329,9 @@ class SimulatedParticipant:
         return Reaction(int(triplets[0, 1]), float(rt_ms[0]))
 
     def react_all(self, queries: ArrayLike, rng: np.random.Generator) -> tuple[NDArray[np.int32], Floats]:
-        """Answer (q, 3) rows [head, left, right]: triplets (q, 3) [head, winner, loser] and response times (q,) in ms."""
+        """Answer (q, 3) rows [head, left, right]: triplets (q, 3) [head, winner, loser]
+        and response times (q,) in ms.
+        """
         rows = np.asarray(queries, dtype=np.int32)
         goes_left = rng.random(len(rows)) < self.left_wins(rows)
         triplets = np.where(goes_left[:, None], rows, rows[:, [0, 2, 1]]).astype(np.int32)

@@ -1,8 +1,9 @@
 """Write the report of a study: one HTML file without outside parts, or Markdown with its figures beside it.
 
-A report is made of a bundle (`salmon export`), or of a file of answers alone, in which case it says less. It holds design,
-participants, accuracy and how it grew, the choice of dimension and noise model, the map, a paragraph for the section on
-methods with its citations, and versions and seeds. No moment of writing is in it: the same file gives the same bytes.
+A report is made of a bundle (`salmon export`), or of a file of answers alone, in which case it says less. It holds
+design, participants, accuracy and how it grew, the choice of dimension and noise model, the map, a paragraph for the
+section on methods with its citations, and versions and seeds. No moment of writing is in it: the same file gives the
+same bytes.
 """
 
 from __future__ import annotations

@@ -102,7 +102,9 @@ def design_target(model, coordinates, covariance):
 
 
 def recount(answers: Iterable[Answer]) -> dict[str, int]:
-    """All counters of answers in the order of the stream, except `completed`: those that recording each of them moves."""
+    """All counters of answers in the order of the stream, except `completed`: those
+    that recording each of them moves.
+    """
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for answer in answers:

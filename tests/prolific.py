@@ -1,6 +1,8 @@
-"""A stand-in for Prolific on loopback, written after its documented API, which can refuse, lose replies and count payments.
+"""A stand-in for Prolific on loopback, written after its documented API, which can refuse,
+lose replies and count payments.
 
-It is harder than the real one where that is a matter of money: asked twice to pay the same list of bonuses, it pays twice.
+It is harder than the real one where that is a matter of money: asked twice to pay the same
+list of bonuses, it pays twice.
 """
 
 import base64

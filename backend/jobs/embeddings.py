@@ -34,7 +34,9 @@ _Z = 1.959964  # 95 %
 
 
 def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) -> JobPlan:
-    """Return the plan of a fit without some participants, and of the accuracy on the others' answers with and without them."""
+    """Return the plan of a fit without some participants, and of the accuracy on the others'
+    answers with and without them.
+    """
     kept = ~answers.given_by(job.exclude)
     if not kept.any():
         raise TripletError(
@@ -44,7 +46,8 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
         )
     evaluation = Evaluation(answers.triplets, answers.random, kept, n, job.folds, spec.seed)
     folds = evaluation.usable_folds
-    # The first is the accuracy that the overview shows; the second, on the same folds, says what leaving people out changes.
+    # The first is the accuracy that the overview shows; the second, on the same folds, says what leaving people out
+    # changes.
     candidates = [Candidate(job.d, noise_with_lapse(job.noise))]
     if folds and not kept.all() and (answers.random & kept).any():
         candidates.append(replace(candidates[0], only_kept=True))
@@ -148,7 +151,9 @@ def _described(coordinates: NDArray[np.float64], triplets: Rows, noise: NoiseMod
 
 
 def _held_out(everybody: HeldOut | None, alone: HeldOut | None, evaluation: Evaluation) -> HeldOutAccuracy | None:
-    """Describe the accuracy of everybody's embedding, and how leaving some out changes it on the answers of the others."""
+    """Describe the accuracy of everybody's embedding, and how leaving some out changes
+    it on the answers of the others.
+    """
     if everybody is None:
         return None
     content: HeldOutAccuracy = {

@@ -34,7 +34,9 @@ _MOST_COMPARED = 80
 
 @dataclass(frozen=True)
 class GroupsState:
-    """How far the search is: `test` is there where more than one group was found, `personal` (people, n, d) at the end."""
+    """How far the search is: `test` is there where more than one group was found,
+    `personal` (people, n, d) at the end.
+    """
 
     search: GroupSearch
     found: Grouping | None = None

@@ -17,7 +17,9 @@ from salmon.wire import Request
 
 
 def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -> JobPlan:
-    """Return the plan of a job about the newest revision of its experiment; `on_progress(count)` while answers are read."""
+    """Return the plan of a job about the newest revision of its experiment;
+    `on_progress(count)` while answers are read.
+    """
     found = store.find_experiment(asked.experiment)
     if found is None:
         raise SalmonError("The experiment was deleted before this request was carried out.")

@@ -1,8 +1,8 @@
 """Carry out jobs one at a time, in the order in which they were asked for, in a thread of their own.
 
-Live learning comes first: the steps of a job have a lower priority than any of its tasks, and at most one step is with the
-workers at a time. The thread starts with the first job. When the store is away the job waits for it; when this process ends
-in the middle of a job, the next backend begins it again.
+Live learning comes first: the steps of a job have a lower priority than any of its tasks, and at most one step is with
+the workers at a time. The thread starts with the first job. When the store is away the job waits for it; when this
+process ends in the middle of a job, the next backend begins it again.
 """
 
 import logging
@@ -49,7 +49,8 @@ class _LeftError(Exception):
 class JobRunner:
     """Carries out jobs.
 
-    `executor()` returns the workers, starting them if need be; `recover(executor, error)` reports that work failed on them.
+    `executor()` returns the workers, starting them if need be; `recover(executor, error)`
+    reports that work failed on them.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ from salmon.errors import SalmonError
 class JobStep:
     """One step: `function(*shared, *arguments)`, a top-level function of plain values.
 
-    With `after`, the outcome of that earlier step (counted from 0) is the last argument and is not kept: `conclude` sees
-    None in its place. `note` tells the experimenter what is being done.
+    With `after`, the outcome of that earlier step (counted from 0) is the last argument and is not kept: `conclude`
+    sees None in its place. `note` tells the experimenter what is being done.
     """
 
     note: str
@@ -28,8 +28,8 @@ class JobStep:
 class JobPlan:
     """The steps of a job, in order; `conclude` turns their outcomes into the result.
 
-    `shared` are the first arguments of every step; they are sent to the workers once. `so_far` returns what is known after
-    the first outcomes, where that is worth showing before the end.
+    `shared` are the first arguments of every step; they are sent to the workers once. `so_far` returns what is known
+    after the first outcomes, where that is worth showing before the end.
     """
 
     steps: tuple[JobStep, ...]
@@ -56,7 +56,9 @@ def run_step(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a result as JSON can hold it: arrays as lists, null for numbers that are not finite; refuse anything else."""
+    """Return a result as JSON can hold it: arrays as lists, null for numbers that are
+    not finite; refuse anything else.
+    """
     if isinstance(value, np.ndarray):
         return to_json_value(value.tolist())
     if isinstance(value, Mapping):

@@ -21,8 +21,9 @@ class PublishedSearch:
     """Information gain over all queries, or over random ones only, with heads by gain or at random.
 
     `heads` = "gain": each question is the most informative of `search_length` random queries, whatever its head
-    (greedy-k; all queries if None). `heads` = "random": `search_length` random queries are scored once a round, and each
-    question is the best of a random head (ARR-k). `by_gain` posts the best query of every head most informative first.
+    (greedy-k; all queries if None). `heads` = "random": `search_length` random queries are scored once a round, and
+    each question is the best of a random head (ARR-k). `by_gain` posts the best query of every head most informative
+    first.
     """
 
     heads: str

@@ -1,9 +1,9 @@
 """`python -m benchmarks.participants`: simulated participants against the running program.
 
-Prints, for each crowd: latencies of queries and answers, the share of fallbacks after the first 2n answers, seconds from
-an answer to the first displayed query whose model has seen it, and processor time of each process, in use and idle.
-`--behind` has every crowd a second time while a long request is carried out behind the live work.
-`--old` is the load test of the first Salmon by its own addresses: 100 users, N(.75 s, .25 s) of thinking, 50 answers each.
+Prints, for each crowd: latencies of queries and answers, the share of fallbacks after the first 2n answers, seconds
+from an answer to the first displayed query whose model has seen it, and processor time of each process, in use and
+idle. `--behind` has every crowd a second time while a long request is carried out behind the live work. `--old` is the
+load test of the first Salmon by its own addresses: 100 users, N(.75 s, .25 s) of thinking, 50 answers each.
 `--efficiency` runs the whole program on eggs and compares the accuracy it reaches with that of the offline simulation.
 """
 

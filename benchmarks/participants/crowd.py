@@ -1,7 +1,7 @@
 """People who answer over HTTP as the page does: one query on the screen, the next one fetched just in time.
 
-When it is fetched follows the rule of the page (`frontend/static/participant/run.js`): once eight trials are known, as long
-before the fastest of the last eight answers as two of the slowest of the last eight requests take, and 100 ms.
+When it is fetched follows the rule of the page (`frontend/static/participant/run.js`): once eight trials are known, as
+long before the fastest of the last eight answers as two of the slowest of the last eight requests take, and 100 ms.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ def floored_normal(rng: np.random.Generator) -> float:
 class Diary:
     """What the crowd saw. Times are Unix seconds; `shown` and `answered` hold (participant, trial, time).
 
-    `first_seconds` are the requests of everybody's first query, which they send while all arrive; `query_seconds` are all others.
+    `first_seconds` are the requests of everybody's first query, which they send while all arrive;
+    `query_seconds` are all others.
     """
 
     first_seconds: list[float] = field(default_factory=list)

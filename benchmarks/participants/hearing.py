@@ -16,8 +16,8 @@ from salmon.wire.keys import place_of
 
 @dataclass(frozen=True)
 class Record:
-    """An experiment as it lies in the store: answers with their stream ids, (generation, cursor) of every generation, how long
-    its refit and the newest search took (ms), and the name of every participant by the store's own id.
+    """An experiment as it lies in the store: answers with their stream ids, (generation, cursor) of every generation,
+    how long its refit and the newest search took (ms), and the name of every participant by the store's own id.
     """
 
     answers: list[tuple[str, Answer]]

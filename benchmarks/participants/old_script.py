@@ -1,4 +1,6 @@
-"""The load test of the first Salmon: users who ask at /query, think, and answer at /answer, each on connections of their own."""
+"""The load test of the first Salmon: users who ask at /query, think, and answer at /answer,
+each on connections of their own.
+"""
 
 import asyncio
 import time

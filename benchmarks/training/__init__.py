@@ -1,1 +1,3 @@
-"""Benchmarks of training over many workers: each `python -m benchmarks.training.<name>` writes figures to docs/training."""
+"""Benchmarks of training over many workers: each `python -m benchmarks.training.<name>`
+writes figures to docs/training.
+"""

@@ -2,9 +2,10 @@
 
     python -m benchmarks.training.batch_growth [--seeds 5]
 
-The synthetic linear network of Sievert (2021, 3.1.4.1) with the settings of appendix B.4.1 (learning rate 2.5e-3; AdaDamp from 2
-examples, SGD with 64 and 10γ/k, AdaGrad with 64 and 0.01), to 1.02 times the test loss of the best linear function; and
-digits with momentum for 30 epochs, and to a test loss of 0.15. The settings of growing batches other than AdaDamp are not tuned further.
+The synthetic linear network of Sievert (2021, 3.1.4.1) with the settings of appendix B.4.1 (learning rate 2.5e-3;
+AdaDamp from 2 examples, SGD with 64 and 10γ/k, AdaGrad with 64 and 0.01), to 1.02 times the test loss of the best
+linear function; and digits with momentum for 30 epochs, and to a test loss of 0.15. The settings of growing batches
+other than AdaDamp are not tuned further.
 """
 
 from functools import partial

@@ -2,8 +2,8 @@
 
     python -m benchmarks.training.coding [--seeds 3]
 
-Digits with layers of 64, 256, 256 and 10, two virtual ranks, to a test loss of 0.15: the bytes of a gradient, the variance that rounding adds, and
-the bytes of a run at the learning rate with the fewest of them.
+Digits with layers of 64, 256, 256 and 10, two virtual ranks, to a test loss of 0.15: the bytes of a gradient, the
+variance that rounding adds, and the bytes of a run at the learning rate with the fewest of them.
 """
 
 from typing import Any

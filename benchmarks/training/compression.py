@@ -2,9 +2,10 @@
 
     python -m benchmarks.training.compression [--rounds 3] [--keep-rates]
 
-Digits with layers of 64, 256, 256 and 10; seconds over a link follow from processor time and bytes of two gloo ranks (`slow_link.py`). Spectral ATOMO
-sends singular vectors with 32 bits per entry, as its authors do, or rounded to 4 and 8 bits. With `--keep-rates`, the learning rates are those of the
-recorded figures; otherwise six are tried for each compression, which takes most of the time.
+Digits with layers of 64, 256, 256 and 10; seconds over a link follow from processor time and bytes of two gloo ranks
+(`slow_link.py`). Spectral ATOMO sends singular vectors with 32 bits per entry, as its authors do, or rounded to 4 and 8
+bits. With `--keep-rates`, the learning rates are those of the recorded figures; otherwise six are tried for each
+compression, which takes most of the time.
 """
 
 import json

@@ -1,13 +1,14 @@
-"""Ten problems on which a batch rule may stall or explode: the default rule, RadaDamp as published, and constant batches.
+"""Ten problems on which a batch rule may stall or explode: the default rule, RadaDamp as
+published, and constant batches.
 
     python -m benchmarks.training.default_batch [--seeds 3] [--problems ratings digits]
 
-A rule stalls where its batch does not even grow by half although the training loss no longer falls (in the last third of its steps by less
-than 1 % of what it was in the third before), and explodes where its batch exceeds a quarter of the examples, or its test loss ends more than 10 %
-above that of the constant batch that it starts with. Loss floors come from
-noise (Friedman, Markov chain, ratings, flipped labels, linear network). Every run takes the same number of epochs; none was tuned but by one
-learning rate for each problem, the best of four for the constant batch. The figures are written after each problem; with `--problems`, those of
-the other problems stay as they were.
+A rule stalls where its batch does not even grow by half although the training loss no longer falls (in the last third
+of its steps by less than 1 % of what it was in the third before), and explodes where its batch exceeds a quarter of the
+examples, or its test loss ends more than 10 % above that of the constant batch that it starts with. Loss floors come
+from noise (Friedman, Markov chain, ratings, flipped labels, linear network). Every run takes the same number of epochs;
+none was tuned but by one learning rate for each problem, the best of four for the constant batch. The figures are
+written after each problem; with `--problems`, those of the other problems stay as they were.
 """
 
 from collections.abc import Callable

@@ -17,7 +17,9 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def draw(path: Path, panels: Sequence[Mapping[str, Any]]) -> None:
-    """Draw panels in rows of at most four; each has `curves`, name -> (x, y), and properties of matplotlib axes (xlabel, title …)."""
+    """Draw panels in rows of at most four; each has `curves`, name -> (x, y), and properties of
+    matplotlib axes (xlabel, title …).
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -1,9 +1,11 @@
-"""Hyperband against random search: a network on four circles, and the parameters of an embedding; replays with 1 to 32 workers.
+"""Hyperband against random search: a network on four circles, and the parameters of an
+embedding; replays with 1 to 32 workers.
 
     python -m benchmarks.training.hyperband [--seeds 3] [--max-iter 81]
 
-Four circles as in appendix A.1 of Sievert (2021): 60,000 rows, 10,000 of them test, scikit-learn's network of 24 neurons. Each search
-is run and recorded once; it is then replayed on a clock of 1 s per partial_fit and 1.5 s per score, with other workers and priorities.
+Four circles as in appendix A.1 of Sievert (2021): 60,000 rows, 10,000 of them test, scikit-learn's network of 24
+neurons. Each search is run and recorded once; it is then replayed on a clock of 1 s per partial_fit and 1.5 s per
+score, with other workers and priorities.
 """
 
 import warnings
@@ -60,7 +62,9 @@ def first_at(history: list[dict[str, float]], column: str, score: float) -> floa
 
 
 def race(report: Report, problem: str, searches: dict[bool, list[HyperbandSearch]]) -> dict[str, Any]:
-    """Compare recorded searches: the work in which Hyperband reaches the best score of random search, and times with other workers."""
+    """Compare recorded searches: the work in which Hyperband reaches the best score of random
+    search, and times with other workers.
+    """
     shares, nearly, finals = [], [], []
     for adaptive, passive in zip(searches[False], searches[True], strict=True):
         whole = passive.history_[-1]["total_calls"]

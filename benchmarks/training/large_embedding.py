@@ -1,11 +1,13 @@
-"""The estimator on 10,000 targets and 10,000,000 answers: batches on two processes against one, and against a fit to all answers.
+"""The estimator on 10,000 targets and 10,000,000 answers: batches on two processes against one,
+and against a fit to all answers.
 
     python -m benchmarks.training.large_embedding [--answers 10000000] [--all-iterations 30] [--epochs 4]
 
-The fits in batches are made by the function that OrdinalEmbedding calls for them. All start from the same coordinates, the spectral ones, whose
-time is not counted. Every 10 steps of the fits in batches, and after every iteration
-of the fit to all answers, the log-loss of 100,000 other answers is computed, whose time is not counted either. The target is 1.005 times the least
-log-loss that any of them reached. CPU seconds of a process depend less on other programs than those on the wall.
+The fits in batches are made by the function that OrdinalEmbedding calls for them. All start from the same coordinates,
+the spectral ones, whose time is not counted. Every 10 steps of the fits in batches, and after every iteration of the
+fit to all answers, the log-loss of 100,000 other answers is computed, whose time is not counted either. The target is
+1.005 times the least log-loss that any of them reached. CPU seconds of a process depend less on other programs than
+those on the wall.
 """
 
 import time

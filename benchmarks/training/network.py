@@ -2,8 +2,8 @@
 
     seconds of a step = examples of the slowest worker · seconds per example + exchange + overhead
 
-A ring all-reduce sends and receives 2(w − 1)/w times the gradient in 2(w − 1) messages. A parameter server receives the gradient of each
-worker and sends the model back, one after the other over its own link.
+A ring all-reduce sends and receives 2(w − 1)/w times the gradient in 2(w − 1) messages. A parameter server receives the
+gradient of each worker and sends the model back, one after the other over its own link.
 """
 
 from collections.abc import Iterable
@@ -59,8 +59,8 @@ def replay_seconds(
 ) -> NDArray[np.float64]:  # fmt: skip
     """Return the time (steps,) on the network's clock after each step of a recorded run.
 
-    `batch_sizes` is a column of the history. There is either one worker for every `examples_per_worker` examples of the batch, or a
-    constant number of `workers`.
+    `batch_sizes` is a column of the history. There is either one worker for every `examples_per_worker` examples of the
+    batch, or a constant number of `workers`.
     """
     if (workers is None) == (examples_per_worker is None):
         raise SalmonError("Give either workers or examples_per_worker, not both.", where="replay_seconds")
@@ -80,7 +80,9 @@ def replay_seconds(
 
 
 def plan_batches(rule: BatchSize, examples: int, epochs: int) -> NDArray[np.int64]:
-    """Return the batches (steps,) of a rule that depends only on epochs and steps; the last one of an epoch may be smaller."""
+    """Return the batches (steps,) of a rule that depends only on epochs and steps; the last
+    one of an epoch may be smaller.
+    """
     if rule.needs:
         raise SalmonError(f"{type(rule).__name__} depends on the loss: run it and replay its history.", where="rule")
     sizes: list[int] = []

@@ -3,7 +3,8 @@
     python -m benchmarks.training.network_clock
 
 Sievert (2021), table C.1: a Wide-ResNet of 2.75 million weights on 50,000 images for 200 epochs, with five batch-size
-schedules on three networks. There is one worker for every 128 examples, which take 93.4 ms: the time of a single worker.
+schedules on three networks. There is one worker for every 128 examples, which take 93.4 ms: the time of a single
+worker.
 """
 
 from dataclasses import replace
@@ -17,7 +18,8 @@ from salmon.training import GeoDamp
 
 EXAMPLES, EPOCHS, SHARE, GRADIENT_BYTES = 50_000, 200, 128, 4 * 2_750_000
 SINGLE_MS = 121.7 * 60e3 / 78_200
-#: Schedule -> (initial batch, maximum batch, updates, minutes on the centralised, moderate and high network) as published.
+#: Schedule -> (initial batch, maximum batch, updates, minutes on the centralised, moderate and high network) as
+#: published.
 TABLE = {
     "128": (128, 128, 78_200, 200.2, 121.7, 121.5),
     "640": (128, 640, 34_520, 116.9, 73.6, 71.8),

@@ -10,10 +10,11 @@ The problems, the systems and this procedure were written down before the first 
 * Markov chain: the next of 30 symbols from the last two, with an embedding layer; its entropy is above 0;
 * ratings: a matrix of rank 5 with noise, factorised; gradients are matrices.
 
-The plain twin is SGD with momentum and a constant batch of 64, of which each of four ranks takes 16, and gradients are averaged in every step.
-Its learning rate is the best of four on seeds that are not used again; all systems use this rate. The target of a seed is the test loss that
-its twin has reached after half of its epochs, or better. Other systems have twice as many epochs as the twin to reach it. The figures are
-written after each problem; with `--problems`, those of the other problems stay as they were.
+The plain twin is SGD with momentum and a constant batch of 64, of which each of four ranks takes 16, and gradients are
+averaged in every step. Its learning rate is the best of four on seeds that are not used again; all systems use this
+rate. The target of a seed is the test loss that its twin has reached after half of its epochs, or better. Other systems
+have twice as many epochs as the twin to reach it. The figures are written after each problem; with `--problems`, those
+of the other problems stay as they were.
 """
 
 from collections.abc import Callable
@@ -236,7 +237,9 @@ def measure_problem(report: Report, name: str, seeds: int) -> None:
 
 
 def describe_wins(report: Report) -> None:
-    """Add a note for each system: on how many problems it needs at least 5 % fewer, or more, of each figure than its twin."""
+    """Add a note for each system: on how many problems it needs at least 5 % fewer, or
+    more, of each figure than its twin.
+    """
     for system in SYSTEMS:
         rows = [row for row in report.rows if row["system"] == system]
         if system == "plain":

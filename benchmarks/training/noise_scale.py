@@ -2,8 +2,9 @@
 
     python -m benchmarks.training.noise_scale [--seeds 5]
 
-The linear network to 1.05 times the least test loss, and digits to a test loss of 0.15, with two ranks on one core and a constant
-learning rate, as in Mai et al. (2019, 3.2). Seconds are those of processor time, and do not count the evaluation of the test set.
+The linear network to 1.05 times the least test loss, and digits to a test loss of 0.15, with two ranks on one core and
+a constant learning rate, as in Mai et al. (2019, 3.2). Seconds are those of processor time, and do not count the
+evaluation of the test set.
 """
 
 import time
@@ -67,7 +68,8 @@ def measure_cost(problem: Any, optimizer: Any, batch: int, *, every: int | None 
             steps.take(steps.plan())
             took[watched].append(time.process_time() - before)
     with_them, without = np.array(took[True]), np.array(took[False])
-    # Steps that measure and steps that do not have separate medians, which are robust against other work on the machine.
+    # Steps that measure and steps that do not have separate medians, which are robust against other work on the
+    # machine.
     added = [np.median((with_them - without)[phase::phases]) for phase in range(phases)]
     return float(np.mean(added) / np.median(without))
 

@@ -3,10 +3,11 @@
     python -m pip install optuna
     python -m benchmarks.training.optuna_search [--seeds 5]
 
-Optuna is not among the project's dependencies. HyperbandSearch runs first; TPE with the Hyperband pruner, TPE with the successive-halving pruner, and
-random settings with the Hyperband pruner then get as many partial_fit calls as it took. Both see the same chunks of data in the same order, and are
-scored on the same examples: Optuna after every call, because its pruners decide from reported scores, HyperbandSearch at the end of each rung.
-Four circles have 14,000 rows here, of which 2,000 are test, and 3,000 in a chunk.
+Optuna is not among the project's dependencies. HyperbandSearch runs first; TPE with the Hyperband pruner, TPE with the
+successive-halving pruner, and random settings with the Hyperband pruner then get as many partial_fit calls as it took.
+Both see the same chunks of data in the same order, and are scored on the same examples: Optuna after every call,
+because its pruners decide from reported scores, HyperbandSearch at the end of each rung. Four circles have 14,000 rows
+here, of which 2,000 are test, and 3,000 in a chunk.
 """
 
 import importlib

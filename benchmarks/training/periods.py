@@ -2,10 +2,11 @@
 
     python -m benchmarks.training.periods [--seeds 3]
 
-A convolutional network on digits (16 × 8 examples per step, momentum 0.9, learning rate 0.1 that falls by a factor of ten after half
-and after three quarters of the run) for 30 epochs and for the 4,000 steps of Jiang and Agrawal (2020, section IV-B); scattered digits with
-noise for the same 4,000 steps and 160 epochs (16 × 16 examples per step); and an embedding of 10,000 targets from 1,000,000 answers
-(16 × 1,024 per step, Adam with learning rate 0.05 and the same schedule).
+A convolutional network on digits (16 × 8 examples per step, momentum 0.9, learning rate 0.1 that falls by a factor of
+ten after half and after three quarters of the run) for 30 epochs and for the 4,000 steps of Jiang and Agrawal (2020,
+section IV-B); scattered digits with noise for the same 4,000 steps and 160 epochs (16 × 16 examples per step); and an
+embedding of 10,000 targets from 1,000,000 answers (16 × 1,024 per step, Adam with learning rate 0.05 and the same
+schedule).
 """
 
 from collections.abc import Callable
@@ -54,7 +55,9 @@ RUNS = (
 
 
 def methods(steps: int, warmup: int) -> dict[str, dict[str, Any]]:
-    """Return name -> options of fit. As published, ADPSGD samples C2 in the first quarter and averages in every step of the first epoch."""
+    """Return name -> options of fit. As published, ADPSGD samples C2 in the first quarter and averages in
+    every step of the first epoch.
+    """
     adaptive = {
         period: {"averaging": ADPSGD(sampling_steps=steps // 4, initial_period=period, warmup_steps=warmup)}
         for period in (4, 5)
@@ -77,7 +80,9 @@ def match_synchronisations(history: Any) -> CPSGD:
 
 
 def weighted_variance(history: Any) -> float:
-    """Return Σ γS / Σ γ over synchronisations, weighted by the steps between them, on which convergence depends (equation 9)."""
+    """Return Σ γS / Σ γ over synchronisations, weighted by the steps between them, on which
+    convergence depends (equation 9).
+    """
     variance, places = history.select_measured("replica_variance")
     rates = history["learning_rate"][places] * np.diff(places, prepend=-1)
     return float((variance * rates).sum() / rates.sum())

@@ -42,7 +42,8 @@ class Problem:
 
 
 def judge_on_clock(problem: Problem) -> Callable[[nn.Module], dict[str, float]]:
-    """Return a function for `watch` that judges a module and adds `cpu_s`: seconds of processor time since now, without those of judging.
+    """Return a function for `watch` that judges a module and adds `cpu_s`: seconds of processor time since
+    now, without those of judging.
 
     Other work on the machine changes them far less than time on the wall.
     """
@@ -107,7 +108,9 @@ def digits(seed: int, *, convolutions: bool = False, held_out: int = 360) -> Pro
 
 
 def scattered_digits(seed: int, *, copies: int = 5, rows: int = 6_400, field: int = 12, noise: float = 0.3) -> Problem:
-    """Return the digits, each at five random positions of a larger noisy field, so that they cannot be memorised at once."""
+    """Return the digits, each at five random positions of a larger noisy field, so that
+    they cannot be memorised at once.
+    """
     rng = np.random.default_rng(seed)
     plain = digits(seed, convolutions=True)
 

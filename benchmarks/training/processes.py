@@ -1,7 +1,8 @@
 """Start the ranks of a measurement, each in a process of its own, and read what they have found.
 
-A benchmark that measures processes is started again as `python -m MODULE --groups … --folder …`. That process forks into the ranks of one group
-after the other, so that torch is imported only once; each of them writes what it has found into the folder.
+A benchmark that measures processes is started again as `python -m MODULE --groups … --folder …`. That process forks
+into the ranks of one group after the other, so that torch is imported only once; each of them writes what it has found
+into the folder.
 """
 
 import json
@@ -17,7 +18,9 @@ from salmon.training.groups import open_store
 
 
 def run_ranks(module: str, sizes: Sequence[int], *options: str, folder: str, timeout_s: float) -> list[list[Any]]:
-    """Start a benchmark again with these options, and return what the ranks of each group have found, in their order."""
+    """Start a benchmark again with these options, and return what the ranks of each
+    group have found, in their order.
+    """
     stores = [open_store("127.0.0.1", timeout_s) for _ in sizes]
     groups = json.dumps([(size, store.port) for size, store in zip(sizes, stores, strict=True)])
     command = (sys.executable, "-m", module, "--groups", groups, "--folder", folder, *options)
@@ -32,7 +35,9 @@ def run_ranks(module: str, sizes: Sequence[int], *options: str, folder: str, tim
 
 
 def fork_ranks(groups: Sequence[tuple[int, int]], folder: Path, run: Callable[[int, int, int], Any]) -> NoReturn:
-    """Write what `run(rank, size, port)` returns for the ranks of each group (size, port), and end: with an error if one fails."""
+    """Write what `run(rank, size, port)` returns for the ranks of each group (size, port), and
+    end: with an error if one fails.
+    """
     for size, port in groups:
         children: list[int] = []
         for rank in range(size):

@@ -25,7 +25,8 @@ def replay_search(
     call_s: float = 1.0,
     score_s: float = 1.5,
 ) -> list[ReplayedScore]:
-    """Return all scores in the order in which this many workers would find them; `recorded` maps (model, calls) to scores.
+    """Return all scores in the order in which this many workers would find them; `recorded`
+    maps (model, calls) to scores.
 
     A free worker takes the work item with the highest priority, and the oldest one of equal priority.
     """

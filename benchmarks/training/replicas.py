@@ -1,9 +1,11 @@
-"""Crossbow against plain SGD with the same total batch, each at its best learning rate, and the number that is chosen automatically.
+"""Crossbow against plain SGD with the same total batch, each at its best learning rate, and the
+number that is chosen automatically.
 
     python -m benchmarks.training.replicas [--seeds 5] [--problems spirals]
 
-Small networks on digits and on two intertwined spirals, on one core: m replicas with batches of 16 each, against one model with batches of
-16 m. Spirals, and the same target for them, were chosen before they were run. With `--problems`, the figures of the others stay as they were.
+Small networks on digits and on two intertwined spirals, on one core: m replicas with batches of 16 each, against one
+model with batches of 16 m. Spirals, and the same target for them, were chosen before they were run. With `--problems`,
+the figures of the others stay as they were.
 """
 
 from collections.abc import Callable
@@ -27,7 +29,8 @@ BATCH, TARGET, LIMIT = 16, 0.97, 60
 COUNTS = (1, 2, 4, 8)
 RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 PROBLEMS: dict[str, Callable[[int], Problem]] = {"digits": digits, "spirals": spirals}
-#: Learning rates at which the number of replicas is chosen: one that suits a single replica on digits, and one that is too large for it.
+#: Learning rates at which the number of replicas is chosen: one that suits a single replica on digits, and one that is
+#: too large for it.
 TRIAL_RATES = (0.05, 0.2)
 TRIALS = 5
 
@@ -79,7 +82,9 @@ def main() -> None:
 
 
 def measure_problem(report: Report, name: str, seeds: int) -> None:
-    """Add a row for one model and for Crossbow with each total batch, and the numbers of replicas that trials choose."""
+    """Add a row for one model and for Crossbow with each total batch, and the numbers
+    of replicas that trials choose.
+    """
     problems = [PROBLEMS[name](seed) for seed in range(seeds)]
     chosen = {str(rate): choose_numbers(problems[:TRIALS], rate) for rate in TRIAL_RATES}
     for count in COUNTS:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.training.scaling [--minutes 20]
 
-Two processes on one machine slow each other down even if they share nothing. The throughput of two processes that train separately is
-therefore the upper limit; the share of it that two processes reach together is what the exchange of gradients leaves. Each round measures
-one process, two apart, two together and again two apart; the share is computed within the round, from the mean of both. Only
-the third of the rounds in which other programs used the least CPU time is evaluated.
+Two processes on one machine slow each other down even if they share nothing. The throughput of two processes that train
+separately is therefore the upper limit; the share of it that two processes reach together is what the exchange of
+gradients leaves. Each round measures one process, two apart, two together and again two apart; the share is computed
+within the round, from the mean of both. Only the third of the rounds in which other programs used the least CPU time is
+evaluated.
 """
 
 import time
@@ -27,7 +28,8 @@ from salmon.training.embedding import TripletLosses
 
 N, M = 10_000, 1_000_000
 OPTIMIZER = partial(torch.optim.Adam, lr=0.05)
-#: Answers that each process sees in a step, and the period with which two processes average parameters (None: gradients, every step).
+#: Answers that each process sees in a step, and the period with which two processes average parameters (None:
+#: gradients, every step).
 CASES = ((4_096, None), (4_096, 8), (16_384, None), (16_384, 8), (65_536, None))
 
 

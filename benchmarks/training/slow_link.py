@@ -2,7 +2,8 @@
 
     seconds of a step = processor time of the slower rank + bytes that a rank sends / bandwidth
 
-The ranks are connected by gloo on loopback. Processor time and counted bytes do not depend on other work on the machine, unlike time on the wall.
+The ranks are connected by gloo on loopback. Processor time and counted bytes do not depend on other work on the
+machine, unlike time on the wall.
 """
 
 import time
@@ -47,7 +48,9 @@ class TimedRanks(ProcessRanks):
 
 @dataclass(frozen=True)
 class TimedRun:
-    """A run of one rank: seconds of processor time and bytes it sent in each step, and the test losses (steps taken, loss)."""
+    """A run of one rank: seconds of processor time and bytes it sent in each step, and the
+    test losses (steps taken, loss).
+    """
 
     computed_s: list[float]
     sent: list[float]

@@ -1,16 +1,19 @@
-"""torch's own PowerSGD, half-precision and model-averaging hooks beside our compression and averaging, to equal test loss on two ranks.
+"""torch's own PowerSGD, half-precision and model-averaging hooks beside our compression and averaging,
+to equal test loss on two ranks.
 
     python -m benchmarks.training.torch_hooks [--seeds 3] [--problems digits]
 
-Two problems: digits with layers of 64, 256, 256 and 10, and the Markov chain of `benchmarks/training/new_problems.py`, of whose problems it has
-the largest weight matrices. Its target, learning rates and limit were set from runs of averaged gradients alone, before any other method was run on
-it.
+Two problems: digits with layers of 64, 256, 256 and 10, and the Markov chain of `benchmarks/training/new_problems.py`,
+of whose problems it has the largest weight matrices. Its target, learning rates and limit were set from runs of
+averaged gradients alone, before any other method was run on it.
 
-Ranks of torch's methods are two processes with DistributedDataParallel over gloo, and their bytes are those that the kernel counts on the sockets of the first one; ours run as two virtual ranks,
-whose bytes are the same as on the sockets (`benchmarks/training/traffic.py`), and of which the half is shown. All see the same examples in the same
-order, start from the same parameters, and take plain SGD steps with a total batch of 128. Every fifth step the average of both ranks' parameters is
-evaluated, without counting its bytes; with torch's methods one update later than with ours. The learning rate of each method is the one of three with
-which it needs the fewest updates on a seed that is not used again.
+Ranks of torch's methods are two processes with DistributedDataParallel over gloo, and their bytes are those that the
+kernel counts on the sockets of the first one; ours run as two virtual ranks, whose bytes are the same as on the sockets
+(`benchmarks/training/traffic.py`), and of which the half is shown. All see the same examples in the same order, start
+from the same parameters, and take plain SGD steps with a total batch of 128. Every fifth step the average of both
+ranks' parameters is evaluated, without counting its bytes; with torch's methods one update later than with ours. The
+learning rate of each method is the one of three with which it needs the fewest updates on a seed that is not used
+again.
 """
 
 import json
@@ -47,13 +50,16 @@ BATCH, WATCHED = 128, 5
 TIMEOUT_S = 3000.0
 #: Seed with which the learning rates are chosen; the measured ones count from 0.
 TUNING_SEED = 1000
-#: Steps with exact gradients before PowerSGD begins, which its authors recommend, and before replicas are averaged less often.
+#: Steps with exact gradients before PowerSGD begins, which its authors recommend, and before replicas are averaged less
+#: often.
 WARMUP = 10
 
 
 @dataclass(frozen=True)
 class Race:
-    """A problem, the test loss to reach, the steps after which a run has failed, and the learning rates that are tried."""
+    """A problem, the test loss to reach, the steps after which a run has failed, and the
+    learning rates that are tried.
+    """
 
     problem: Callable[[int], Problem]
     target: float
@@ -295,7 +301,9 @@ def middle_of(ends: Ends) -> list[float]:
 
 
 def panel(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """Return a panel of updates against kilobytes; methods that did not reach the target have no point, but keep their colour."""
+    """Return a panel of updates against kilobytes; methods that did not reach the target have
+    no point, but keep their colour.
+    """
     raced = [row for row in rows if row["problem"] == name]
     points = {
         row["method"]: [[row[key]] if "updates" in row else [] for key in ("kilobytes", "updates")] for row in raced

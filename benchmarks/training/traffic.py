@@ -1,9 +1,11 @@
-"""Bytes on the sockets of 2, 4, 8 and 16 processes: all-reduce of dense gradients against all-gather of compressed ones.
+"""Bytes on the sockets of 2, 4, 8 and 16 processes: all-reduce of dense gradients against
+all-gather of compressed ones.
 
     python -m benchmarks.training.traffic
 
-Every rank is a process, connected by gloo on loopback. Bytes are those that the kernel counts for the TCP connections between the ranks
-(`tcpi_bytes_sent`, without what TCP sent again), next to those that the history of a run shows. The gradient is that of the network with layers of 64, 256, 256 and 10.
+Every rank is a process, connected by gloo on loopback. Bytes are those that the kernel counts for the TCP connections
+between the ranks (`tcpi_bytes_sent`, without what TCP sent again), next to those that the history of a run shows. The
+gradient is that of the network with layers of 64, 256, 256 and 10.
 """
 
 import json
@@ -95,7 +97,9 @@ def run_rank(rank: int, size: int, port: int, names: list[str], folder: Path) ->
 
 
 def measure(sizes: Sequence[int], names: list[str], gradient: Any) -> list[dict[str, tuple[float, float]]]:
-    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each code, for each number of ranks."""
+    """Return (bytes of a step on the sockets of all ranks, bytes of a step in the history) of each
+    code, for each number of ranks.
+    """
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "gradient.npy", gradient)
         ranks = run_ranks(

@@ -1,8 +1,8 @@
 """From a file of answers to the figure of a paper: python examples/analysis/analyse.py [responses.csv] [figure.pdf]
 
-`responses.csv` beside this file holds answers of simulated people to the example `faces`; any file that Salmon exports takes its
-place. The script fits embeddings of one to three dimensions, says how well each predicts answers that it has not seen, and
-draws the map of the best.
+`responses.csv` beside this file holds answers of simulated people to the example `faces`; any file that Salmon exports
+takes its place. The script fits embeddings of one to three dimensions, says how well each predicts answers that it has
+not seen, and draws the map of the best.
 """  # noqa: INP001
 
 import sys

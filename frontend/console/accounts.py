@@ -171,7 +171,9 @@ _DAY_MS = 24 * 3_600_000
 
 @router.get("/account")
 async def read_own_account(context: WithContext, experimenter: InPerson) -> OwnAccountReply:
-    """Return one's own account: role, second factor, sessions, API tokens, and the experiments that a token can be for."""
+    """Return one's own account: role, second factor, sessions, API tokens, and the
+    experiments that a token can be for.
+    """
     account, sessions = await _known(context, experimenter.name), context.store.sessions
     states = {state.experiment: state.slug for state in await context.store.experiments.list()}
     return {

@@ -161,7 +161,9 @@ WithDraft = Annotated[OpenDraft, Depends(find_draft)]
 
 @router.post("/check")
 async def check(body: DraftBody, context: WithContext, experimenter: WithExperimenter) -> CheckReply:
-    """Return every problem of a file and of its draft's ZIP, the files of the ZIP, and a summary where nothing is wrong."""
+    """Return every problem of a file and of its draft's ZIP, the files of the ZIP, and a
+    summary where nothing is wrong.
+    """
     experiment = await find_visible(body.slug, context, experimenter) if body.slug else None
     read = await context.store.drafts.read_zip(experiment.id if experiment else experimenter.id) if body.draft else None
     fixed = 0
@@ -188,7 +190,9 @@ async def read_draft(draft: WithDraft, context: WithContext) -> DraftReply:
 async def save_draft(
     body: DraftVersionBody, draft: WithDraft, context: WithContext, experimenter: WithExperimenter
 ) -> SavedDraftReply:
-    """Save the next version of a draft; ConflictError where somebody else has saved one that the caller has not seen."""
+    """Save the next version of a draft; ConflictError where somebody else has saved
+    one that the caller has not seen.
+    """
     number = await context.store.drafts.save(
         draft.owner,
         body.spec,

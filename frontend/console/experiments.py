@@ -261,8 +261,8 @@ async def delete(
 ) -> DeletedReply:
     """Delete an experiment; its name has to be typed once more, and it must not be open.
 
-    A bundle is written first: without it nothing is deleted. Then everything goes, answers and models included. The bundle
-    is kept for `kept_days`, or for ever where the server's settings say so.
+    A bundle is written first: without it nothing is deleted. Then everything goes, answers and models included. The
+    bundle is kept for `kept_days`, or for ever where the server's settings say so.
     """
     state = experiment.state
     if body.name != state.slug:

@@ -94,7 +94,9 @@ async def cancel(request: Identifier, context: WithContext, experiment: Editable
 
 
 async def _unknown_participants(context: Context, experiment: ServedExperiment, body: JobBody) -> tuple[Problem, ...]:
-    """Return problems for excluded participants whom the experiment does not have; what is no id is refused elsewhere."""
+    """Return problems for excluded participants whom the experiment does not have; what
+    is no id is refused elsewhere.
+    """
     written = body.arguments.get("exclude") or ()
     names: list[Any] = written if isinstance(written, list) else [written]
     ids = [name for name in names[:MOST_LISTED] if isinstance(name, str) and PARTICIPANT.fullmatch(name)]

@@ -1,8 +1,8 @@
 """Routes of the map: generations of samplers, embeddings, where everything on the map stands, and files for print.
 
 Pages and files get their layout from one function, `salmon.export.map_layout.arrange`. The page sends what it alone
-knows, the size of its window and of the texts in its font, and asks again when the view has changed. Files are drawn in a
-subprocess.
+knows, the size of its window and of the texts in its font, and asks again when the view has changed. Files are drawn in
+a subprocess.
 """
 
 import asyncio
@@ -93,8 +93,8 @@ class LayoutReply(TypedDict):
 
 #: Nearest targets that the map names.
 NEAREST = 5
-#: Targets of one layout or file: of more, a page shows dots until it is zoomed in, and an order of a file grows too long
-#: for the environment of a subprocess.
+#: Targets of one layout or file: of more, a page shows dots until it is zoomed in, and an order of a file grows too
+#: long for the environment of a subprocess.
 MOST_ARRANGED = 2000
 #: Digits of coordinates in a file's order: a ten-thousandth is no visible distance.
 _DIGITS = 4
@@ -124,7 +124,9 @@ class LayoutBody(Body):
 
 
 class Shown:
-    """The embedding that a request names: of a sampler, the newest or at a line of its history, or of a finished job."""
+    """The embedding that a request names: of a sampler, the newest or at a line of its
+    history, or of a finished job.
+    """
 
     def __init__(self, sampler: str = "", line: str = "", request: str = "") -> None:
         self.sampler, self.line, self.request = sampler, line, request

@@ -1,4 +1,5 @@
-"""What the overview says about the course of an experiment: that it ended by itself, is full, opens later, or is removed soon.
+"""What the overview says about the course of an experiment: that it ended by itself, is full,
+opens later, or is removed soon.
 
 Pure functions of the file, the state and the places; each returns no sentence where there is nothing to say.
 """
@@ -16,7 +17,9 @@ from salmon.spec.values import duration_text
 
 
 class Sentence(TypedDict):
-    """Something that needs attention, and what to do about it: `link` is the words of a link to the experiment's `page`."""
+    """Something that needs attention, and what to do about it: `link` is the words of a
+    link to the experiment's `page`.
+    """
 
     level: str
     what: str

@@ -73,8 +73,8 @@ class BackendState(TypedDict):
     errors: list[str]
 
 
-#: A sampler with the numbers of its newest generation. Its held-out accuracy, `accuracy`, is on `judged` answers to random
-#: queries, when there were `evaluated` answers in all.
+#: A sampler with the numbers of its newest generation. Its held-out accuracy, `accuracy`, is on `judged` answers to
+#: random queries, when there were `evaluated` answers in all.
 SamplerRow = TypedDict(
     "SamplerRow",
     {
@@ -352,8 +352,8 @@ def points_of(lines: Sequence[HistoryLine]) -> list[list[float | None]]:
 def _rate_a_minute(counts: Counts, *, since_ms: int, now_ms: int) -> float:
     """Return answers a minute: of the last half hour, since the first of its answers came.
 
-    Answers from before `since_ms` are those of an import, which says nothing about the pace. So may those of that minute
-    be: only the minutes after it count.
+    Answers from before `since_ms` are those of an import, which says nothing about the pace. So may those of that
+    minute be: only the minutes after it count.
     """
     now = now_ms // MINUTE_MS
     first = max(now - RECENT_MINUTES + 1, -(-since_ms // MINUTE_MS))
@@ -367,7 +367,9 @@ def _finish_ms(to_go: int, rate: float, now_ms: int) -> int | None:
 
 
 def _series(counts: Counts) -> Series:
-    """Return answers, first answers and completions over time: rows [start of the bin (ms), answers, began, completed]."""
+    """Return answers, first answers and completions over time: rows [start of the bin
+    (ms), answers, began, completed].
+    """
     minutes = counts.get("minute")
     if not minutes:
         return {"minutes": 1, "rows": []}

@@ -1,4 +1,6 @@
-"""Pages of the console. They come with the data that they show first; their scripts use the same routes as any client."""
+"""Pages of the console. They come with the data that they show first; their scripts use
+the same routes as any client.
+"""
 
 import asyncio
 import secrets
@@ -245,7 +247,9 @@ async def first_tab(
 async def other_tab(
     request: Request, experiment: WithExperiment, tab: Tab, context: WithContext, experimenter: WithAccount
 ) -> Response:
-    """Return another tab of an experiment: map, targets, participants, analysis, recruitment, payment, exports or settings."""
+    """Return another tab of an experiment: map, targets, participants, analysis,
+    recruitment, payment, exports or settings.
+    """
     state = experiment.state
     head = ExperimentHead(
         slug=state.slug,

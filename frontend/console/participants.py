@@ -1,4 +1,6 @@
-"""Routes about participants: their quality, whom the experimenter keeps, and finding, exporting and erasing one person."""
+"""Routes about participants: their quality, whom the experimenter keeps, and finding,
+exporting and erasing one person.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -127,7 +129,9 @@ class DecisionsBody(Body):
 
 
 class ErasureBody(Body):
-    """Whom to erase: a platform id, participant id or link's id; what becomes of the answers; experiments, all if none."""
+    """Whom to erase: a platform id, participant id or link's id; what becomes of the
+    answers; experiments, all if none.
+    """
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
     answers: AnswersOf
@@ -169,7 +173,9 @@ async def export_person(
 async def erase_person(
     body: ErasureBody, context: WithContext, experimenter: WithExperimenter, subprocesses: WithSubprocesses
 ) -> ErasureRow:
-    """Erase a person. The answers stay as rows of nobody (`keep`) or go (`remove`). Ask for the erasure until it is done."""
+    """Erase a person. The answers stay as rows of nobody (`keep`) or go (`remove`). Ask
+    for the erasure until it is done.
+    """
     order = PeopleOrder(
         "erase", body.id, experimenter.name, experimenter.id, experimenter.role, body.experiments, body.answers
     )
@@ -213,8 +219,8 @@ async def list_participants(
     """Return participants with their figures, flags and reasons; statuses and counters are those of this moment.
 
     The figures are those found last, as of the answer `as_of`. Where answers, decisions or a newer map have come since,
-    `fresh` is false and newer figures are being found, or soon will be: ask again, or `wait` for them. Who may only look at the
-    experiment sees no platform ids.
+    `fresh` is false and newer figures are being found, or soon will be: ask again, or `wait` for them. Who may only
+    look at the experiment sees no platform ids.
     """
     quality, fresh = await find_verdicts(context, experiment, subprocesses, wait=wait)
     verdicts = quality.verdicts if quality else {}
@@ -273,7 +279,9 @@ async def decide(
     context: WithContext,
     experimenter: WithAccount,
 ) -> ParticipantRow:
-    """Keep or exclude a participant by hand, or leave it to the proposal. Nothing is deleted, and nobody's payment changes."""
+    """Keep or exclude a participant by hand, or leave it to the proposal. Nothing is
+    deleted, and nobody's payment changes.
+    """
     decision = NamedDecision(participant=participant, keep=body.keep, note=body.note)
     (row,) = await _decide(context, experiment, (decision,), by=experimenter.name)
     return row
@@ -376,10 +384,11 @@ async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Stor
 
 
 def _add_shared(rows: Sequence[ParticipantRow], marks: Mapping[str, str], name: str, shared: str) -> None:
-    """Add a flag, which excludes nobody, to those who share a browser or a network: one person twice, or two of one place.
+    """Add a flag, which excludes nobody, to those who share a browser or a network: one
+    person twice, or two of one place.
 
-    `marks` holds what is stored of it for each participant: a digest of a secret of the browser's, or of an address under a
-    key that was thrown away. `shared` begins the sentence.
+    `marks` holds what is stored of it for each participant: a digest of a secret of the browser's, or of an address
+    under a key that was thrown away. `shared` begins the sentence.
     """
     together: dict[str, list[ParticipantRow]] = {}
     for row in rows:

@@ -1,4 +1,5 @@
-"""Whom to pay: the list of payments of an experiment, as a pure function, and its files in the form that platforms take.
+"""Whom to pay: the list of payments of an experiment, as a pure function, and its files
+in the form that platforms take.
 
 `pay_list` decides about everybody who has arrived, from our status, what the platform says about the submission, and
 the amounts of the file. It never proposes to reject anybody, and nothing is paid here.
@@ -180,8 +181,8 @@ PayFile = Literal["approve", "bonus", "all"]
 def write_file(rows: Sequence[PayRow], name: PayFile, *, platform: str) -> str:
     """Return one of the files that platforms take, as CSV.
 
-    `approve` lists those to pay: ids alone for Prolific, with a heading elsewhere. `bonus` lists `id,amount`, one line a
-    person. `all` has every row with its reason.
+    `approve` lists those to pay: ids alone for Prolific, with a heading elsewhere. `bonus` lists `id,amount`, one line
+    a person. `all` has every row with its reason.
     """
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")

@@ -1,4 +1,5 @@
-"""The Prolific account of an experimenter and the study of an experiment there: the token, the draft, places and webhooks.
+"""The Prolific account of an experimenter and the study of an experiment there: the token,
+the draft, places and webhooks.
 
 Every request to Prolific goes by the token of whoever asks, so nobody spends from another's account. Payments are in
 `frontend.console.prolific_payments`.
@@ -88,8 +89,8 @@ class ProlificStudyReply(TypedDict):
 
 
 class ProlificReply(TypedDict):
-    """An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would cost;
-    who took part in the experiments `not_from` does not see it.
+    """An experiment at Prolific. `problems` say what keeps a study from being made, and `draft_cost` what it would
+    cost; who took part in the experiments `not_from` does not see it.
 
     `limit` is the file's spend_at_most in hundredths, or None; `committed` is what is promised and paid.
     """
@@ -316,7 +317,9 @@ async def subscribe(
 
 @router.post("/prolific/events/{reference}")
 async def receive_event(reference: str, request: Request, context: WithContext) -> dict[str, str]:
-    """Take an event of Prolific: who sent it is proved by its signature, and an event that comes again changes nothing."""
+    """Take an event of Prolific: who sent it is proved by its signature, and an event
+    that comes again changes nothing.
+    """
     body = await request.body()
     kept = await asyncio.to_thread(context.prolific_files.read_file, reference)
     at_ms = check_signature(

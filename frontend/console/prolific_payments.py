@@ -1,8 +1,8 @@
 """Payments at Prolific: approvals and bonuses, shown with their sum before anything is paid, and paid once.
 
-A payment is kept in the store before the first request, under a key that the page has drawn. Whoever sends it again, because
-the reply was lost, continues the same payment. Prolific pays a list of bonuses whenever it is asked to, so that request is
-sent once: when its reply is lost, the submissions say whether it was carried out.
+A payment is kept in the store before the first request, under a key that the page has drawn. Whoever sends it again,
+because the reply was lost, continues the same payment. Prolific pays a list of bonuses whenever it is asked to, so that
+request is sent once: when its reply is lost, the submissions say whether it was carried out.
 """
 
 from collections.abc import Mapping

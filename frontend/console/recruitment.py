@@ -1,7 +1,7 @@
 """The recruitment tab of an experiment: links, return addresses, what to do on each platform, and one-time links.
 
-`guide_of` and `complaints_about` are pure functions of the experiment's file and address. What is secret until the answers
-are stored, such as the completion code, is shown here to those who may change the experiment.
+`guide_of` and `complaints_about` are pure functions of the experiment's file and address. What is secret until the
+answers are stored, such as the completion code, is shown here to those who may change the experiment.
 """
 
 import csv
@@ -49,8 +49,8 @@ _MADE_UP = {
 class Guide:
     """What an experimenter does on a platform.
 
-    `link` is what the platform gets, `create` an address at which the platform's form is filled in already, `back` where
-    participants are sent in the end (with made-up ids), `code` the completion code, `steps` what to do, in order.
+    `link` is what the platform gets, `create` an address at which the platform's form is filled in already, `back`
+    where participants are sent in the end (with made-up ids), `code` the completion code, `steps` what to do, in order.
     """
 
     platform: str

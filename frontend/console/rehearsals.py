@@ -69,7 +69,9 @@ async def begin(
 
 @router.get("")
 async def read(experiment: WithExperiment, context: WithContext) -> RehearsalReply:
-    """Return the scratch copy that this name means: the experiment itself where it is one, or that of the experiment."""
+    """Return the scratch copy that this name means: the experiment itself where it is
+    one, or that of the experiment.
+    """
     state = experiment.state
     if not state.rehearsal_of:
         scratch = await find_rehearsal(context, experiment.id)

@@ -1,4 +1,6 @@
-"""The first line of the overview: whether there are enough answers, and how many are wanted, as pure functions of what was read."""
+"""The first line of the overview: whether there are enough answers, and how many are wanted, as
+pure functions of what was read.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ def verdict(seen: OverviewInputs, said: Sequence[Sentence], *, total: int) -> Ov
 
 
 def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
-    """Return whether there are enough answers: by the experimenter's own goal, what is still to gain, or a rule of thumb."""
+    """Return whether there are enough answers: by the experimenter's own goal, what is
+    still to gain, or a rule of thumb.
+    """
     goal = goal_of(seen)
     if goal.label == "your goal" and total >= goal.answers:
         return OverviewVerdict("good", f"Enough: your goal of {goal.answers:,} answers is reached.", goal.sentence)
@@ -185,7 +189,9 @@ class Goal:
 
 
 def goal_of(seen: OverviewInputs) -> Goal:
-    """Return the experimenter's own goal; where the file names none, what the curve of accuracy or a rule of thumb says."""
+    """Return the experimenter's own goal; where the file names none, what the curve of
+    accuracy or a rule of thumb says.
+    """
     stopping = seen.spec.stopping
     if stopping.answers is not None:
         return Goal(stopping.answers, "your goal", "From stopping.answers in your file.")

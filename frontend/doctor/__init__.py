@@ -1,4 +1,6 @@
-"""`salmon doctor`: look at a server from outside, and at the machine it runs on, and say what is wrong and what to do."""
+"""`salmon doctor`: look at a server from outside, and at the machine it runs on, and
+say what is wrong and what to do.
+"""
 
 import asyncio
 import json

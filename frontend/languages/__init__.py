@@ -16,7 +16,9 @@ _RIGHT_TO_LEFT = frozenset({"ar", "fa", "he", "ur", "yi", "ps", "ckb", "dv"})
 
 
 def language_of(wanted: str, written: str) -> str:
-    """The language of the page: the one its link asks for where we speak it, else the one the experiment is written in."""
+    """The language of the page: the one its link asks for where we speak it, else the
+    one the experiment is written in.
+    """
     return wanted if _base(wanted) in LANGUAGES else written
 
 

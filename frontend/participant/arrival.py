@@ -46,8 +46,8 @@ _PREVIEW = "ASSIGNMENT_ID_NOT_AVAILABLE"
 LONGEST_GAP = timedelta(hours=24)
 
 
-#: What has to stand behind the address in the link that a platform is given; each fills in its own placeholders, and those
-#: that are not here add their parameters by themselves.
+#: What has to stand behind the address in the link that a platform is given; each fills in its own placeholders, and
+#: those that are not here add their parameters by themselves.
 _PLACEHOLDERS: dict[str, str] = {
     "prolific": "?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}",
     "sona": "?survey_code=%SURVEY_CODE%",
@@ -74,7 +74,8 @@ def is_preview(parameters: Mapping[str, str]) -> bool:
 
 
 def read_arrival(parameters: Mapping[str, str], *, fresh: str, platform: str = "link") -> Arrival:
-    """Return the arrival that a link's parameters describe; an open link without any makes a participant called `fresh`.
+    """Return the arrival that a link's parameters describe; an open link without any
+    makes a participant called `fresh`.
 
     A platform that forgot to fill in its placeholder would make one participant of everybody: such a link is refused.
     """
@@ -101,7 +102,8 @@ def visit_of(
     """Return what the arrival of somebody known is; AgainError where they have taken part as often as they may.
 
     A platform gives somebody who takes a study up again a new submission: before the trials, that begins anew. Where
-    there are no submissions, opening the link anew after the end is taking part once more, as long as `repeats` allows it.
+    there are no submissions, opening the link anew after the end is taking part once more, as long as `repeats` allows
+    it.
     """
     allowed = participant.round < repeats and participant.status in FINISHED
     if not is_new_submission(arrival, participant):
@@ -134,8 +136,9 @@ def mark_of(browser: str) -> str:
 def way_back(resume: Resume, participant: Participant, *, same_tab: bool, browser: str, now_ms: int) -> WayBack:
     """Return how somebody goes on who was here before; BegunError or GapError where the experiment does not let them.
 
-    A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link. Ids in
-    links can be guessed or seen; with `same_browser` only the browser that began may go on, and see the way out again.
+    A page that is reloaded has kept its session, and always goes on: the policy is about coming back by the link. Ids
+    in links can be guessed or seen; with `same_browser` only the browser that began may go on, and see the way out
+    again.
     """
     elsewhere = resume.policy == "same_browser" and participant.browser not in {"", mark_of(browser)}
     if elsewhere and not same_tab and (participant.has_begun or participant.status in FINISHED):

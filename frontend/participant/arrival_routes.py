@@ -1,4 +1,6 @@
-"""Routes of arriving: the page, the experimenter's own files for it, and the reply with which a participant begins or goes on."""
+"""Routes of arriving: the page, the experimenter's own files for it, and the reply with which a
+participant begins or goes on.
+"""
 
 import secrets
 from collections.abc import Mapping
@@ -76,7 +78,9 @@ async def add_slash(slug: str, request: Request) -> Response:
 
 @router.get("/", response_class=Response)
 async def page(slug: str, request: Request, context: WithContext) -> Response:
-    """Return the page, which then calls `arrive`. A link that cannot be right is refused before anything is shown or stored."""
+    """Return the page, which then calls `arrive`. A link that cannot be right is refused
+    before anything is shown or stored.
+    """
     experiment = await context.catalogue.find(slug)
     spec, parameters = experiment.spec, dict(request.query_params)
     preview = is_preview(parameters)
@@ -206,7 +210,9 @@ async def _go_on(
 async def _find_visit(
     context: Context, experiment: ServedExperiment, arrival: Arrival, participant: Participant, *, same_tab: bool
 ) -> tuple[Participant, Visit]:
-    """Return what an arrival is, and whose it is: the submission of an earlier time belongs to the participant of then."""
+    """Return what an arrival is, and whose it is: the submission of an earlier time
+    belongs to the participant of then.
+    """
     if participant.round > 0 and is_new_submission(arrival, participant):
         earlier = await context.store.participants.find_earlier(experiment.id, arrival.source, arrival.puid)
         for one in earlier:

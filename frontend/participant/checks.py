@@ -1,8 +1,8 @@
 """Decide which trials of a participant are checks, which queries these show, and what a failed one leads to.
 
-All but `follow_up` is pure: a function of the experiment, the participant and the trial. A session is divided into blocks, as long
-as the experiment has trials, so that everybody meets as many checks; their places are drawn from the seed for each
-participant. The first trial of a block is no check, and no check follows another.
+All but `follow_up` is pure: a function of the experiment, the participant and the trial. A session is divided into
+blocks, as long as the experiment has trials, so that everybody meets as many checks; their places are drawn from the
+seed for each participant. The first trial of a block is no check, and no check follows another.
 """
 
 from collections.abc import Sequence
@@ -107,7 +107,9 @@ def choose_repeat(plan: SamplingPlan, answers: Sequence[Answer], *, participant:
 
 
 def has_failed(checks: Checks, answer: Answer) -> bool:
-    """Return whether an answer is a wrong one to a catch trial, and the experimenter wants something to follow from that."""
+    """Return whether an answer is a wrong one to a catch trial, and the experimenter wants
+    something to follow from that.
+    """
     live = checks.on_failure in {"warn", "screen_out"}
     return (
         live

@@ -51,7 +51,9 @@ def screen_out(recruitment: Recruitment, participant: Participant) -> Json:
 
 
 def _screened_out(recruitment: Recruitment, participant: Participant) -> Completion:
-    """Return the way out of somebody who failed the checks: only where it tells the platform so, by a code of its own."""
+    """Return the way out of somebody who failed the checks: only where it tells the
+    platform so, by a code of its own.
+    """
     code = recruitment.screen_out_code
     if code is None:
         return Completion()

@@ -1,8 +1,8 @@
 """Content of the participant page: texts, settings and targets, never file names and never what is secret.
 
-An experimenter's own HTML, styles and scripts (`html.css`, `html.js`, `html.element_*`) are cleaned here unless the spec
-is trusted. Those written for the first Salmon count on jQuery 3.2, Bootstrap 4.0 and a few global names: `hooks_of` says
-which of these files a page needs. The page itself needs none of them.
+An experimenter's own HTML, styles and scripts (`html.css`, `html.js`, `html.element_*`) are cleaned here unless the
+spec is trusted. Those written for the first Salmon count on jQuery 3.2, Bootstrap 4.0 and a few global names:
+`hooks_of` says which of these files a page needs. The page itself needs none of them.
 """
 
 import html
@@ -258,7 +258,9 @@ _BOOTSTRAP = re.compile(
 
 
 def text_of(spec: Spec, name: str, language: str) -> str:
-    """Return a text of `html` (title, instructions, debrief) as cleaned HTML; the catalogue's where the file has none."""
+    """Return a text of `html` (title, instructions, debrief) as cleaned HTML; the
+    catalogue's where the file has none.
+    """
     written = getattr(spec.html, name)
     ours = {"title": "title", "instructions": "question", "debrief": "thanks"}[name]
     if written != getattr(_UNWRITTEN, name):

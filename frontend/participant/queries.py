@@ -48,8 +48,8 @@ PATIENCE_SECONDS = 0.3
 SCRIPT = "script"
 #: So many of the best published queries are asked in turn of whoever does not say who they are.
 ANONYMOUS_AMONG = 64
-#: Queries drawn for a trial, of which the first is asked that its participant has not seen; more where the first ones are
-#: shared queries.
+#: Queries drawn for a trial, of which the first is asked that its participant has not seen; more where the first ones
+#: are shared queries.
 _CANDIDATES, _MOST_CANDIDATES = 8, 512
 #: Trials after the one on the screen whose files are loaded.
 TRIALS_AHEAD = 3
@@ -111,8 +111,8 @@ def choose_sampler(plan: SamplingPlan, *, participant: str, trial: int) -> Sampl
     """Return the sampler of a trial: the experimenter's, where the spec fixes one, otherwise drawn by `sampling.probs`.
 
     With `samplers_per_user` k > 0 a participant meets only k samplers, drawn once without replacement by the same
-    probabilities. In a race that is one sampler, and some trials of everybody are held out. What is fixed for each participant
-    does not hold for requests that name nobody.
+    probabilities. In a race that is one sampler, and some trials of everybody are held out. What is fixed for each
+    participant does not hold for requests that name nobody.
     """
     if participant == NOBODY:
         plan = replace(plan, details=(), samplers_per_user=0, checks=None, race=0.0)
@@ -140,10 +140,10 @@ def plan_query(
 ) -> QueryPlan:
     """Return where the query of a trial comes from, once its sampler is chosen.
 
-    Of a drawn query, there are `most` candidates at the most, and always the same first one.
-    `own_turn` counts the sampler's earlier queries to this participant, where they do not follow from the trials before.
-    A `spare` query is random, and so is every query of somebody who tries the experiment out, because published ones
-    belong to participants.
+    Of a drawn query, there are `most` candidates at the most, and always the same first one. `own_turn` counts the
+    sampler's earlier queries to this participant, where they do not follow from the trials before. A `spare` query is
+    random, and so is every query of somebody who tries the experiment out, because published ones belong to
+    participants.
     """
     plan, sampler, n = parsed.plan, choice.sampler, len(parsed.targets)
     if choice.query is not None and not spare:
@@ -235,7 +235,8 @@ def last_fixed(parsed: ServedExperiment | ParsedRevision) -> int:
 def may_pass(parsed: ServedExperiment | ParsedRevision, choice: SamplerChoice) -> bool:
     """Return whether the query of a trial is one of many, and not on a list of which each is to be asked.
 
-    Queries that the experimenter has fixed, sets for validation, rounds and checks are such lists: the page waits for them.
+    Queries that the experimenter has fixed, sets for validation, rounds and checks are such
+    lists: the page waits for them.
     """
     passive = parsed.passive.get(choice.sampler)
     return choice.query is None and choice.check is None and (passive is None or passive == Random())
@@ -318,7 +319,8 @@ async def take_query(
 ) -> GivenQuery:
     """Get the planned query from the store, where it belongs to the turn from then on.
 
-    Of the candidates for a random query, only the first is drawn as long as the participant has not seen it. A published query is replaced by a random one where none is left, or where the store does not answer in time. Queries
+    Of the candidates for a random query, only the first is drawn as long as the participant has not seen it. A
+    published query is replaced by a random one where none is left, or where the store does not answer in time. Queries
     that the experimenter has listed are given again until they are answered.
     """
     store, now_ms, token = context.store.turns, context.now_ms(), context.nonce()
@@ -348,8 +350,8 @@ async def take_query(
 def foresee(
     context: Context, session: Session, parsed: ServedExperiment, *, number: int, position: int
 ) -> turns.Choice | None:
-    """Return how the query of a turn is chosen that will probably stand at this place in the order, so that it can begin and
-    get its query at once; None where more has to be known first.
+    """Return how the query of a turn is chosen that will probably stand at this place in the order, so that it can
+    begin and get its query at once; None where more has to be known first.
     """
     choice = choose_sampler(parsed.plan, participant=session.participant, trial=position)
     if number == 1 or not may_pass(parsed, choice):
@@ -372,7 +374,9 @@ def foresee(
 async def _find_repeat(
     context: Context, session: Session, turn: Turn, parsed: ParsedRevision, plan: Repeated
 ) -> Fixed | Drawn:
-    """Return the plan of a repeat: an earlier query of the participant, or an ordinary trial where none is old enough."""
+    """Return the plan of a repeat: an earlier query of the participant, or an ordinary
+    trial where none is old enough.
+    """
     try:
         answers = await context.store.export_reader.read_answers_of(
             session.experiment, session.participant, most=MOST_LOOKED_THROUGH
@@ -472,7 +476,9 @@ def _draw(weights: Mapping[str, float], point: float) -> str:
 
 
 def _uniform(seed: int, participant: str, purpose: str, number: int) -> float:
-    """Return a number in [0, 1) that depends on nothing but its arguments; a hash is 20 times cheaper than a generator."""
+    """Return a number in [0, 1) that depends on nothing but its arguments; a hash is 20
+    times cheaper than a generator.
+    """
     digest = hashlib.blake2b(f"{seed}:{participant}:{purpose}:{number}".encode(), digest_size=7).digest()
     return int.from_bytes(digest) / 2**56
 

@@ -125,11 +125,12 @@ async def skip_to_the_end(slug: str, session_key: SessionHeader, context: WithCo
 
 @router.post("/finish")
 async def finish(slug: str, session_key: SessionHeader, body: FinishBody, context: WithContext) -> FinishReply:
-    """Give the way out, the code or the redirect: only when as many answers are stored as were given, and every query that the
-    experimenter has listed is answered. Before, `missing` says how many trials there are left.
+    """Give the way out, the code or the redirect: only when as many answers are stored as were given, and every query
+    that the experimenter has listed is answered. Before, `missing` says how many trials there are left.
 
     Where the page has tried for long and cannot bring the rest across, a participant who was asked everything and of
-    whom at least half has arrived is let go all the same, if the experiment wants that; the experimenter sees who it was.
+    whom at least half has arrived is let go all the same, if the experiment wants that; the experimenter sees who it
+    was.
     """
     del slug
     session = context.signer.read_session(session_key)
@@ -190,10 +191,10 @@ async def query(
 ) -> Response:
     """Give this participant the query of a turn, placed left and right, with the token that answers it.
 
-    Asking for a `number` again gives the same query until it is answered, or skipped; 0 asks for the next. Where the trials
-    would end before a query was answered that the experimenter has listed, that query is given instead, with the number of
-    its turn as `trial`. A `spare` one is random. The page keeps it in hand, and shows it when the next query does not come in
-    time.
+    Asking for a `number` again gives the same query until it is answered, or skipped; 0 asks for the next. Where the
+    trials would end before a query was answered that the experimenter has listed, that query is given instead, with the
+    number of its turn as `trial`. A `spare` one is random. The page keeps it in hand, and shows it when the next query
+    does not come in time.
     """
     del slug
     return JSONResponse(await give_query(context, session_key, number=number, spare=spare, skipped=skipped))
@@ -228,7 +229,9 @@ async def add_events(slug: str, session_key: SessionHeader, request: Request, co
 
 
 async def _count_due(context: Context, experiment: ServedExperiment, session: Session, participant: Participant) -> int:
-    """Return how many trials are left that must not be passed over; none of somebody who tries, or who says when it is enough."""
+    """Return how many trials are left that must not be passed over; none of somebody who tries,
+    or who says when it is enough.
+    """
     limit = experiment.spec.html.max_queries
     if limit <= 0 or is_tryout(session.participant):
         return 0

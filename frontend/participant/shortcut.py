@@ -2,8 +2,8 @@
 
 Routing, dependencies and the layers around them take longer than the trial itself. Only plain requests of a participant
 page take this way, with the same functions and the same replies. Everything else goes on to the routes of
-`frontend.participant.routes`, which describe both requests: other parameters, pages of other origins, what is too long, and
-what has no session.
+`frontend.participant.routes`, which describe both requests: other parameters, pages of other origins, what is too long,
+and what has no session.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def is_short(headers: Mapping[bytes, bytes]) -> bool:
 
 
 class PlainRequest:
-    """One request that is answered before routing: how its body is read, how it is replied to, and that it is counted."""
+    """One request that is answered before routing: how its body is read, how it is
+    replied to, and that it is counted.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, route: str) -> None:
         self.context: Context = scope["app"].state.context

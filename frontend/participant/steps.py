@@ -1,4 +1,5 @@
-"""The steps of a participant, from the welcome to the debriefing: which there are, in which order, and what each changes.
+"""The steps of a participant, from the welcome to the debriefing: which there are, in
+which order, and what each changes.
 
 Pure functions of the spec and of the participant. A step that was done stays done, so a page that never saw the reply
 may send it again.
@@ -69,7 +70,9 @@ def missing_before_trials(spec: Spec, participant: Participant) -> list[Step]:
 
 
 def ready_to_finish(spec: Spec, participant: Participant) -> bool:
-    """Return whether every step but the trials is done; how many answers that takes is decided where they are counted."""
+    """Return whether every step but the trials is done; how many answers that takes is
+    decided where they are counted.
+    """
     return not _missing(spec, participant, steps_of(spec)[:-1])
 
 
@@ -118,7 +121,9 @@ def next_attempt(participant: Participant) -> int:
 
 
 def _missing(spec: Spec, participant: Participant, steps: tuple[Step, ...]) -> list[Step]:
-    """Return which of these steps are not done. The welcome is a courtesy, and the last answers may still be on their way."""
+    """Return which of these steps are not done. The welcome is a courtesy, and the last
+    answers may still be on their way.
+    """
     return [step for step in steps if step not in {"welcome", "trials"} and not _is_done(spec, participant, step)]
 
 

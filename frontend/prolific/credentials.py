@@ -82,7 +82,9 @@ class CredentialFiles:
         return reference_of(account) if own else reference_of(_OWNERS)
 
     def read_file(self, reference: str) -> ProlificAccount | None:
-        """Return the credentials in the file of this name, which the address of a webhook gives; None where there is none."""
+        """Return the credentials in the file of this name, which the address of a webhook
+        gives; None where there is none.
+        """
         if not _REFERENCE.fullmatch(reference) or "://" in self.data:
             return None
         try:

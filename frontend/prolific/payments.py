@@ -1,4 +1,5 @@
-"""What may be paid at Prolific, and what of it was: plans with their sums, the limit of the file, and the records of payments.
+"""What may be paid at Prolific, and what of it was: plans with their sums, the limit of the
+file, and the records of payments.
 
 Pure functions and values. Amounts are in hundredths. A submission is approved once and gets one bonus at most through
 Salmon; what was paid is known by digests of the submissions' ids, so the records hold no id of anybody.
@@ -16,8 +17,8 @@ from salmon.spec.schema import ProlificStudy
 from salmon.wire import decode_json, encode_json
 
 PaidAction = Literal["approve", "bonus"]
-#: `begun` is claimed in the store, `prepared` has a list of bonuses at Prolific, and `paying` is being paid, which a lost
-#: reply does not end. `done` is confirmed, and `refused` was paid by nobody.
+#: `begun` is claimed in the store, `prepared` has a list of bonuses at Prolific, and `paying` is being paid, which a
+#: lost reply does not end. `done` is confirmed, and `refused` was paid by nobody.
 PaymentState = Literal["begun", "prepared", "paying", "done", "refused"]
 
 #: Submissions of one payment, and the longest time (ms) that Prolific takes to pay bonuses.
@@ -27,7 +28,9 @@ SETTLED_MS = 30 * 60_000
 
 @dataclass(frozen=True)
 class PaymentOrder:
-    """One payment, from before the first request until Prolific has confirmed it. `batch` is its list of bonuses there."""
+    """One payment, from before the first request until Prolific has confirmed it.
+    `batch` is its list of bonuses there.
+    """
 
     key: str
     action: PaidAction
@@ -91,7 +94,9 @@ class Spending:
         return (self.most or 0) - self._with(bonuses=0)
 
     def check_approvals(self, more: int) -> int:
-        """Return how many approvals there may be in all; ConflictError where so many `more` would be beyond the limit."""
+        """Return how many approvals there may be in all; ConflictError where so many
+        `more` would be beyond the limit.
+        """
         self._check(self._with(approved=self.approved + more), f"{more} approvals")
         left = (self.most or 0) - self.screen_outs - self.bonuses
         return max(self.places, left // self.reward if self.reward else self.places)
@@ -123,7 +128,9 @@ def cents_of(amount: Any) -> int:
 def spending_of(
     spec: Spec, terms: ProlificStudy, study: Study | None, *, screen_outs: int, approved: int, bonuses: int
 ) -> Spending:
-    """Return the spending of a study with the terms of the file; before there is a study, of what the file would make."""
+    """Return the spending of a study with the terms of the file; before there is a
+    study, of what the file would make.
+    """
     return Spending(
         most=cents_of(terms.spend_at_most) if terms.spend_at_most is not None else None,
         reward=study.reward if study else cents_of(spec.payment.reward),

@@ -1,8 +1,8 @@
 """The API of Prolific: studies, submissions, participant groups, bonuses and webhooks, as far as Salmon uses them.
 
-Amounts are in hundredths of the account's currency. Nothing here rejects a submission: that decision stays with a person,
-on Prolific's own page. Requests that only read are repeated a few times; all others are sent once, because a reply that
-is lost does not say whether the request was carried out.
+Amounts are in hundredths of the account's currency. Nothing here rejects a submission: that decision stays with a
+person, on Prolific's own page. Requests that only read are repeated a few times; all others are sent once, because a
+reply that is lost does not say whether the request was carried out.
 """
 
 import asyncio

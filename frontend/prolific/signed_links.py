@@ -1,4 +1,5 @@
-"""Signed links of Prolific: whether the token in a participant's link was made by Prolific, for this page and this person.
+"""Signed links of Prolific: whether the token in a participant's link was made by Prolific,
+for this page and this person.
 
 The token is a JSON Web Token of RS256. The public keys come from Prolific and are kept for an hour; a key that is not
 among them is asked for again, at most once a minute, so that nobody makes this server ask by inventing keys.

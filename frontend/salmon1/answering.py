@@ -1,7 +1,7 @@
 """Routes `/`, `/query` and `/answer`: scripts that ask and answer instead of a participant's page.
 
-Scripts send the whole query back with the answer, and the token travels in it: their answers are as unforgeable as those
-of the page. Many ask without saying for whom, and name the participant only when they answer.
+Scripts send the whole query back with the answer, and the token travels in it: their answers are as unforgeable as
+those of the page. Many ask without saying for whom, and name the participant only when they answer.
 """
 
 from contextlib import suppress
@@ -216,7 +216,8 @@ async def _next_query(context: Context, experiment: ServedExperiment, puid: str,
         choice = queries.choose_sampler(parsed.plan, participant=participant, trial=turn.position)
         if sampler:
             choice = queries.SamplerChoice(sampler, 1.0)
-        # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are counted.
+        # Scripts name samplers as they like, so a sampler's turns do not follow from the trials before: they are
+        # counted.
         own_turn = await context.store.turns.count_turn(experiment.id, participant, choice.sampler)
         plan = partial(
             queries.plan_query,
@@ -231,7 +232,9 @@ async def _next_query(context: Context, experiment: ServedExperiment, puid: str,
 
 
 def _check_served(context: Context, experiment: ServedExperiment) -> None:
-    """Refuse scripts where the experiment is not open, or where they would pass over its consent, checks or platform."""
+    """Refuse scripts where the experiment is not open, or where they would pass over
+    its consent, checks or platform.
+    """
     check_takes_in(experiment, now_ms=context.now_ms())
     if not experiment.spec.serves_scripts:
         raise ForbiddenError(

@@ -1,4 +1,6 @@
-"""Routes of what scripts download: `/responses`, `/embeddings`, `/config`, `/meta`, `/dashboard`, `/download` and `/logs`."""
+"""Routes of what scripts download: `/responses`, `/embeddings`, `/config`, `/meta`,
+`/dashboard`, `/download` and `/logs`.
+"""
 
 import asyncio
 from datetime import UTC, datetime

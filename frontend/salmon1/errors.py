@@ -1,4 +1,6 @@
-"""Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with the sentences of this program."""
+"""Errors as scripts of the first Salmon expect them: its statuses and its `detail`, with
+the sentences of this program.
+"""
 
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import chain

@@ -66,8 +66,8 @@ async def newest_visible_to(context: Context, experimenter: Experimenter) -> Exp
 
 
 async def by_script(experimenter: WithAccount) -> Experimenter:
-    """Return who sends name and password, or an API token that may change things, with the request itself: links and other
-    sites' pages change nothing.
+    """Return who sends name and password, or an API token that may change things, with the request itself: links and
+    other sites' pages change nothing.
     """
     if experimenter.via == "session":
         raise LoginError("This address requires HTTP Basic authentication.", hint="In the browser, use the console.")
@@ -97,7 +97,9 @@ async def create_user(
     password2: Annotated[str, Form()] = "",
     invitation: str = "",
 ) -> Json:
-    """Create the owner's account, while there is none, with the `invitation` of the link that the server has printed."""
+    """Create the owner's account, while there is none, with the `invitation` of the
+    link that the server has printed.
+    """
     if password != password2:
         raise OldError(409, "The two passwords are not the same.", hint="Nothing was created.", where="password2")
     if await context.store.accounts.exist():
@@ -133,7 +135,9 @@ async def create_user_by_path(username: str, password: str) -> Json:
 
 @router.post("/init_exp", response_class=Response)
 async def init_exp(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
-    """Make and open an experiment of `exp` (YAML) and `targets` (ZIP), or bring one back from `rdb`; only one at a time."""
+    """Make and open an experiment of `exp` (YAML) and `targets` (ZIP), or bring one back
+    from `rdb`; only one at a time.
+    """
     there = await newest_visible_to(context, by)
     if there is not None:
         raise OldError(
@@ -150,7 +154,9 @@ async def init_exp(request: Request, context: WithContext, subprocesses: WithSub
 
 @router.post("/restore", response_class=Response)
 async def restore(request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript) -> Response:
-    """Bring an experiment back from `rdb`: a backup of the first Salmon, or what /download gives now. It is paused then."""
+    """Bring an experiment back from `rdb`: a backup of the first Salmon, or what
+    /download gives now. It is paused then.
+    """
     async with request.form() as form:
         return await _restore(request, context, subprocesses, _upload(form.get("rdb")), by=by)
 

@@ -59,8 +59,8 @@ class Account:
     def decode(text: str) -> "Account":
         """Return the account of that JSON.
 
-        Accounts of earlier versions have no id, and their experiments belong to the name: that is their id. Since no new id
-        is anybody's name, who takes such a name again later gets nothing of it.
+        Accounts of earlier versions have no id, and their experiments belong to the name: that is their id. Since no
+        new id is anybody's name, who takes such a name again later gets nothing of it.
         """
         stored: dict[str, Any] = decode_json(text)
         values: dict[str, Any] = {"id": _id_of_old_account(stored["name"]), **stored}
@@ -187,7 +187,9 @@ class Accounts(Verbs):
         return None
 
     async def take_up(self, digest: str, account: Account, *, now_ms: int) -> None:
-        """Write the account that an invitation is for, and mark the invitation as used; ForbiddenError where it is void."""
+        """Write the account that an invitation is for, and mark the invitation as used;
+        ForbiddenError where it is void.
+        """
         outcome = await self._connection.run(
             lua.TAKE_UP_INVITATION,
             (ACCOUNTS, INVITATIONS),
@@ -199,7 +201,9 @@ class Accounts(Verbs):
             )
 
     async def set_second_factor(self, account: Account, secret: str, digests: tuple[str, ...]) -> None:
-        """Store the secret of an account's one-time codes and the digests of its recovery codes, or "" and none, at once."""
+        """Store the secret of an account's one-time codes and the digests of its recovery
+        codes, or "" and none, at once.
+        """
         old = await self._recovery_fields(account.id)
         changed = replace(account, second_factor=secret)
         await self._connection.together(

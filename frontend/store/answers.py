@@ -1,8 +1,8 @@
 """Answers in the store, appended once each and never changed, and the counters behind the console's figures.
 
 Counters move in the call that records the answer, so they are right after every crash, and a figure about a million
-answers is read from a few thousand numbers. What an answer adds to them is a pure function, so that counting an experiment's
-answers again finds the same numbers. Each counter is a field of one hash; its name says what is counted:
+answers is read from a few thousand numbers. What an answer adds to them is a pure function, so that counting an
+experiment's answers again finds the same numbers. Each counter is a field of one hash; its name says what is counted:
 
     minute:M    answers received in minute M since 1970          began:M     participants whose first answer came then
     completed:M participants who finished then
@@ -35,7 +35,9 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True)
 class AnswerReceipt:
-    """Result of recording an answer: its place in the stream, how many this participant has given, and how many all have."""
+    """Result of recording an answer: its place in the stream, how many this participant
+    has given, and how many all have.
+    """
 
     stream_id: str
     duplicate: bool
@@ -126,7 +128,9 @@ def counters_of(answer: Answer) -> tuple[str, ...]:
 
 
 def recount(pages: Iterable[AnswerColumns]) -> dict[str, int]:
-    """Return all counters of answers in the order of the stream, except `completed`, which does not follow from answers."""
+    """Return all counters of answers in the order of the stream, except `completed`,
+    which does not follow from answers.
+    """
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for page in pages:

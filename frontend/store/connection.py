@@ -37,8 +37,8 @@ WAIT_SECONDS = 5.0
 class Connection:
     """Connections to one Redis; its failures are raised as StoreError.
 
-    Scripts, which are what participants need, travel together on one connection; those that wait for their copies travel on
-    another, batch by batch. Single commands use a pool.
+    Scripts, which are what participants need, travel together on one connection; those that wait for their copies
+    travel on another, batch by batch. Single commands use a pool.
     """
 
     def __init__(self, url: str, *, copies: int = 1) -> None:
@@ -99,8 +99,8 @@ class Connection:
         """Run a Lua script atomically; it is sent once and then called by its digest.
 
         With `copied`, return when what it wrote is on the disks of as many machines as the operator wants. That takes a
-        second at most: where the copies are not there by then, the reply comes with the copy of the store alone, `problem`
-        says so, and for some seconds nobody else waits.
+        second at most: where the copies are not there by then, the reply comes with the copy of the store alone,
+        `problem` says so, and for some seconds nobody else waits.
         """
         call = self._call_and_wait if copied and self._waits_for_copies() else self._scripts.call
         words: Words = ("EVALSHA", self._digest(script), len(keys), *keys, *arguments)

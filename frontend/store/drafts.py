@@ -1,7 +1,7 @@
 """Files that experimenters are writing: every version for a while, what is known of their ZIP, and who has them open.
 
-A draft belongs to the account that writes a new experiment, or to the experiment whose file is changed; then all who may
-change it share the draft. It goes when it is saved as an experiment or a revision, and after a quarter of a year.
+A draft belongs to the account that writes a new experiment, or to the experiment whose file is changed; then all who
+may change it share the draft. It goes when it is saved as an experiment or a revision, and after a quarter of a year.
 """
 
 from dataclasses import asdict, dataclass
@@ -34,7 +34,9 @@ class DraftVersion:
 
 @dataclass(frozen=True)
 class DraftZip:
-    """The ZIP of a draft: its name and size, whether it was read as trusted, and its manifest (JSON) or its problems."""
+    """The ZIP of a draft: its name and size, whether it was read as trusted, and its
+    manifest (JSON) or its problems.
+    """
 
     name: str
     size_bytes: int

@@ -53,9 +53,9 @@ class Revision:
 class ExperimentState:
     """State of an experiment: all that may change after it was created. Fields that are not its own are counters.
 
-    `owner` is the id of an account, and `shared` says by account what others may do. It is in its state since `since_ms`;
-    `ended_by` says why, where it closed or paused by itself. Where it is the scratch copy in which simulated people rehearse
-    another experiment, `rehearsal_of` is the id of that one.
+    `owner` is the id of an account, and `shared` says by account what others may do. It is in its state since
+    `since_ms`; `ended_by` says why, where it closed or paused by itself. Where it is the scratch copy in which
+    simulated people rehearse another experiment, `rehearsal_of` is the id of that one.
     """
 
     experiment: str
@@ -108,8 +108,8 @@ class Experiments(Verbs):
     ) -> ExperimentState:
         """Create an experiment under a free name and return its state. `expected_answers` are those of a rehearsal.
 
-        The name is taken first and in a command of its own, so two experiments never share one. A crash in between leaves a
-        name without an experiment, which `list` skips and the next `create` reuses.
+        The name is taken first and in a command of its own, so two experiments never share one. A crash in between
+        leaves a name without an experiment, which `list` skips and the next `create` reuses.
         """
         experiment = draw_experiment_id()
         if not await self._connection.do(lambda client: client.hsetnx(EXPERIMENTS, slug, experiment)):
@@ -161,7 +161,8 @@ class Experiments(Verbs):
     async def hand_over(self, account: str, to: str) -> int:
         """Give the experiments of an account to another, end what was shared with it, and return how many were given.
 
-        All of them change at once. Ids of accounts are never given twice, so nobody gets what is left by an interruption.
+        All of them change at once. Ids of accounts are never given twice, so nobody gets
+        what is left by an interruption.
         """
         found = [state for state in await self.list() if state.owner == account or account in state.shared]
         await self._connection.together(
@@ -217,9 +218,9 @@ class Experiments(Verbs):
     async def delete(self, slug: str, experiment: str) -> None:
         """Delete an experiment: its name, its description, and all that is known of its participants.
 
-        The answers and models, which carry no names, are left to the eraser (`People.delete_experiment`): this process may
-        not delete them, so that no mistake can. The name and the state go first, so that an experiment whose deletion was
-        interrupted is invisible too, and takes nothing more from pages that are still open.
+        The answers and models, which carry no names, are left to the eraser (`People.delete_experiment`): this process
+        may not delete them, so that no mistake can. The name and the state go first, so that an experiment whose
+        deletion was interrupted is invisible too, and takes nothing more from pages that are still open.
         """
         keys = Keys(experiment)
         await self._connection.together(
@@ -323,7 +324,9 @@ class Experiments(Verbs):
         await self.announce(experiment)
 
     async def end_run(self, experiment: str, ended_by: EndedBy, sentence: str, *, now_ms: int) -> bool:
-        """Close an open experiment by itself, or pause it where too much fails, and note why (atomic); return whether it was open."""
+        """Close an open experiment by itself, or pause it where too much fails, and note why
+        (atomic); return whether it was open.
+        """
         state: State = "paused" if ended_by == "errors_above" else "closed"
         keys = Keys(experiment)
         detail = f"{state} by itself: {sentence}"

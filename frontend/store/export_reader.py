@@ -109,8 +109,8 @@ class ExportReader(Verbs):
     async def _read_pages(self, experiment: str, *, until: str) -> AsyncIterator[str]:
         """Yield pages of answers, each as one text.
 
-        The server gathers the next page while this one is used. Whoever uses it may take longer than a reply may wait, as
-        on a slow line: the page is then asked for once more.
+        The server gathers the next page while this one is used. Whoever uses it may take longer than a reply may wait,
+        as on a slow line: the page is then asked for once more.
         """
         after = "-"
         asked = await self._ask(experiment, after, until)

@@ -19,9 +19,8 @@ PAGE = 500
 #: Queries noted as seen in one command.
 _QUERIES = 5000
 
-#: Appends answers of the same fields at their own places in the log, except those that were appended before. Returns its
-#: length.
-#: KEYS answers · ARGV number of fields, their names, then for each answer: id, values
+#: Appends answers of the same fields at their own places in the log, except those that were appended before. Returns
+#: its length. KEYS answers · ARGV number of fields, their names, then for each answer: id, values
 RESTORE_ANSWERS = """
 local count = tonumber(ARGV[1])
 local entry = {}

@@ -109,7 +109,9 @@ class Models(Verbs):
         return None
 
     async def find_newest(self, experiment: str, samplers: Sequence[str]) -> NewestModel | None:
-        """Return the newest model of the sampler whose model has seen most answers, in one round trip; None before the first."""
+        """Return the newest model of the sampler whose model has seen most answers, in one
+        round trip; None before the first.
+        """
         if not samplers:
             return None
         keys = Keys(experiment)

@@ -57,12 +57,12 @@ class Participant:
     `steps` says when each step was done, in Unix milliseconds; `consents` when each version of the text was agreed to;
     `attempts` are the options chosen at each attempt of the comprehension questions; `companions` are parameters of the
     link; `practice` is the JSON of the practice trials, and `replies` are the texts of the replies to the questions.
-    `failed_catches` counts the catch trials that were answered wrongly, where something follows from that. `turns` counts
-    the queries given, of which `spares` stand outside of the experiment's order. `round` is how often the same person has
-    taken part before. `place` is how many arrived before. `given_unsaved` is how
-    many answers the page says were given, where it could not bring all across. `platform` is what the recruitment platform
-    said last about their submission, at `platform_ms`. `credit` is what became of the credit that this server asked the
-    platform for, and `credit_reason` why it was not granted. `keep` is the experimenter's decision.
+    `failed_catches` counts the catch trials that were answered wrongly, where something follows from that. `turns`
+    counts the queries given, of which `spares` stand outside of the experiment's order. `round` is how often the same
+    person has taken part before. `place` is how many arrived before. `given_unsaved` is how many answers the page says
+    were given, where it could not bring all across. `platform` is what the recruitment platform said last about their
+    submission, at `platform_ms`. `credit` is what became of the credit that this server asked the platform for, and
+    `credit_reason` why it was not granted. `keep` is the experimenter's decision.
 
     `stored` is false for somebody of whom the store has nothing but answers.
     """
@@ -244,8 +244,8 @@ class Participants(Verbs):
         quota: Quota = _ANY,
         comes_back: bool = False,
     ) -> Participant:
-        """Return the participant of a platform's id; the first arrival makes them, with this status, if there is a place for
-        them (atomic), and FullError is raised otherwise.
+        """Return the participant of a platform's id; the first arrival makes them, with this status, if there is a
+        place for them (atomic), and FullError is raised otherwise.
 
         Where groups have numbers of places, the participant gets the group with the largest share of free ones. Whoever
         `comes_back` after they were away for too long takes a place again.
@@ -281,8 +281,9 @@ class Participants(Verbs):
         round_number: int = 0,
         quota: Quota = _ANY,
     ) -> Participant:
-        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers, and their place goes over to
-        the new one. Whose part had ended keeps place and status, and the new one needs another place: else FullError.
+        """Let a platform's id begin anew (atomic): the earlier participant keeps their answers, and their place goes
+        over to the new one. Whose part had ended keeps place and status, and the new one needs another place: else
+        FullError.
 
         The group stays the same; `round_number` says how often this person has taken part before.
         """
@@ -334,7 +335,9 @@ class Participants(Verbs):
         await self._change((key,), (("HSET", key, *values),))
 
     async def abandon(self, experiment: str, participant: str) -> None:
-        """Remember that a participant was away for too long: somebody else may come in their stead, and they may go on."""
+        """Remember that a participant was away for too long: somebody else may come in
+        their stead, and they may go on.
+        """
         await self._write(experiment, participant, {}, Status.ABANDONED)
 
     async def withdraw(self, experiment: str, participant: str, *, now_ms: int) -> Status:
@@ -379,7 +382,9 @@ class Participants(Verbs):
         await self._write(experiment, participant, {}, Status.ACTIVE)
 
     async def change(self, experiment: str, participant: str, change: StepChange) -> None:
-        """Store what carrying out a step changes (atomic). A status that cannot follow the one at this moment is left out."""
+        """Store what carrying out a step changes (atomic). A status that cannot follow the
+        one at this moment is left out.
+        """
         await self._write(experiment, participant, change.encode(), change.status)
 
     async def note_platform_status(self, experiment: str, participant: str, status: PlatformStatus, at_ms: int) -> bool:
@@ -464,8 +469,8 @@ class Participants(Verbs):
     async def mark_network(self, experiment: str, address: str) -> str:
         """Return a mark of a network address, equal for equal addresses for up to three days and then never again.
 
-        The mark is a keyed digest. Its key is drawn at random for each experiment and expires, so that nobody can find the
-        address by trying all of them, or compare marks of different experiments.
+        The mark is a keyed digest. Its key is drawn at random for each experiment and expires, so that nobody can find
+        the address by trying all of them, or compare marks of different experiments.
         """
         key = Keys(experiment).network_key
         _, secret = await self._connection.together(
@@ -479,7 +484,9 @@ class Participants(Verbs):
     async def arrive_to_try(
         self, experiment: str, participant: str, source: Source, puid: str, *, now_ms: int, group: str = ""
     ) -> Participant:
-        """Remember somebody who tries an experiment out, for a while, with ids that are made up; no arrival is counted."""
+        """Remember somebody who tries an experiment out, for a while, with ids that are
+        made up; no arrival is counted.
+        """
         keys = Keys(experiment)
         names = keys.of_participant(participant)
         values = _first_values(source, puid, now_ms, Status.ARRIVED)
@@ -497,7 +504,9 @@ class Participants(Verbs):
         return Participant.parse(participant, {name: str(value) for name, value in values.items()})
 
     async def answer_to_try(self, experiment: str, participant: str, token: str, number: int) -> tuple[bool, int]:
-        """Confirm an answer of somebody who tries; return (whether its token is new, answers so far). Nothing is logged."""
+        """Confirm an answer of somebody who tries; return (whether its token is new,
+        answers so far). Nothing is logged.
+        """
         keys = Keys(experiment)
         answered, key = keys.answered(participant), keys.participant(participant)
         (fresh,) = await self._change((key,), (("HSETNX", answered, token, "tried"),))
@@ -547,8 +556,8 @@ class Participants(Verbs):
         *,
         platform_ms: int | None = None,
     ) -> tuple[Status, bool]:
-        """Set fields and, where it may follow, a status, and count the places (atomic); return the status afterwards and
-        whether anything was written. Somebody who tries the experiment out holds no place.
+        """Set fields and, where it may follow, a status, and count the places (atomic); return the status afterwards
+        and whether anything was written. Somebody who tries the experiment out holds no place.
         """
         keys = Keys(experiment)
         places = () if is_tryout(participant) else (keys.places,)

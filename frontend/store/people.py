@@ -1,8 +1,8 @@
 """Find, read and erase what the store holds about one person, and about deleted experiments.
 
-These verbs need a connection of the user `eraser`, who alone may list keys and remove answers. Removing answers is the one
-exception to the append-only log: ids of the other answers stay as they are, so cursors keep their meaning, and the counters
-move in the same call. Every verb can be carried out again after a crash in the middle.
+These verbs need a connection of the user `eraser`, who alone may list keys and remove answers. Removing answers is the
+one exception to the append-only log: ids of the other answers stay as they are, so cursors keep their meaning, and the
+counters move in the same call. Every verb can be carried out again after a crash in the middle.
 """
 
 import asyncio
@@ -117,8 +117,8 @@ class People(Verbs):
     async def erase(self, experiment: str, participant: str, *, anonymous: str) -> int:
         """Erase one participant; return how many answers were removed, or made anonymous.
 
-        With `anonymous`, an unused id of a participant, the answers stay under this id; without it, they go, and so does
-        whatever was learnt from them.
+        With `anonymous`, an unused id of a participant, the answers stay under this id; without it, they go, and so
+        does whatever was learnt from them.
         """
         known = await self.read(experiment, participant)
         keys = Keys(experiment)
@@ -138,7 +138,9 @@ class People(Verbs):
         return len(known.answers)
 
     async def compact(self, experiment: str) -> None:
-        """Write the streams of an experiment anew: a removed entry stays in memory until all beside it are removed too."""
+        """Write the streams of an experiment anew: a removed entry stays in memory until
+        all beside it are removed too.
+        """
         keys = Keys(experiment)
         for key in (keys.answers, keys.events, keys.changes, REQUESTS):
             await self._write_anew(key, {})
@@ -276,7 +278,9 @@ class People(Verbs):
             )
 
     async def _rename_answers(self, known: StoredPerson, anonymous: str) -> None:
-        """Write the stream of answers anew, with another participant in some; the old one is there until that is done."""
+        """Write the stream of answers anew, with another participant in some; the old
+        one is there until that is done.
+        """
         if not known.answers:
             return
         keys = Keys(known.experiment)
@@ -287,7 +291,9 @@ class People(Verbs):
         await self._write_anew(keys.answers, changed)
 
     async def _write_anew(self, key: str, changed: Mapping[str, Sequence[str]]) -> None:
-        """Copy a stream and let the copy take its place; some entries get other fields. The old one is there until then."""
+        """Copy a stream and let the copy take its place; some entries get other fields.
+        The old one is there until then.
+        """
         copy = f"{key}:copy"
         await self._connection.do(lambda client: client.delete(copy))
         if not await self._connection.do(lambda client: client.exists(key)):

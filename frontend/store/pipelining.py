@@ -1,8 +1,8 @@
 """A connection to Redis on which the calls of all requests travel together.
 
-Calls that are made in one step of the event loop leave in one write, without waiting for the replies to those before. The
-store carries out what it has received before it syncs its log, so one sync serves all of them. Replies come in the order
-of the calls, which is how they find whoever waits.
+Calls that are made in one step of the event loop leave in one write, without waiting for the replies to those before.
+The store carries out what it has received before it syncs its log, so one sync serves all of them. Replies come in the
+order of the calls, which is how they find whoever waits.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class Pipeline(asyncio.Protocol):
             self._transport.write(b"".join(unsent))
 
     def _check_time(self) -> None:
-        """Close the connection where the first of the waiting calls has waited for too long; one timer serves all calls."""
+        """Close the connection where the first of the waiting calls has waited for too
+        long; one timer serves all calls.
+        """
         self._timer = None
         if not self._waiting:
             return

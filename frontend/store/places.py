@@ -1,7 +1,7 @@
 """The places of an experiment: how many there are, who holds them, and the part of scripts that counts them.
 
-Whoever arrives holds a place until they leave. The counters move in the script that changes a status, so they always agree
-with the participants.
+Whoever arrives holds a place until they leave. The counters move in the script that changes a status, so they always
+agree with the participants.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,5 @@
-"""Studies at Prolific in the store: which study belongs to an experiment, what was paid for it, and which events have come.
+"""Studies at Prolific in the store: which study belongs to an experiment, what was paid for
+it, and which events have come.
 
 No token is kept here, and no id of a participant or submission: payments are known by digests.
 """
@@ -23,8 +24,8 @@ Counted = Literal["applied", "repeated", "foreign", "unknown"]
 class StudyRecord:
     """The study of an experiment as it was last seen at Prolific. `account` made it or entered it.
 
-    `reference` names the file with the account's secret of webhooks; `counts` are the submissions by status. Amounts are
-    in hundredths; `screen_outs` is what may be paid to those who fail the checks.
+    `reference` names the file with the account's secret of webhooks; `counts` are the submissions by status. Amounts
+    are in hundredths; `screen_outs` is what may be paid to those who fail the checks.
     """
 
     id: str

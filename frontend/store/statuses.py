@@ -1,7 +1,7 @@
 """The statuses of a participant: ours with their transitions, and those that platforms give to a submission.
 
-A participant holds a place of the experiment from arriving until the end, unless they leave it first: then somebody else
-may come in their stead. Whoever has begun may still finish, with a place or without.
+A participant holds a place of the experiment from arriving until the end, unless they leave it first: then somebody
+else may come in their stead. Whoever has begun may still finish, with a place or without.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _REFUSED = frozenset({Status.DECLINED, Status.SCREENED_OUT})
 _LEAVING = frozenset({Status.RETURNED, Status.TIMED_OUT, Status.ABANDONED, Status.WITHDRAWN})
 _BEFORE_TRIALS = frozenset({Status.ARRIVED, Status.CONSENTED, Status.TRAINING, Status.ACTIVE}) | _REFUSED | _LEAVING
 _FROM_TRIALS = frozenset({Status.COMPLETED, Status.REPLACED, Status.FAILED_CHECKS}) | _REFUSED | _LEAVING
-#: The statuses that may follow each. Whoever agrees to a new text in the middle of the trials stays active, but may still
-#: decline it. Whoever was timed out by the platform, or was away for too long, may still finish.
+#: The statuses that may follow each. Whoever agrees to a new text in the middle of the trials stays active, but may
+#: still decline it. Whoever was timed out by the platform, or was away for too long, may still finish.
 TRANSITIONS: Mapping[Status, frozenset[Status]] = MappingProxyType(
     {
         Status.ARRIVED: _BEFORE_TRIALS | {Status.REPLACED},

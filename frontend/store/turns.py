@@ -39,11 +39,12 @@ class GivenQuery:
 class Turn:
     """One turn of a participant: what is needed to choose its query, or the query that it was given.
 
-    `number` counts everything the participant was given, from 1; `position` counts the same without spare queries, which
-    stand outside of the experiment's order. `outcome` is `begun`, `over` where the turn was answered or skipped, `early`
-    where turns before it are missing, `full` where too many are not over, `none` where a spare query could end the trials
-    before a listed one was answered, `ended` where the trials are over, and `changed` where the experiment or the participant is not in the state that was expected. Where an ordinary turn could end them so, it is
-    the turn of the listed query, whose number is another than the one that was asked for.
+    `number` counts everything the participant was given, from 1; `position` counts the same without spare queries,
+    which stand outside of the experiment's order. `outcome` is `begun`, `over` where the turn was answered or skipped,
+    `early` where turns before it are missing, `full` where too many are not over, `none` where a spare query could end
+    the trials before a listed one was answered, `ended` where the trials are over, and `changed` where the experiment
+    or the participant is not in the state that was expected. Where an ordinary turn could end them so, it is the turn
+    of the listed query, whose number is another than the one that was asked for.
     """
 
     number: int
@@ -72,7 +73,9 @@ class Turn:
         )
 
     def entry(self, choice: tuple[str, float], token: str, *, now_ms: int, may_pass: bool) -> str:
-        """Return how the turn is stored, but for the query. One that may not be passed over is given until it is answered."""
+        """Return how the turn is stored, but for the query. One that may not be passed over
+        is given until it is answered.
+        """
         kind = "G" if may_pass else "L"
         sampler, probability = choice
         return f"{kind}|{self.position}|{self.revision}|{int(self.spare)}|{token}|{now_ms}|{sampler}|{probability!r}|"
@@ -134,8 +137,8 @@ def remember_query(
 ) -> Choice:
     """Give the turn the first candidate that the participant has not seen.
 
-    Where it is `pending` it stands in for one of the sampler's, and is counted as a fallback. Where they have seen each,
-    it is the first of all, or none if only an `unseen` one is wanted.
+    Where it is `pending` it stands in for one of the sampler's, and is counted as a fallback. Where they have seen
+    each, it is the first of all, or none if only an `unseen` one is wanted.
     """
     keys = Keys(experiment)
     names = [keys.asked(participant), keys.participant(participant), keys.state, keys.given(participant)]
@@ -172,10 +175,11 @@ class Turns(Verbs):
     ) -> Turn:
         """Begin the turn of this number, or find what it was given (atomic); 0 begins the next.
 
-        The turns in `skipped` are over without an answer. The trials end with the answer number `ends_after` (0: with none),
-        and not before the place `listed_until` in the order. Where a session (`*` for any) and the experiment's `tag` are `expected`, nothing
-        happens unless both are as they are in the store, and the participant is active. The query is chosen at the same time where
-        the turn is the `foreseen` one; where it is another, or the store finds no query, none is given yet.
+        The turns in `skipped` are over without an answer. The trials end with the answer number `ends_after`
+        (0: with none), and not before the place `listed_until` in the order. Where a session (`*` for any) and the
+        experiment's `tag` are `expected`, nothing happens unless both are as they are in the store, and the participant
+        is active. The query is chosen at the same time where the turn is the `foreseen` one; where it is another, or
+        the store finds no query, none is given yet.
         """
         keys = Keys(experiment)
         script, names = BEGIN_TURN, (keys.participant(participant), keys.given(participant), keys.state)
@@ -209,7 +213,9 @@ class Turns(Verbs):
         return Numbers(tuple(unanswered), last + 1)
 
     async def count_due(self, experiment: str, participant: str, *, ends_after: int) -> int:
-        """Return how many of the queries that must not be passed over are still to be answered before the trials end."""
+        """Return how many of the queries that must not be passed over are still to be
+        answered before the trials end.
+        """
         given: dict[str, str] = await self._connection.do(
             lambda client: client.hgetall(Keys(experiment).given(participant))
         )
@@ -223,7 +229,9 @@ class Turns(Verbs):
         return int(counted) - 1
 
     async def count_anonymous_turn(self, experiment: str) -> tuple[int, str]:
-        """Count one more query that is given to nobody in particular; return its number, from 1, and the experiment's tag."""
+        """Count one more query that is given to nobody in particular; return its number,
+        from 1, and the experiment's tag.
+        """
         keys = Keys(experiment)
         counted, state = await self._change(
             (keys.state,),

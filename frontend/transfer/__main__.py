@@ -1,15 +1,16 @@
-"""Do slow work in a process of its own: `python -m frontend.transfer export|figure|import|people|erase|retention|nightly|rehearse`.
+"""Do slow work in a process of its own: `python -m frontend.transfer
+export|figure|import|people|erase|retention|nightly|rehearse`.
 
 The settings are those of the web process, and the variable SALMON_ORDER holds the order.
 
-`export` and `figure` write the file that the order names on standard output. `import` makes an experiment of uploaded files
-and prints what it made as JSON. `people` finds or exports a person, or notes that one is to be erased, and prints JSON. `erase`
-carries out what was noted, `retention` removes what was kept long enough, `nightly` writes the bundles that are due, and
-`rehearse` lets simulated people take part in a scratch copy. An order is JSON (`ExportOrder`, `FigureOrder`, `ImportOrder`,
-`PeopleOrder`, `RehearsalOrder`).
+`export` and `figure` write the file that the order names on standard output. `import` makes an experiment of uploaded
+files and prints what it made as JSON. `people` finds or exports a person, or notes that one is to be erased, and prints
+JSON. `erase` carries out what was noted, `retention` removes what was kept long enough, `nightly` writes the bundles
+that are due, and `rehearse` lets simulated people take part in a scratch copy. An order is JSON (`ExportOrder`,
+`FigureOrder`, `ImportOrder`, `PeopleOrder`, `RehearsalOrder`).
 
-An error is one line of JSON on standard error and an exit code of 1. The web process turns it into a reply if nothing was
-sent yet; otherwise it breaks the connection, so that nobody takes part of a file for the whole.
+An error is one line of JSON on standard error and an exit code of 1. The web process turns it into a reply if nothing
+was sent yet; otherwise it breaks the connection, so that nobody takes part of a file for the whole.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO
 
+from salmon import parent_watch
+
 if TYPE_CHECKING:
     from frontend.transfer.source import ExportSource
 
-#: The subprocess yields the processor to the web process, which serves participants. In the scheduler's idle class it would get
-#: next to nothing beside other programs that are as nice.
+#: The subprocess yields the processor to the web process, which serves participants. In the scheduler's idle class it
+#: would get next to nothing beside other programs that are as nice.
 _NICENESS = 19
-#: Rows live for one page and form no cycles, so the collector rarely needs to look for any.
-_YOUNG_OBJECTS = 100_000
 
 
 def main(arguments: list[str], output: BinaryIO) -> int:
     """Carry out one order and return the exit code."""
     os.nice(_NICENESS)
-    gc.set_threshold(_YOUNG_OBJECTS)
+    gc.set_threshold(parent_watch.YOUNG_OBJECTS)  # rows live for one page and form no cycles
     # Imported after the niceness is set: loading these modules takes time too.
     from frontend.errors import body_of, status_of
     from salmon.errors import SalmonError

@@ -18,11 +18,12 @@ MOST_UNPACKED_BYTES = 400_000_000_000
 #: The directory of the ZIP is read whole, and so is the manifest.
 _MOST_DIRECTORY_BYTES = 50_000_000
 _MOST_MANIFEST_BYTES = 50_000_000
-#: Text is compressed to a tenth or, where rows are alike, a hundredth; more is a ZIP bomb. Small members may be anything.
+#: Text is compressed to a tenth or, where rows are alike, a hundredth; more is a ZIP bomb. Small members may be
+#: anything.
 _MOST_RATIO = 500
 _SMALL_BYTES = 1_000_000
-#: The longest line of JSON: an answer or event has less than a thousand characters, a participant has a list of queries, a
-#: revision holds a whole description.
+#: The longest line of JSON: an answer or event has less than a thousand characters, a participant has a list of
+#: queries, a revision holds a whole description.
 _LONGEST_LINES = {"participants.jsonl": 4_000_000, "revisions.jsonl": 32_000_000}
 _LONGEST_LINE = 200_000
 #: What is read whole: revisions, and one array at a time.
@@ -164,7 +165,9 @@ class BundleZip:
         return manifest
 
     def _compare(self) -> None:
-        """Raise BundleError unless the members and the manifest name each other, and no member unpacks to more than it can be."""
+        """Raise BundleError unless the members and the manifest name each other, and no member
+        unpacks to more than it can be.
+        """
         members = self.manifest.get("members")
         infos = self._zip.infolist()
         found = [info.filename for info in infos if info.filename != MANIFEST]

@@ -1,10 +1,10 @@
 """Find, export and erase one person, and remove deleted experiments.
 
-What is to be erased is noted in the store first and carried out by one process at a time, with the store's user `eraser`. Each
-step can be done again, so an erasure that was killed goes on with the next start, command or minute of a web process. It is
-done when a search of the data directory finds the person no more: in the store, its append-only file, kept bundles, logs and
-copies of damaged files. While it goes on, ids are noted in a form that this search does not take for a trace; the
-note is removed at the end, and then the append-only file is written anew once more.
+What is to be erased is noted in the store first and carried out by one process at a time, with the store's user
+`eraser`. Each step can be done again, so an erasure that was killed goes on with the next start, command or minute of a
+web process. It is done when a search of the data directory finds the person no more: in the store, its append-only
+file, kept bundles, logs and copies of damaged files. While it goes on, ids are noted in a form that this search does
+not take for a trace; the note is removed at the end, and then the append-only file is written anew once more.
 """
 
 import asyncio
@@ -73,7 +73,8 @@ Json = dict[str, Any]
 AnswersOf = Literal["keep", "remove"]
 #: Searches until an erasure gives up: somebody may arrive again, or a bundle may be written, in the middle.
 _PASSES = 3
-#: Platform ids shorter than this are looked for where ids stand, but not in the text of files, where they may mean anything.
+#: Platform ids shorter than this are looked for where ids stand, but not in the text of files, where they may mean
+#: anything.
 _SHORTEST_NAME = 8
 _LOCK_SECONDS = 20
 #: A temporary file of a bundle is left over after this time.
@@ -254,7 +255,7 @@ async def export_person(context: Context, order: PeopleOrder) -> Json:
 
 
 async def order_erasure(context: Context, order: PeopleOrder) -> str:
-    """Note that a person is to be erased and return the id of the erasure; from then on it happens, whatever crashes."""
+    """Note that a person is to be erased, which happens from then on, whatever crashes; return the erasure's id."""
     states = await _visible(context, order)
     people = await _read_people(context, order, states)
     bundled = [each for each in find_in_bundles(kept_folder(context), order.name) if order.reaches(each.state)]
@@ -321,7 +322,9 @@ async def carry_out(context: Context) -> None:
 
 
 async def maintain(context: Context, subprocesses: Subprocesses) -> None:
-    """Go on with erasures that were cut short, and once a day remove what was kept long enough; runs until it is cancelled."""
+    """Go on with erasures that were cut short, and once a day remove what was kept long
+    enough; runs until it is cancelled.
+    """
     next_ms = 0
     while _may_erase(context.settings):
         pending = False
@@ -524,7 +527,9 @@ async def _visible(context: Context, order: PeopleOrder) -> dict[str, Experiment
 
 
 async def _read_people(context: Context, order: PeopleOrder, experiments: Iterable[str]) -> list[StoredPerson]:
-    """Return everything about a person, in each experiment; other participants of the same platform id are that person."""
+    """Return everything about a person, in each experiment; other participants of the
+    same platform id are that person.
+    """
     found: list[StoredPerson] = []
     for experiment in experiments:
         names = set(await context.store.people.find(experiment, order.name))

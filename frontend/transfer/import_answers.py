@@ -1,8 +1,8 @@
 """Make a paused experiment of answers that another program recorded, or of a backup of the first Salmon.
 
 What a file says is kept, and what it does not say is reported. A description that came with the answers is fitted to
-them (`fit_description`); without one it is made of the answers (`describe_answers`). Imported answers were not signed by
-this server and are marked so. Embeddings are not imported: the samplers of the description fit them anew.
+them (`fit_description`); without one it is made of the answers (`describe_answers`). Imported answers were not signed
+by this server and are marked so. Embeddings are not imported: the samplers of the description fit them anew.
 """
 
 import asyncio
@@ -67,7 +67,8 @@ class FittedDescription:
 
 @dataclass(frozen=True)
 class ImportFiles:
-    """Files of one experiment: its answers or a backup, and perhaps its description (`config`) and the ZIP of its targets.
+    """Files of one experiment: its answers or a backup, and perhaps its description
+    (`config`) and the ZIP of its targets.
 
     `name` is what the file of answers is called where its experimenter sees it.
     """
@@ -118,7 +119,9 @@ def is_foreign(path: Path) -> bool:
 
 
 async def import_answers(context: Context, files: ImportFiles, *, slug: str, owner: str) -> Imported:
-    """Make a paused experiment of recorded answers; an error says why where that cannot be, and nothing is visible then."""
+    """Make a paused experiment of recorded answers; an error says why where that cannot
+    be, and nothing is visible then.
+    """
     await check_free(context, slug)
     try:
         with tempfile.TemporaryDirectory(prefix="salmon-import-") as folder:
@@ -360,7 +363,9 @@ def _answers(
 
 
 def _participant(experiment: str, puid: str) -> str:
-    """Return the id of a participant inside the experiment; it follows from the two, so that an import can be repeated."""
+    """Return the id of a participant inside the experiment; it follows from the two, so
+    that an import can be repeated.
+    """
     return derive_participant_id(f"{experiment}:{puid}")
 
 

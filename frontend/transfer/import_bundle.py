@@ -43,7 +43,8 @@ class Imported:
 
 
 async def import_bundle(context: Context, path: Path, *, name: str, owner: str) -> Imported:
-    """Make a paused experiment of a bundle; BundleError or ConflictError where that cannot be, and nothing is visible then.
+    """Make a paused experiment of a bundle; BundleError or ConflictError where that cannot
+    be, and nothing is visible then.
 
     It may be repeated after a crash, with the same bundle and name.
     """

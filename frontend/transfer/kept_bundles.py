@@ -1,8 +1,9 @@
-"""Find people in the bundles that are kept in the data directory, write these bundles anew without them, and search files.
+"""Find people in the bundles that are kept in the data directory, write these bundles anew
+without them, and search files.
 
-Bundles are ZIP files of tables and of what the store held. A bundle without a person is written under a temporary name and
-takes the place of the old one when it is complete, so a crash leaves one of the two. Everything here blocks: it runs in the
-subprocess that erases.
+Bundles are ZIP files of tables and of what the store held. A bundle without a person is written under a temporary name
+and takes the place of the old one when it is complete, so a crash leaves one of the two. Everything here blocks: it
+runs in the subprocess that erases.
 """
 
 import csv
@@ -47,7 +48,9 @@ class BundledPerson:
 
 @dataclass(frozen=True)
 class Erasing:
-    """Who is taken out: participant → the id under which the answers stay, or nothing; and all of their platform ids."""
+    """Who is taken out: participant → the id under which the answers stay, or nothing;
+    and all of their platform ids.
+    """
 
     people: Mapping[str, str]
     names: frozenset[str]
@@ -158,7 +161,9 @@ _NEVER = re.compile(rb"(?!)")
 
 
 def mask(path: Path, needles: Collection[str]) -> bool:
-    """Write x over some texts in a file where they stand, so that whoever appends to it can go on; return whether any was."""
+    """Write x over some texts in a file where they stand, so that whoever appends to it can
+    go on; return whether any was.
+    """
     pattern, found = needle_pattern(needles), False
     with path.open("r+b") as file:
         content = file.read()

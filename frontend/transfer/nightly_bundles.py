@@ -1,8 +1,8 @@
 """Write the bundle of every experiment to another address each night: any location that fsspec reaches.
 
-A bundle is written under a temporary name and renamed when it is complete, so there is never half a bundle under a final name.
-Its name is that of the experiment and the day (UTC). What was written where is noted in the store, where an erasure finds it: what
-lies at another address is not changed by it. Salmon removes nothing there.
+A bundle is written under a temporary name and renamed when it is complete, so there is never half a bundle under a
+final name. Its name is that of the experiment and the day (UTC). What was written where is noted in the store, where an
+erasure finds it: what lies at another address is not changed by it. Salmon removes nothing there.
 
 The first bundle of an experiment is written at once, so that a wrong address is noticed on the day it is set. One that
 fails is tried again every ten minutes, and the console says so meanwhile.
@@ -44,8 +44,8 @@ _LOCK_SECONDS = 1800
 class NightlyBundle:
     """What is known of the nightly bundles of one experiment.
 
-    `written` are the addresses of all, the newest last, which holds so many `answers`. `error` says why the last attempt
-    failed, and is empty where it did not.
+    `written` are the addresses of all, the newest last, which holds so many `answers`. `error` says why the last
+    attempt failed, and is empty where it did not.
     """
 
     slug: str
@@ -70,7 +70,9 @@ def last_night_ms(now_ms: int, hour: int) -> int:
 
 
 def is_due(known: NightlyBundle, state: ExperimentState, *, now_ms: int, hour: int) -> bool:
-    """Return whether a bundle has to be written: of an open experiment every night, of another while it has new answers."""
+    """Return whether a bundle has to be written: of an open experiment every night, of
+    another while it has new answers.
+    """
     if state.state == "draft" or state.rehearsal_of or known.written_ms >= last_night_ms(now_ms, hour):
         return False
     if known.error and now_ms < known.tried_ms + RETRY_MS:
@@ -137,7 +139,9 @@ async def find_elsewhere(context: Context, experiments: Iterable[str]) -> tuple[
 
 
 async def keep_writing(context: Context, subprocesses: Subprocesses) -> None:
-    """Have bundles written when they are due, in a subprocess, and tell the console of failures; runs until it is cancelled."""
+    """Have bundles written when they are due, in a subprocess, and tell the console of
+    failures; runs until it is cancelled.
+    """
     while context.settings.bundles_to:
         try:
             records, now_ms = await read_records(context), context.now_ms()
@@ -165,7 +169,8 @@ async def _write_one(context: Context, state: ExperimentState) -> str:
     """Write the bundle of one experiment and return its address."""
     day = datetime.fromtimestamp(context.now_ms() / 1000, UTC)
     name = f"{state.slug}-{day:%Y-%m-%d}.zip"
-    # Answers that are not as they were recorded are named in the bundle; they must not keep the others from being saved.
+    # Answers that are not as they were recorded are named in the bundle; they must not keep the others from being
+    # saved.
     order = ExportOrder(state.slug, *BUNDLE, damaged="leave_out")
     with tempfile.TemporaryDirectory(prefix="salmon-nightly-") as folder:
         path = Path(folder) / name

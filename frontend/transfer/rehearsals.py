@@ -1,9 +1,11 @@
-"""Rehearse an experiment on its own server: simulated people fill a scratch copy, which every page of the console shows.
+"""Rehearse an experiment on its own server: simulated people fill a scratch copy, which
+every page of the console shows.
 
-The copy has the experiment's file and targets, a name and a title that say what it is, and a mark in its state. It is never the
-experiment that addresses without a name mean, is in no nightly bundle, tells nobody anything, and is closed when its people have
-finished. It is removed by a click, or by itself after a day. The people are a process of their own (`salmon.rehearsal`), because the
-web process carries no learning code; they reach this server by HTTP, at a rate that leaves room for real participants.
+The copy has the experiment's file and targets, a name and a title that say what it is, and a mark in its state. It is
+never the experiment that addresses without a name mean, is in no nightly bundle, tells nobody anything, and is closed
+when its people have finished. It is removed by a click, or by itself after a day. The people are a process of their own
+(`salmon.rehearsal`), because the web process carries no learning code; they reach this server by HTTP, at a rate that
+leaves room for real participants.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ class RehearsalOrder:
 
 
 def scratch_spec(spec: Spec) -> Spec:
-    """Return the description of a scratch copy: the same course, without what closes it, tells others or asks platforms."""
+    """Return the description of a scratch copy: the same course, without what closes it,
+    tells others or asks platforms.
+    """
     recruitment = spec.recruitment
     changes: dict[str, Any] = {"invited_only": False, "opens_at": None, "prolific": None, "unsent": "wait"}
     if recruitment.sona is not None:

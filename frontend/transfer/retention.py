@@ -1,4 +1,6 @@
-"""Remove what was kept for as long as an experiment's file and the settings say, after the overview has announced it."""
+"""Remove what was kept for as long as an experiment's file and the settings say, after
+the overview has announced it.
+"""
 
 import asyncio
 import logging
@@ -45,7 +47,9 @@ class Removed:
 
 
 async def remove_expired(context: Context) -> Removed:
-    """Remove what experiments and settings say is kept no longer, and note in each experiment when the next removal is due."""
+    """Remove what experiments and settings say is kept no longer, and note in each
+    experiment when the next removal is due.
+    """
     removed, now_ms, people = Removed(), context.now_ms(), context.store.people
     for state in await context.store.experiments.list():
         try:

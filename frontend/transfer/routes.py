@@ -68,9 +68,9 @@ async def export(
 ) -> Response:
     """Return one file of an experiment.
 
-    `excluded=leave_out` omits the answers of participants who are left out, `personal=no` the ids of platforms, which only
-    those get who may change the experiment; `sampler` and `generation` choose embeddings. `damaged=leave_out` omits
-    answers whose checksum is wrong, which otherwise are an error that names them.
+    `excluded=leave_out` omits the answers of participants who are left out, `personal=no` the ids of platforms, which
+    only those get who may change the experiment; `sampler` and `generation` choose embeddings. `damaged=leave_out`
+    omits answers whose checksum is wrong, which otherwise are an error that names them.
     """
     shown = shows_platform_ids(experimenter, experiment, personal, only_them=name == "platform_ids")
     return await send_file(
@@ -91,8 +91,8 @@ async def bundle(
 ) -> Response:
     """Return every file in one ZIP, which is also the backup that `salmon import` restores.
 
-    Files of targets that are missing or were altered are left out; the header `X-Salmon-Media-Problems` names them, and so
-    do the manifest and the README.
+    Files of targets that are missing or were altered are left out; the header `X-Salmon-Media-Problems` names them, and
+    so do the manifest and the README.
     """
     shown = shows_platform_ids(experimenter, experiment, personal)
     order = ExportOrder(experiment.state.slug, *BUNDLE, excluded, personal=shown, damaged=damaged)

@@ -128,7 +128,9 @@ class ExportSource:
         return {name: decision.reason for name, decision in (await self.decisions()).items() if not decision.keep}
 
     async def quality(self) -> StoredVerdicts:
-        """Return the verdicts on everybody: as remembered, or found and remembered where something has happened since."""
+        """Return the verdicts on everybody: as remembered, or found and remembered
+        where something has happened since.
+        """
         if self._quality is None:
             decisions = self.experiment.state.counters.get("decisions", 0)
             newest = await self.context.store.models.find_newest(
@@ -163,7 +165,8 @@ class ExportSource:
         return _decode_generation(sampler, model, "reported" if "reported" in model.arrays else "coordinates")
 
     async def _judge(self, decisions: int, newest: NewestModel | None) -> StoredVerdicts:
-        # The newest model is named before it is read: where another is published in between, verdicts are found once more.
+        # The newest model is named before it is read: where another is published in between, verdicts are found once
+        # more.
         shown, checks = await self.newest(newest.sampler) if newest else None, self.experiment.spec.checks
         evidence = Evidence(len(self.targets), checks.obvious)
         async for columns in self.export_reader.read_columns(self.experiment.id, until=self.until):

@@ -1,8 +1,8 @@
 """Run slow work in subprocesses, so that it never delays the requests of participants.
 
 An order says which file of which experiment to write, or which uploaded files to import. A subprocess gets its order
-and the address of the store by its environment, which other users of the machine cannot read. It reports an error as one line of JSON on standard error. It is
-killed when nobody waits for it any more.
+and the address of the store by its environment, which other users of the machine cannot read. It reports an error as
+one line of JSON on standard error. It is killed when nobody waits for it any more.
 """
 
 import asyncio
@@ -175,7 +175,9 @@ Left = Callable[[], Awaitable[bool]]
 
 
 class BrokenOffError(Exception):
-    """A file that was sent in part could not be finished: the connection breaks, so that nobody takes a part for the whole."""
+    """A file that was sent in part could not be finished: the connection breaks, so that
+    nobody takes a part for the whole.
+    """
 
 
 class Subprocesses:
@@ -196,7 +198,8 @@ class Subprocesses:
         return watching
 
     async def stream(self, *arguments: str, watched: bool = True) -> AsyncIterator[bytes]:
-        """Return the output of `python -m frontend.transfer`, piece by piece; an error before the first piece is raised at once.
+        """Return the output of `python -m frontend.transfer`, piece by piece; an error before the
+        first piece is raised at once.
 
         A client that leaves before the first piece is noticed here, and afterwards by the reply. `watched` is False for
         work that goes on without its client.
@@ -212,8 +215,8 @@ class Subprocesses:
     def begin(self, name: str, *arguments: str, urgent: bool = True) -> asyncio.Task[bytes] | None:
         """Start `python -m frontend.transfer` unless one of this name is under way, and wait for nothing.
 
-        One that is not urgent rests each time for four times as long as it took: pages that ask again and again keep a fifth
-        of a core busy at the most.
+        One that is not urgent rests each time for four times as long as it took: pages that ask again and again keep a
+        fifth of a core busy at the most.
         """
         now, task = asyncio.get_running_loop().time(), self._underway.get(name)
         if task is not None and not task.done():

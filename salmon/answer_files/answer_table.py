@@ -40,8 +40,8 @@ class AnswerTable:
     `repeatable` (m,) from queries that are asked again on purpose or by chance, from which a noise ceiling can be
     estimated; `notes` says in sentences what was left out or assumed.
 
-    `held_out` (m,) are answers that compare samplers which race. `second` (k, 3) holds the second answers to queries that were repeated on purpose: they belong to the noise ceiling
-    and are neither fitted nor judged.
+    `held_out` (m,) are answers that compare samplers which race. `second` (k, 3) holds the second answers to queries
+    that were repeated on purpose: they belong to the noise ceiling and are neither fitted nor judged.
     """
 
     triplets: Ints
@@ -145,7 +145,9 @@ class _Columns:
         note_texts(self.texts, row, outcome, naming)
 
     def table(self, naming: Naming) -> AnswerTable:
-        """Return the table of all rows. Targets without an answer get no place: the others are numbered without gaps."""
+        """Return the table of all rows. Targets without an answer get no place: the
+        others are numbered without gaps.
+        """
         names = sorted(self.texts, key=str if naming.labels else int)
         place = {name: index for index, name in enumerate(names)}
         ids = range(len(names)) if naming.labels else map(int, names)

@@ -1,8 +1,8 @@
 """Read recorded answers for an import: every answer with its sides, times, sampler and participant.
 
 `survey` looks through a file once and returns what it names, how many answers it has, or all that is wrong with it;
-`read_recorded` then yields its answers. No answer is kept in memory, so that a file may be longer than memory. What a row
-does not say stays unknown: -1 for times, "" for texts, None for sides.
+`read_recorded` then yields its answers. No answer is kept in memory, so that a file may be longer than memory. What a
+row does not say stays unknown: -1 for times, "" for texts, None for sides.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """Check the store's append-only files before it starts, and repair the end of the last one.
 
-A power cut may leave half a command, or zeros, at the end of the file. The store refuses such a file, or cuts it without
-keeping what it cut. `prepare_files` keeps a dated copy and cuts after the last whole command. Damage before the end, and a
-missing list of files, are errors that say what to do, because continuing would lose answers.
+A power cut may leave half a command, or zeros, at the end of the file. The store refuses such a file, or cuts it
+without keeping what it cut. `prepare_files` keeps a dated copy and cuts after the last whole command. Damage before the
+end, and a missing list of files, are errors that say what to do, because continuing would lose answers.
 """
 
 import logging
@@ -158,7 +158,8 @@ def _check_manifest(folder: Path) -> None:
             hint="Nothing was started. Restore the list from a backup, or write it with these lines, the newest files"
             " last:\n" + "\n".join(_manifest_lines(files)),
         )
-    # What a rewrite has replaced is named as history (type h) until it is removed: a kill in between leaves only its name.
+    # What a rewrite has replaced is named as history (type h) until it is removed: a kill in between leaves only its
+    # name.
     replaced = {parts[1] for line in lines if (parts := line.split())[4:6] == ["type", "h"]}
     lacking = sorted(name for name in named - replaced if not (folder / name).exists())
     if lacking:

@@ -73,13 +73,17 @@ def schema() -> None:
 
 
 def find_archive(spec: Path, given: Path | None) -> Path | None:
-    """Return the ZIP of targets that was given, or else the targets.zip beside an experiment's file, if there is one."""
+    """Return the ZIP of targets that was given, or else the targets.zip beside an
+    experiment's file, if there is one.
+    """
     beside = spec.parent / "targets.zip"
     return given or (beside if beside.exists() else None)
 
 
 def _read_before_zip(text: bytes) -> tuple[bool, tuple[Problem, ...]]:
-    """Return whether the spec lets targets hold anything, and what is wrong with it but for the numbers of its targets."""
+    """Return whether the spec lets targets hold anything, and what is wrong with it but
+    for the numbers of its targets.
+    """
     try:
         parsed = parse_spec(text, zip_follows=True)
     except SpecError as error:

@@ -42,7 +42,8 @@ def choose(
 ) -> None:
     """Choose the number of dimensions and the noise model of an embedding, both at once, on held-out answers.
 
-    Prints a table with the reason, and writes it with a figure, a paragraph for the section on methods and its citations.
+    Prints a table with the reason, and writes it with a figure, a paragraph for the
+    section on methods and its citations.
 
     Example: salmon choose responses.csv
     """

@@ -1,10 +1,11 @@
-"""Implement `salmon cluster`: workers of another machine or a cluster that dial out to one TLS port, and need no port open.
+"""Implement `salmon cluster`: workers of another machine or a cluster that dial out to one
+TLS port, and need no port open.
 
-Dask's scheduler connects to its workers as well as they to it, so it runs among them. What has to cross the border is the
-one connection between the learning process and that scheduler, and it is made the other way round: `salmon cluster join`
-runs beside the scheduler and keeps a few connections to `salmon cluster wait` in reserve. When the learning process
-connects to the loopback port there, one of them is taken, and bytes go through it both ways. Both ends prove by a
-certificate that they belong together; the scheduler's own TLS goes through unread.
+Dask's scheduler connects to its workers as well as they to it, so it runs among them. What has to cross the border is
+the one connection between the learning process and that scheduler, and it is made the other way round:
+`salmon cluster join` runs beside the scheduler and keeps a few connections to `salmon cluster wait` in reserve. When
+the learning process connects to the loopback port there, one of them is taken, and bytes go through it both ways. Both
+ends prove by a certificate that they belong together; the scheduler's own TLS goes through unread.
 """
 
 import asyncio
@@ -207,7 +208,9 @@ async def _read_address(noted: Path, scheduler: asyncio.subprocess.Process) -> s
 
 
 async def _keep_calling(context: ssl.SSLContext, far: tuple[str, int], near: tuple[str, int]) -> None:
-    """Keep one connection in reserve at the other end; when it is used, connect it with the scheduler and dial again."""
+    """Keep one connection in reserve at the other end; when it is used, connect it
+    with the scheduler and dial again.
+    """
     used: set[asyncio.Task[None]] = set()
     while True:
         try:

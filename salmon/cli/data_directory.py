@@ -90,7 +90,9 @@ class DataDirectory:
 
     @property
     def files_location(self) -> str:
-        """Where media and the bundles of deleted experiments are kept: in SALMON_DATA where that is an address, or here."""
+        """Where media and the bundles of deleted experiments are kept: in SALMON_DATA
+        where that is an address, or here.
+        """
         address = os.environ.get("SALMON_DATA", "")
         return address if "://" in address else str(self.root)
 
@@ -135,8 +137,8 @@ class DataDirectory:
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner reads, on disk when this returns; leave it alone if it holds the text already.
 
-    It is replaced at once, so that a crash or a full disk never leaves half of it. Its folder is made where it is missing,
-    for the owner only. An OSError says that nothing was changed.
+    It is replaced at once, so that a crash or a full disk never leaves half of it. Its folder is made where it is
+    missing, for the owner only. An OSError says that nothing was changed.
     """
     with suppress(OSError):
         if path.read_text(encoding="utf-8") == text:
@@ -155,7 +157,9 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_private_or_stop(path: Path, text: str) -> None:
-    """Write a file that only its owner reads; the StartError of a command says what to do where that is not possible."""
+    """Write a file that only its owner reads; the StartError of a command says what to
+    do where that is not possible.
+    """
     try:
         write_private(path, text)
     except OSError as error:

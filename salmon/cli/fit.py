@@ -203,7 +203,9 @@ def _pictures_of(table: AnswerTable, files: dict[str, bytes]) -> dict[int, bytes
 
 
 def _features_of(table: AnswerTable, path: Path) -> Features:
-    """Return the features of the table's targets, matched by their names or else by their numbers in the file of answers."""
+    """Return the features of the table's targets, matched by their names or else by their
+    numbers in the file of answers.
+    """
     from salmon.learning.features import Features
     from salmon.spec.feature_file import missing_rows, read_features, rows_of_targets
 
@@ -268,8 +270,8 @@ def _beside(output: Path, ending: str) -> Path:
 
 @contextmanager
 def show_progress() -> Generator[Progress]:
-    """Yield a function that moves a progress bar on standard error, one line a task; nothing is shown elsewhere than on a
-    terminal.
+    """Yield a function that moves a progress bar on standard error, one line a task; nothing is shown elsewhere than on
+    a terminal.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

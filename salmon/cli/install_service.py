@@ -1,4 +1,6 @@
-"""Implement `salmon install-service`: a systemd unit that starts Salmon with the machine, and lets it do no more than it needs."""
+"""Implement `salmon install-service`: a systemd unit that starts Salmon with the machine, and
+lets it do no more than it needs.
+"""
 
 import os
 import sys
@@ -176,6 +178,8 @@ def steps_after(service: StartedService) -> list[str]:
 
 
 def quote(word: str) -> str:
-    """Return a word of a command line as systemd reads it: specifiers and variables are none, and spaces do not divide it."""
+    """Return a word of a command line as systemd reads it: specifiers and variables are
+    none, and spaces do not divide it.
+    """
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{word}"' if any(character.isspace() or character in "\"';" for character in word) else word

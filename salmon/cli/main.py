@@ -1,8 +1,8 @@
 """Build and run the command line `salmon`.
 
-A command's module is imported when the command is called or its help is shown, so that `salmon fit` loads neither the web
-application nor the store. Commands of the application are named here and live in `frontend.commands`: the library names
-them and never imports them itself.
+A command's module is imported when the command is called or its help is shown, so that `salmon fit` loads neither the
+web application nor the store. Commands of the application are named here and live in `frontend.commands`: the library
+names them and never imports them itself.
 """
 
 import os

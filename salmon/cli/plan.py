@@ -78,7 +78,8 @@ def plan(
         bool, typer.Option("--json", help="Print JSON, and write a figure only if one is named.")
     ] = False,
 ) -> None:
-    """Simulate a study before it is run: accuracy against answers, and what an accuracy takes in people, hours and money.
+    """Simulate a study before it is run: accuracy against answers, and what an accuracy
+    takes in people, hours and money.
 
     Bands hold 80 % of studies. Random queries and the file's sampler meet the same simulated people.
 

@@ -42,7 +42,9 @@ def find_server() -> Path:
 
 
 def configuration(directory: DataDirectory) -> str:
-    """Return the configuration of the embedded server: local socket only, every write on disk before it is confirmed."""
+    """Return the configuration of the embedded server: local socket only, every write
+    on disk before it is confirmed.
+    """
     credentials = directory.credentials()
     lines = (
         "bind 127.0.0.1",

@@ -1,4 +1,6 @@
-"""Implement `salmon rehearse`: a whole study with simulated people, on a server of its own that is removed afterwards."""
+"""Implement `salmon rehearse`: a whole study with simulated people, on a server of its
+own that is removed afterwards.
+"""
 
 import asyncio
 import os
@@ -58,8 +60,8 @@ def rehearse(
 ) -> None:
     """Rehearse a study: simulated people walk through the actual experiment, from the platform's link to the way out.
 
-    A Salmon of its own is started and removed; nothing reaches other servers or a platform. The exit code is 1 if anybody
-    was stopped by an error.
+    A Salmon of its own is started and removed; nothing reaches other servers or a platform. The exit code is 1 if
+    anybody was stopped by an error.
 
     Example: salmon rehearse experiment.yaml --people 50
     """
@@ -248,7 +250,8 @@ def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], l
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what belongs to another server, for programs that find Salmon where it is installed.
+    """Return the environment without what belongs to another server, for programs that
+    find Salmon where it is installed.
 
     They must not look in the present directory: a clone in it has the name of the package.
     """

@@ -73,8 +73,8 @@ def serve(
             shutil.rmtree(directory.metrics, ignore_errors=True)
             directory.metrics.mkdir(mode=0o700)
             store, web, learning = programs(directory, host=host, port=port, public_url=public_url, web_processes=count)
-            # The web process imports its modules while the store reads its files. The learning process, which needs both
-            # for longer, leaves them the processors until people are served.
+            # The web process imports its modules while the store reads its files. The learning process, which needs
+            # both for longer, leaves them the processors until people are served.
             supervisor.start(*store, web[0])
             if supervisor.stopping:
                 return
@@ -96,8 +96,8 @@ def serve(
 def programs(
     directory: DataDirectory, *, host: str, port: int, public_url: str = "", web_processes: int = 1
 ) -> tuple[tuple[Program, ...], tuple[Program, ...], Program]:
-    """Return what runs on one machine: the store, unless an outside one replaces it, the web processes, and the learning
-    process.
+    """Return what runs on one machine: the store, unless an outside one replaces it, the web processes, and the
+    learning process.
     """
     credentials = directory.credentials()
     shared = {"SALMON_DATA": directory.files_location, "SALMON_SECRET": credentials.secret}

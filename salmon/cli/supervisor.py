@@ -1,9 +1,9 @@
 """Start the programs of one Salmon, keep them running, and stop them all together.
 
 A program that dies is started again after a pause that doubles each time; after ten seconds of running, earlier deaths
-are forgotten. While the disk is full the pause stays short, so that everything is back soon after there is room. A program
-that gives no sign of life for a while is killed and started again. `pause_before` and `is_hung`, pure functions, decide
-what to do next; the rest carries it out.
+are forgotten. While the disk is full the pause stays short, so that everything is back soon after there is room. A
+program that gives no sign of life for a while is killed and started again. `pause_before` and `is_hung`, pure
+functions, decide what to do next; the rest carries it out.
 """
 
 import asyncio
@@ -60,8 +60,8 @@ class Program:
     environment: Mapping[str, str]
     ready: str = "ready"
     wait_for_ready: bool = False
-    #: Return whether the program, which printed this when it was ready, responds; it may take `PROBE_SECONDS`. A program
-    #: without a probe prints lines that begin with `alive` instead.
+    #: Return whether the program, which printed this when it was ready, responds; it may take `PROBE_SECONDS`. A
+    #: program without a probe prints lines that begin with `alive` instead.
     probe: Callable[[str], bool] | None = None
     alive: str = ""
 
@@ -371,7 +371,9 @@ def _command_of(pid: int) -> str | None:
 
 
 def _send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that this or an earlier supervisor started; a kill reaches all that it started, too."""
+    """Send a signal to a process that this or an earlier supervisor started; a kill
+    reaches all that it started, too.
+    """
     with suppress(ProcessLookupError, PermissionError):
         if number == signal.SIGKILL and os.getpgid(pid) == pid:
             os.killpg(pid, number)

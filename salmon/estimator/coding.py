@@ -29,7 +29,9 @@ def triplets_from(X: ArrayLike, y: ArrayLike | None, n: int | None = None) -> Tr
 
 
 def names_in(X: ArrayLike) -> NDArray[np.str_] | None:
-    """Return answers as an array of names; None where targets are not named. Data frames and lists work as arrays do."""
+    """Return answers as an array of names; None where targets are not named. Data
+    frames and lists work as arrays do.
+    """
     values: NDArray[Any] = np.asarray(X)
     if values.dtype.kind == "U":
         return values

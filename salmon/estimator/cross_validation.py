@@ -1,9 +1,9 @@
 """Judge fits by held-out answers, choose noise models and dimensions by them, and estimate the noise ceiling.
 
 Answers about the same three targets always stay together: a query asked twice, once fitted and once judged, would be
-judged by its own answer. Accuracy is estimated on answers to random queries only: an active sampler asks what its
-model is least sure of, so accuracy on its answers says nothing about other queries. All candidates are judged on the
-same folds. The noise ceiling is how well any embedding could predict, because people who get the same query again do not
+judged by its own answer. Accuracy is estimated on answers to random queries only: an active sampler asks what its model
+is least sure of, so accuracy on its answers says nothing about other queries. All candidates are judged on the same
+folds. The noise ceiling is how well any embedding could predict, because people who get the same query again do not
 always agree.
 """
 
@@ -55,7 +55,9 @@ def triple_groups(triplets: Triplets) -> NDArray[np.int64]:
 
 
 def held_out_split(triplets: Triplets, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return (m,) True for about `share` of the answers: whole groups, at random, at least one and never all of them."""
+    """Return (m,) True for about `share` of the answers: whole groups, at random, at
+    least one and never all of them.
+    """
     groups = triple_groups(triplets)
     count = int(groups.max(initial=-1)) + 1
     if count < 2:
@@ -176,7 +178,9 @@ def noise_with_lapse(name: str) -> NoiseModel | None:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An embedding of d dimensions under a noise model (None: every fit learns it), fitted to all answers or the kept ones."""
+    """An embedding of d dimensions under a noise model (None: every fit learns it), fitted
+    to all answers or the kept ones.
+    """
 
     d: int
     noise: NoiseModel | None
@@ -188,8 +192,9 @@ class Evaluation:
     """What all candidates are judged on: (m, 3) triplets of n targets, and which of them (m,) are `judged`.
 
     Each judged answer is predicted by a fit without it and without all answers about the same three targets. The others
-    are always fitted, unless they are about three targets that are held out. A candidate of the `kept` answers (m,) is fitted to
-    them alone and judged on them alone, in the same folds. With `features`, every fit learns how much they explain.
+    are always fitted, unless they are about three targets that are held out. A candidate of the `kept` answers (m,) is
+    fitted to them alone and judged on them alone, in the same folds. With `features`, every fit learns how much they
+    explain.
     """
 
     triplets: Triplets
@@ -203,7 +208,9 @@ class Evaluation:
 
     @property
     def usable_folds(self) -> int:
-        """As many folds as asked for, or fewer, so that each has two groups of three targets; 0 if nothing can be held out."""
+        """As many folds as asked for, or fewer, so that each has two groups of three
+        targets; 0 if nothing can be held out.
+        """
         groups = len(np.unique(triple_groups(self.triplets[self.judged])))
         usable = min(self.folds, groups // 2)
         return usable if usable > 1 else 0
@@ -215,7 +222,9 @@ class Evaluation:
     def judge_fold(
         self, candidate: Candidate, repeat: int, fold: int, executor: Executor | None = None
     ) -> tuple[Floats, Floats, int]:
-        """Return hits and losses of the answers of one fold, by a fit without them, and how many answers that fit had."""
+        """Return hits and losses of the answers of one fold, by a fit without them, and
+        how many answers that fit had.
+        """
         groups = triple_groups(self.triplets)
         out = np.flatnonzero(self.judged)[self.assign(repeat) == fold]
         fitted = ~np.isin(groups, groups[out])
@@ -270,8 +279,8 @@ def cross_validate(
 ) -> HeldOut | None:
     """Judge every `random` answer (m,) once a repeat by a fit without it and without all answers of its group.
 
-    With noise None every fit learns its noise, and with `features` how much they explain. Returns None if too few groups were
-    asked at random, because nothing can be held out then.
+    With noise None every fit learns its noise, and with `features` how much they explain. Returns None if too few
+    groups were asked at random, because nothing can be held out then.
     """
     evaluation = Evaluation(triplets, random, np.ones(len(triplets), dtype=np.bool_), n, folds, seed, ridge, features)
     candidate = Candidate(d, noise)
@@ -312,8 +321,8 @@ Option = TypeVar("Option", bound=Hashable)
 class Selection(Generic[Option]):
     """The candidate chosen, every candidate's held-out accuracy and log-loss (nats), and the reason in a sentence.
 
-    `best` has the highest mean accuracy; `ties` are the candidates within one standard error of it, the chosen one among
-    them. `behind` is how far each lies behind the best, with the standard error of that paired difference.
+    `best` has the highest mean accuracy; `ties` are the candidates within one standard error of it, the chosen one
+    among them. `behind` is how far each lies behind the best, with the standard error of that paired difference.
     """
 
     chosen: Option

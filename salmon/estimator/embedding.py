@@ -42,8 +42,8 @@ class OrdinalEmbedding(BaseEstimator):
         Dimensions d.
     noise : str, NoiseModel or None
         How distances become answers: "TSTE", "STE", "CKL", "GNMDS", "SOE", "PowerTSTE" or "Logistic", or a model of
-        `salmon.noise` with parameters of its own. None is power t-STE whose exponent and lapse are learned from the answers
-        (with `early_stopping` or in batches: k = .85 and a lapse of 7 %).
+        `salmon.noise` with parameters of its own. None is power t-STE whose exponent and lapse are learned from the
+        answers (with `early_stopping` or in batches: k = .85 and a lapse of 7 %).
     random_state : int, RandomState or None
         Draws random starts and held-out answers. It never shares numbers with a truth drawn from the same seed.
     n_init : int or None
@@ -56,11 +56,11 @@ class OrdinalEmbedding(BaseEstimator):
         Stop where an iteration gains less than this share of the objective, or no slope is steeper.
     lapse : float, "held-out" or None
         Share of answers given without looking. "held-out" chooses it (and k of power t-STE) by the likelihood of
-        held-out answers in five folds; let them be answers to random queries. None keeps the lapse of a given model, takes
-        5 % for a model given by its name, and learns it where the noise is learned. A number is kept there too.
+        held-out answers in five folds; let them be answers to random queries. None keeps the lapse of a given model,
+        takes 5 % for a model given by its name, and learns it where the noise is learned. A number is kept there too.
     ridge : float
-        The penalty ridge/2 · |coordinates|² against a loss summed over answers; where the noise is learned, the ridge at
-        k = .85 (a lighter tail takes more).
+        The penalty ridge/2 · |coordinates|² against a loss summed over answers; where the noise is learned, the ridge
+        at k = .85 (a lighter tail takes more).
     n_targets : int or None
         How many targets there are; None takes the largest index plus one. Give it for cross-validation, where a fold
         may lack the last target.
@@ -72,20 +72,19 @@ class OrdinalEmbedding(BaseEstimator):
     n_iter_no_change : int
         Patience of early stopping, in iterations.
     batch_size : int, salmon.training.BatchSize or None
-        Fit by Adam on so many answers a step, or as many as a rule says (`GeoDamp(4096, delay=5)`), instead of L-BFGS on all
-        of them: for more answers than pay in one piece, and for many machines.
+        Fit by Adam on so many answers a step, or as many as a rule says (`GeoDamp(4096, delay=5)`), instead of L-BFGS
+        on all of them: for more answers than pay in one piece, and for many machines.
     averaging, compression, step_size, epochs
-        Of a fit in batches: how workers agree, how gradients travel (values of `salmon.training`), its steps and passes.
+        Of a fit in batches: how workers agree, how gradients travel (values of
+        `salmon.training`), its steps and passes.
     executor : salmon.parallel.Executor, Dask client or None
         Where the work is done; None is this process.
     n_restarts : int or None
         The earlier name of `n_init`; it still works, with a warning.
 
-    Attributes
-    ----------
-    embedding_ : (n, d) float64, a new copy at every access
-    labels_ : (n,) the names of the targets, sorted, where answers name them; otherwise their indices
-    noise_ : the noise model that was fitted or learned, `ridge_` the ridge of that fit, `noise_losses_` the held-out log-loss of each one tried (empty if none)
+    Attributes ---------- embedding_ : (n, d) float64, a new copy at every access labels_ : (n,) the names of the
+    targets, sorted, where answers name them; otherwise their indices noise_ : the noise model that was fitted or
+    learned, `ridge_` the ridge of that fit, `noise_losses_` the held-out log-loss of each one tried (empty if none)
     history_ : list of dict, one an iteration: start, iteration, objective, and the held-out log-loss and accuracy where
         answers were held out
     feature_weight_ : the share of the positions' variance that features explain; None without features
@@ -142,8 +141,8 @@ class OrdinalEmbedding(BaseEstimator):
         """Fit rows [head, winner, loser], or rows [head, left, right] with y (see `predict`), forgetting any earlier
         fit. Targets are indices from 0, or names.
 
-        `features` (n, p) say what is known about the targets, in the order of `labels_`: positions are drawn towards a linear
-        map of them, as far as the answers support it (`feature_weight_`).
+        `features` (n, p) say what is known about the targets, in the order of `labels_`: positions are drawn towards a
+        linear map of them, as far as the answers support it (`feature_weight_`).
         """
         self._see(X, reset=True)
         self._names: NDArray[np.str_] | None = None
@@ -270,9 +269,9 @@ class OrdinalEmbedding(BaseEstimator):
     def uncertainty_(self) -> Coordinates:
         """Return the (n, d, d) covariance of each target's position, up to shifts, rotations and the size of the map.
 
-        Answers do not determine where the map lies and how it is turned, and heavy-tailed noise models (t-STE, CKL) hardly
-        its size. The covariances are those of the Laplace posterior times one factor, which is found by fitting halves of
-        the answers: four more fits when this is first asked for.
+        Answers do not determine where the map lies and how it is turned, and heavy-tailed noise models (t-STE, CKL)
+        hardly its size. The covariances are those of the Laplace posterior times one factor, which is found by fitting
+        halves of the answers: four more fits when this is first asked for.
         """
         check_is_fitted(self)
         if self._uncertainty is None:
@@ -403,7 +402,9 @@ class OrdinalEmbedding(BaseEstimator):
         return centre(history.best)
 
     def _indices(self, X: ArrayLike, *, learn: bool = False) -> ArrayLike:
-        """Return answers with indices where they name their targets; with `learn`, names that are new get the next ones."""
+        """Return answers with indices where they name their targets; with `learn`, names
+        that are new get the next ones.
+        """
         names = names_in(X)
         if names is None:
             return X

@@ -1,10 +1,10 @@
 """Find groups of people who see similarity differently, each with a map of its own beside the map of all.
 
-A group's map is the shared map S and a part of its own: argmin Σ loss of the group's answers + pull/2 · |X − S|². The pull,
-the number of groups and who belongs to which are all judged on answers that no fit has seen. Groups are found without names: the
-gradients of people's answers at the shared map say in which direction each would move it, and people who see alike pull alike.
-From the groups that their first directions give, everybody then joins the group whose map predicts their answers best, until
-nobody moves. With names (`Named`), whether they matter is tested by shuffling them.
+A group's map is the shared map S and a part of its own: argmin Σ loss of the group's answers + pull/2 · |X − S|². The
+pull, the number of groups and who belongs to which are all judged on answers that no fit has seen. Groups are found
+without names: the gradients of people's answers at the shared map say in which direction each would move it, and people
+who see alike pull alike. From the groups that their first directions give, everybody then joins the group whose map
+predicts their answers best, until nobody moves. With names (`Named`), whether they matter is tested by shuffling them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,10 +41,11 @@ _STARTS = 4
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of people: `of` (people,) numbers the group of each, `maps` (k, n, d) are theirs, laid over the shared `map`.
+    """Groups of people: `of` (people,) numbers the group of each, `maps` (k, n, d) are
+    theirs, laid over the shared `map`.
 
-    `losses` (candidates,) is the held-out loss in nats an answer with 1, 2, … groups, `errors` the standard error of what each
-    lies above the best, and `pull` the chosen one.
+    `losses` (candidates,) is the held-out loss in nats an answer with 1, 2, … groups, `errors` the standard error of
+    what each lies above the best, and `pull` the chosen one.
     """
 
     of: Ints
@@ -63,7 +64,9 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Named:
-    """Whether groups that somebody named see differently: `gain` in held-out nats an answer, and how rarely shuffled names gain so much."""
+    """Whether groups that somebody named see differently: `gain` in held-out nats an answer, and how
+    rarely shuffled names gain so much.
+    """
 
     gain: float
     p: float
@@ -82,7 +85,8 @@ def find_groups(
 ) -> Grouping:
     """Return the groups that people fall into, given the (m,) number of the person who gave each answer.
 
-    As few groups are chosen as are within two standard errors of the best on held-out answers, everybody counting alike.
+    As few groups are chosen as are within two standard errors of the best on held-out
+    answers, everybody counting alike.
     """
     search = GroupSearch.begin(triplets, people, n, d, most=most, seed=seed)
     for done, candidate in enumerate(search.candidates):
@@ -95,7 +99,8 @@ def find_groups(
 class GroupSearch:
     """A search for groups in small steps: begin, judge each of the `candidates`, conclude.
 
-    A candidate is (number of groups, pull); `judged` holds for those that were judged the (people,) held-out loss of each person.
+    A candidate is (number of groups, pull); `judged` holds for those that were judged the
+    (people,) held-out loss of each person.
     """
 
     rows: Triplets
@@ -110,7 +115,9 @@ class GroupSearch:
     def begin(
         cls, triplets: ArrayLike, people: ArrayLike, n: int, d: int, *, most: int = MOST_GROUPS, seed: int = 0
     ) -> "GroupSearch":
-        """Fit the shared map, on all answers and on those of each fold; raise SalmonError where nobody could be placed."""
+        """Fit the shared map, on all answers and on those of each fold; raise
+        SalmonError where nobody could be placed.
+        """
         rows, given_by = check_triplets(triplets, n), np.asarray(people, dtype=np.int64)
         counts = np.bincount(given_by) if len(rows) else np.zeros(0, dtype=np.int64)
         if (counts >= LEAST_ANSWERS).sum() < 2:
@@ -156,9 +163,9 @@ class GroupSearch:
     def test(self, found: Grouping) -> "AgreementTest":
         """Return the permutation test of how far the maps of these groups differ, before its shuffles.
 
-        Whoever forms groups from answers finds some difference between them in the same answers. So the groups are formed anew from one
-        half of each person's answers, and their maps are compared on the other half: there the names of people who see alike could be
-        shuffled without any difference.
+        Whoever forms groups from answers finds some difference between them in the same answers. So the groups are
+        formed anew from one half of each person's answers, and their maps are compared on the other half: there the
+        names of people who see alike could be shuffled without any difference.
         """
         place = np.zeros(len(self.rows), dtype=np.int64)
         for person in range(int(self.given_by.max()) + 1):
@@ -170,7 +177,8 @@ class GroupSearch:
         return AgreementTest.begin(self.world, self.rows[~first], self.given_by[~first], self.shared, names, found.pull)
 
     def personal_maps(self) -> tuple[Floats, float]:
-        """Return (people with enough answers, n, d) the map of each person, held to the shared one by a pull that is returned, too.
+        """Return (people with enough answers, n, d) the map of each person, held to the shared one
+        by a pull that is returned, too.
 
         The pull is the one whose maps predict the held-out answers of these people best.
         """
@@ -198,8 +206,8 @@ def count_candidates(people: int, most: int) -> int:
 class AgreementTest:
     """Permutation test of how well the maps of groups agree, in as many steps as one likes.
 
-    `seen` (k, k) is the part of each pair's shapes that the best rotation, reflection and stretching leave apart, `as_far` (k, k) in how
-    many of the `shuffles` of people's names at least as much was left.
+    `seen` (k, k) is the part of each pair's shapes that the best rotation, reflection and stretching leave apart,
+    `as_far` (k, k) in how many of the `shuffles` of people's names at least as much was left.
     """
 
     world: "_World"
@@ -247,12 +255,16 @@ class AgreementTest:
 
 
 def procrustes_residuals(maps: Floats) -> Floats:
-    """Return (k, k) the share of a map's size that stays apart when another is laid over it, 0 for equal shapes; symmetric."""
+    """Return (k, k) the share of a map's size that stays apart when another is laid over it,
+    0 for equal shapes; symmetric.
+    """
     return np.array([[align(one, other, scale=True).residual for other in maps] for one in maps]).clip(0.0, 1.0)
 
 
 def procrustes_agreement(maps: Floats) -> Floats:
-    """Return (k, k) the Procrustes correlation √(1 − residual) of each pair of maps: 1 for equal shapes, 0 for nothing in common."""
+    """Return (k, k) the Procrustes correlation √(1 − residual) of each pair of maps: 1 for equal
+    shapes, 0 for nothing in common.
+    """
     return np.sqrt(1 - procrustes_residuals(maps))
 
 
@@ -266,7 +278,9 @@ def compare_names(
     shuffles: int = 99,
     seed: int = 0,
 ) -> Named:
-    """Return whether maps of named groups predict held-out answers better than those of groups drawn by shuffling the names."""
+    """Return whether maps of named groups predict held-out answers better than those of
+    groups drawn by shuffling the names.
+    """
     rows, given_by = check_triplets(triplets, n), np.asarray(people, dtype=np.int64)
     shared = fit_with_learned_noise(rows, n, d, seed=seed)
     world = _World(shared.noise, n, d, seed)
@@ -299,7 +313,9 @@ class _World:
     seed: int
 
     def starts(self, rows: Triplets, folds: Ints, shared: Coordinates) -> Starts:
-        """Return, for each fold, which answers are held out and the map of all others: groups are held to no map that has seen them."""
+        """Return, for each fold, which answers are held out and the map of all others: groups are
+        held to no map that has seen them.
+        """
         return [
             (folds == fold, self.towards(rows[folds != fold], shared, RECOMMENDED_RIDGE))
             for fold in range(int(folds.max()) + 1)
@@ -330,7 +346,9 @@ class _World:
         return found
 
     def split(self, rows: Triplets, given_by: Ints, shared: Coordinates, k: int, pull: float) -> tuple[Ints, Floats]:
-        """Return (the group of each person, the maps of k groups): from several beginnings, the one of the least loss."""
+        """Return (the group of each person, the maps of k groups): from several
+        beginnings, the one of the least loss.
+        """
         count = int(given_by.max()) + 1
         if k == 1:
             return np.zeros(count, dtype=np.int64), shared[None]
@@ -397,7 +415,9 @@ def _judge(world: _World, rows: Triplets, given_by: Ints, starts: Starts, k: int
 
 
 def _loss_of_names(world: _World, rows: Triplets, given_by: Ints, starts: Starts, names: Ints) -> float:
-    """Return the held-out loss of an answer by the maps of named groups; `starts` are (held out, the map of the others)."""
+    """Return the held-out loss of an answer by the maps of named groups; `starts` are
+    (held out, the map of the others).
+    """
     losses = np.zeros(len(rows))
     for held, start in starts:
         for name in np.unique(names):

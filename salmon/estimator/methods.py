@@ -1,4 +1,6 @@
-"""Write what a paper says about a fit: a paragraph for the section on methods, and the works that it cites as BibTeX."""
+"""Write what a paper says about a fit: a paragraph for the section on methods, and the
+works that it cites as BibTeX.
+"""
 
 from __future__ import annotations
 

@@ -1,24 +1,27 @@
 """Compare samplers while an experiment runs: a race, whose verdict stays valid however often one looks.
 
-Each participant meets one sampler, and some trials of everybody are random queries that are held out: the maps of all samplers
-predict such an answer before any of them learns it. The maps are fitted by one estimator to equally many answers each, so that
-neither a sampler's own fit nor a larger number of participants decides.
+Each participant meets one sampler, and some trials of everybody are random queries that are held out: the maps of all
+samplers predict such an answer before any of them learns it. The maps are fitted by one estimator to equally many
+answers each, so that neither a sampler's own fit nor a larger number of participants decides.
 
-With x = 1, ½ or 0 for an answer that a map predicts, ties or misses, let y be the difference of x between two maps. Its mean over T
-held-out answers is the lead of the first sampler. Two things keep it from what other participants would bring:
+With x = 1, ½ or 0 for an answer that a map predicts, ties or misses, let y be the difference of x between two maps. Its
+mean over T held-out answers is the lead of the first sampler. Two things keep it from what other participants would
+bring:
 
 * which answers were held out: V = Σ y², the number of answers about which the maps disagree;
-* from whose answers the maps were learned: as long as they last, maps that are better by chance are ahead at every held-out answer.
-  J is the variance of T times the lead between participants, by a jackknife that leaves out one of GROUPS groups of the
-  participants of a sampler at a time. It compares expected hits, by the answers' probabilities in a map of all answers, because the noise of
-  the held-out answers is in V already. A jackknife overestimates a variance rather than not (Efron and Stein 1981).
+* from whose answers the maps were learned: as long as they last, maps that are better by chance are ahead at every
+  held-out answer. J is the variance of T times the lead between participants, by a jackknife that leaves out one of
+  GROUPS groups of the participants of a sampler at a time. It compares expected hits, by the answers' probabilities in
+  a map of all answers, because the noise of the held-out answers is in V already. A jackknife overestimates a variance
+  rather than not (Efron and Stein 1981).
 
-Half the width of the interval is u(V + J)/T, where u is the gamma-exponential mixture boundary of scale 1 (Howard, Ramdas, McAuliffe and
-Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of Statistics 2021, proposition 9; theorem 4 with a
-prediction of 0 for every difference). With J = 0 the interval would hold the mean of the expected differences between these very maps
-at every T at once, whatever the answers depend on; that is a confidence sequence as of Choe and Ramdas ("Comparing sequential
-forecasters", Operations Research 2024). With J it speaks of the samplers, and is valid as far as J is right: `benchmarks/race.py`
-prints how often two samplers that are one are told apart.
+Half the width of the interval is u(V + J)/T, where u is the gamma-exponential mixture boundary of scale 1 (Howard,
+Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of Statistics
+2021, proposition 9; theorem 4 with a prediction of 0 for every difference). With J = 0 the interval would hold the mean
+of the expected differences between these very maps at every T at once, whatever the answers depend on; that is a
+confidence sequence as of Choe and Ramdas ("Comparing sequential forecasters", Operations Research 2024). With J it
+speaks of the samplers, and is valid as far as J is right: `benchmarks/race.py` prints how often two samplers that are
+one are told apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,8 +64,8 @@ _SHOWN = 60
 class Race:
     """The answers to the queries of `names`, in the order in which they came, with the dimensions of each one's map.
 
-    `triplets` (m, 3); `samplers` (m,) counts into `names`; `people` (m,) numbers who answered; `held_out` (m,) where the query was
-    drawn to compare them.
+    `triplets` (m, 3); `samplers` (m,) counts into `names`; `people` (m,) numbers who answered; `held_out` (m,) where
+    the query was drawn to compare them.
     """
 
     names: tuple[str, ...]
@@ -100,7 +103,9 @@ class Race:
 
 @dataclass(frozen=True)
 class RaceStage:
-    """The held-out answers, by their places, that are predicted by maps of the first `learned` answers of each sampler."""
+    """The held-out answers, by their places, that are predicted by maps of the first
+    `learned` answers of each sampler.
+    """
 
     learned: int
     answers: tuple[int, ...]
@@ -110,8 +115,8 @@ class RaceStage:
 class RaceState:
     """The race up to a stage: the maps, and `hits` (T, samplers), 1, ½ or 0 for each held-out answer.
 
-    `without` (T, samplers, GROUPS) are the expected hits, less ½, of maps without one group of the sampler's participants. `pooled` is
-    the map of all answers, by which they are expected.
+    `without` (T, samplers, GROUPS) are the expected hits, less ½, of maps without one group of the sampler's
+    participants. `pooled` is the map of all answers, by which they are expected.
     """
 
     hits: Floats
@@ -123,7 +128,8 @@ class RaceState:
 
 @dataclass(frozen=True)
 class Lead:
-    """By how much the first of two samplers is ahead in held-out accuracy, with an interval that is valid at every look.
+    """By how much the first of two samplers is ahead in held-out accuracy, with an
+    interval that is valid at every look.
 
     `course` holds (held-out answers, lead, low, high) at some of the looks, up to the present.
     """
@@ -158,7 +164,9 @@ class Lead:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a race stands: `judged` held-out answers, `learned` answers in each map, and the accuracy of each sampler's maps."""
+    """Where a race stands: `judged` held-out answers, `learned` answers in each map, and the
+    accuracy of each sampler's maps.
+    """
 
     names: tuple[str, ...]
     answers: tuple[int, ...]
@@ -272,8 +280,8 @@ def confidence_sequence(
 ) -> tuple[Floats, Floats, Floats]:
     """Return (mean, low, high), each (T,): after every difference in [−1, 1], the mean so far with its interval.
 
-    Without a variance `between` people (T,), all T intervals hold their means of expected differences at once with a probability of at
-    least 1 − alpha.
+    Without a variance `between` people (T,), all T intervals hold their means of expected differences at once with a
+    probability of at least 1 − alpha.
     """
     counts = np.arange(1, len(differences) + 1)
     mean = np.cumsum(differences) / counts
@@ -286,7 +294,9 @@ def confidence_sequence(
 
 
 def boundary(v: Floats, alpha: float) -> Floats:
-    """Return u(v) for each v ≥ 0: a sum that is sub-exponential of scale 1 exceeds it at any time with a chance of alpha at most."""
+    """Return u(v) for each v ≥ 0: a sum that is sub-exponential of scale 1 exceeds it at any time
+    with a chance of alpha at most.
+    """
     values, places = np.unique(np.asarray(v, dtype=np.float64), return_inverse=True)
     return np.array([_boundary(float(value), alpha) for value in values], dtype=np.float64)[places]
 
@@ -308,7 +318,9 @@ def _boundary(v: float, alpha: float) -> float:
 
 
 def log_mixture(s: float, v: float, rho: float, lead: float) -> float:
-    """Return log m(s, v), the gamma-exponential mixture of exp(λs − v(−log(1 − λ) − λ)) over λ in [0, 1); `lead` is its constant."""
+    """Return log m(s, v), the gamma-exponential mixture of exp(λs − v(−log(1 − λ) − λ)) over λ in
+    [0, 1); `lead` is its constant.
+    """
     a = v + rho
     return float(lead + gammaln(a) + np.log(gammainc(a, s + a)) - a * np.log(s + a) + s + v)
 
@@ -333,7 +345,9 @@ def _lead(first: str, second: str, differences: Floats, between: Floats, alpha: 
 
 
 def _numbered(names: Sequence[str]) -> Ints:
-    """Return a number for each name, in the order of their first appearance; answers of nobody count each for themselves."""
+    """Return a number for each name, in the order of their first appearance; answers of
+    nobody count each for themselves.
+    """
     number = {name: place for place, name in enumerate(dict.fromkeys(names))}
     alone = set(names) == {""}
     return np.array([place if alone else number[name] for place, name in enumerate(names)], dtype=np.int64)

@@ -42,8 +42,8 @@ Floats = NDArray[np.float64]
 class FitOptions:
     """What the user decided.
 
-    `dimensions` with several entries and `noise` = "choose" ask for a joint choice on held-out answers. Without a `lapse`
-    the recommended noise model learns its exponent and lapse; `choose_lapse` chooses the lapse of any other.
+    `dimensions` with several entries and `noise` = "choose" ask for a joint choice on held-out answers. Without a
+    `lapse` the recommended noise model learns its exponent and lapse; `choose_lapse` chooses the lapse of any other.
     """
 
     dimensions: tuple[int, ...] = (2,)
@@ -60,10 +60,11 @@ class FitOptions:
 class FitReport:
     """An embedding with its figures.
 
-    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts,
-    rotations and the size of the map. `ridge` is that of the fit, which a learned noise model may change. `held_out` is None
-    where no random answers could be kept back; `test_accuracy` is on answers of a test set; `starts` is the objective reached
-    from each start; `feature_weight` the share of the positions' variance that features explain, None without features.
+    `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts, rotations
+    and the size of the map. `ridge` is that of the fit, which a learned noise model may change. `held_out` is None
+    where no random answers could be kept back; `test_accuracy` is on answers of a test set; `starts` is the objective
+    reached from each start; `feature_weight` the share of the positions' variance that features explain, None without
+    features.
     """
 
     coordinates: Floats

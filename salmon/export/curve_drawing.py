@@ -1,7 +1,8 @@
-"""Draw curves, as of accuracy against answers, for print: SVG, PDF and PNG at the width of one or two columns of a journal.
+"""Draw curves, as of accuracy against answers, for print: SVG, PDF and PNG at the width of
+one or two columns of a journal.
 
-Curves differ by colour and by dash, bands are the same colour, lighter. Letters are outlines in SVG and an embedded font in PDF.
-matplotlib is loaded when a figure is drawn and never used through its global state.
+Curves differ by colour and by dash, bands are the same colour, lighter. Letters are outlines in SVG and an embedded
+font in PDF. matplotlib is loaded when a figure is drawn and never used through its global state.
 """
 
 from __future__ import annotations

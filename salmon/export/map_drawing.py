@@ -1,9 +1,9 @@
 """Draw maps for print: SVG, PDF and PNG at the width of one or two columns of a journal.
 
-`draw_map` computes a layout with `map_layout.arrange` for each pair of axes and draws exactly that. Lengths are in points
-(1/72 inch), so a drawing of 85 mm is 85 mm wide in print. Letters are outlines in SVG and an embedded font in PDF, and
-pictures are embedded. matplotlib is loaded when a map is drawn and never used through its global state: nothing opens a
-window, and other figures of the same program are not changed.
+`draw_map` computes a layout with `map_layout.arrange` for each pair of axes and draws exactly that. Lengths are in
+points (1/72 inch), so a drawing of 85 mm is 85 mm wide in print. Letters are outlines in SVG and an embedded font in
+PDF, and pictures are embedded. matplotlib is loaded when a map is drawn and never used through its global state:
+nothing opens a window, and other figures of the same program are not changed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class MapGroups:
 
 @dataclass(frozen=True)
 class MapPanel:
-    """One pair of axes of a drawing: where its frame begins, its size, and the layout in it, in points from its top left."""
+    """One pair of axes of a drawing: where its frame begins, its size, and the layout in
+    it, in points from its top left.
+    """
 
     axes: tuple[int, int]
     corner: tuple[float, float]

@@ -28,8 +28,8 @@ _SHRINK = 0.84
 _FULL = 0.75
 # No picture stands further from its target than this share of the frame's shorter side (or three small pictures).
 _FARTHEST_PICTURE = 0.16
-# Labels that find no room beside their mark stand at most so many of their heights away, first near ones; of few targets,
-# which are all labelled, at any distance.
+# Labels that find no room beside their mark stand at most so many of their heights away, first near ones; of few
+# targets, which are all labelled, at any distance.
 _REACHES = (5.0, 12.0, 40.0)
 # So many places are tried for a label at each distance, and so many points of a line; of many targets, so many labels.
 _TRIED, _PROBES, _TRIED_LABELS = 30, 40, 150
@@ -51,8 +51,8 @@ _MOST_CELLS = 300_000
 class LayoutSizes:
     """The sizes of a map, in the unit of its frame.
 
-    Pictures are as large as there is room for, from `smallest` to `largest` on their longer side. `dot` is the radius of
-    a dot, and `gap` the free space around pictures and labels.
+    Pictures are as large as there is room for, from `smallest` to `largest` on their longer side. `dot` is the radius
+    of a dot, and `gap` the free space around pictures and labels.
     """
 
     smallest: float
@@ -66,10 +66,10 @@ class MapLayout:
     """Where everything on a map of n targets stands.
 
     `inside` (n,) says which targets lie in the frame; nothing of the others is shown. `pictures` (n,) are shown as a
-    picture, whose longer side is `side`; the others are dots with the radius `dot`. `centres` (n, 2) are the middles of pictures and dots:
-    those of moved pictures differ from the targets' positions. `labelled` (n,) have their label in the box that begins
-    at `corners` (n, 2) (its smallest x and y) and has its wanted size times `font`. `leaders` (n, 4) are lines from mark
-    to label, x0, y0, x1, y1, NaN where the label stands beside its mark.
+    picture, whose longer side is `side`; the others are dots with the radius `dot`. `centres` (n, 2) are the middles of
+    pictures and dots: those of moved pictures differ from the targets' positions. `labelled` (n,) have their label in
+    the box that begins at `corners` (n, 2) (its smallest x and y) and has its wanted size times `font`. `leaders`
+    (n, 4) are lines from mark to label, x0, y0, x1, y1, NaN where the label stands beside its mark.
     """
 
     inside: Bools
@@ -184,7 +184,7 @@ def _marks_to_try(scene: _Scene) -> Iterator[tuple[Bools, Floats, float, float]]
 
 
 def _fitting_pictures(scene: _Scene, order: Sequence[int]) -> Iterator[tuple[float, tuple[Bools, Floats]]]:
-    """Yield sides at which all pictures find a place, the largest first, with what `_place_pictures` returns for each."""
+    """Yield sides at which all pictures find a place, the largest first, with what `_place_pictures` returns."""
 
     def place(side: float) -> tuple[Bools, Floats] | None:
         if (side * scene.pictures[scene.pictured] + scene.sizes.gap).prod(axis=1).sum() > _FULL * scene.frame.prod():
@@ -443,7 +443,7 @@ class _Labels:
         return (radii[:, None] * directions)[radii >= begin], radii[radii >= begin]
 
     def _crossings(self, index: int, middles: Floats, ends: Floats) -> NDArray[np.intp]:
-        """Return (k,) how often labels at `middles` (k, 2) with lines that end at `ends` cross labels, lines and pictures."""
+        """Return how often labels at `middles` (k, 2) with lines to `ends` cross labels, lines and pictures."""
         centre, half = self._centres[index], self._texts[index] / 2
         probes = centre + np.linspace(0, 1, _PROBES)[None, 1:-1, None] * (ends - centre)[:, None]
         away = np.abs(probes - centre) > self._marks[index] + self._gap + self._crossed.cell
@@ -517,7 +517,7 @@ def _crowded_first(centres: Floats) -> list[int]:
 
 
 def _beside(mark: Floats, text: Floats, *, pictured: bool) -> Floats:
-    """Return (m, k, 2) shifts of labels beside marks (m, 2), the most readable first: below a picture, right of a dot."""
+    """Return (m, k, 2) shifts of labels beside marks (m, 2): first below a picture, right of a dot."""
     zero = np.zeros(len(mark))
     (across, up), (slide, climb) = (mark + text / 2).T, (mark - text / 2).T
     quarter = text[:, 0] / 4
@@ -567,7 +567,7 @@ class _Grid:
         self._sums = None
 
     def are_free(self, middles: Floats, half: Floats) -> Bools:
-        """Return (...,) for boxes of half the size `half` (..., 2) around `middles` (..., 2) whether nothing is in them."""
+        """Return whether nothing is in boxes of half the size `half` (..., 2) around `middles` (..., 2)."""
         if self._sums is None:
             rows, columns = self._cells.shape
             self._sums = np.zeros((rows + 1, columns + 1), dtype=np.int32)

@@ -124,7 +124,9 @@ class Translator:
     tests: frozenset[str] = frozenset()
 
     def triplettools(self, answer: Answer) -> Row | None:
-        """Return a row of tripletTools' triplets; None for a query's second showing, which that program does not know."""
+        """Return a row of tripletTools' triplets; None for a query's second showing,
+        which that program does not know.
+        """
         if answer.served.trial_type == "repeat":
             return None
         served, number, label = answer.served, self.labels.numbers, self.labels.names

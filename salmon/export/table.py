@@ -90,7 +90,8 @@ class TableFile(Protocol):
 class CsvFile(TableFile):
     """RFC 4180: commas, CRLF, quotes where they are needed.
 
-    What participants wrote is never the formula of a spreadsheet: an apostrophe comes before a text that would begin one.
+    What participants wrote is never the formula of a spreadsheet: an apostrophe comes
+    before a text that would begin one.
     """
 
     def __init__(self, table: Table) -> None:

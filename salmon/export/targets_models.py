@@ -116,7 +116,9 @@ def embedding_history_table(d: int) -> Table:
 
 @dataclass(frozen=True)
 class Generation:
-    """One line of a sampler's history: its numbers as they are written, and its coordinates (n, d) if they were kept."""
+    """One line of a sampler's history: its numbers as they are written, and its
+    coordinates (n, d) if they were kept.
+    """
 
     sampler: str
     numbers: Mapping[str, str]

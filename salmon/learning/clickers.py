@@ -1,10 +1,11 @@
-"""Find people who answer without looking: their answers are likelier by chance than under a map that others' answers made.
+"""Find people who answer without looking: their answers are likelier by chance than under a
+map that others' answers made.
 
-Everybody's answers are predicted by a map fitted without them. Those predictions are calibrated on all of them together, as
-p = ε + (1 − 2ε)·σ(β·f) with the map's log-odds f, so that a map of few answers promises no more than it keeps. A person
-is taken to click blindly where Π ½/p ≥ 1/α. If somebody answers as the calibrated map says, that happens with a probability of
-at most α, however often it is looked (Ville 1939; the likelihood ratio is a martingale). Maps without these people are
-sharper and find more of them, so that it is done twice.
+Everybody's answers are predicted by a map fitted without them. Those predictions are calibrated on all of them
+together, as p = ε + (1 − 2ε)·σ(β·f) with the map's log-odds f, so that a map of few answers promises no more than it
+keeps. A person is taken to click blindly where Π ½/p ≥ 1/α. If somebody answers as the calibrated map says, that
+happens with a probability of at most α, however often it is looked (Ville 1939; the likelihood ratio is a martingale).
+Maps without these people are sharper and find more of them, so that it is done twice.
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ _PASSES = 2
 _NOISE, _RIDGE = TSTE(lapse=0.05), 1.0
 # Maps that only predict need not converge further.
 _TOLERANCE = 1e-4
-# Below so many answers a target no map predicts others' answers; a person can hardly be judged by fewer than the others.
+# Below so many answers a target no map predicts others' answers; a person can hardly be judged by fewer than the
+# others.
 _ENOUGH_A_TARGET, _ENOUGH_A_PERSON = 5, 10
 _LARGEST_LAPSE = 0.45
 

@@ -4,11 +4,11 @@ On every axis of the embedding the coordinates of the n targets have the covaria
 
     C = ((1 − w)·I + w·K) / ridge,    K = F Fᵀ, scaled to a mean diagonal of 1,
 
-which is the model above with B integrated out: the entries of B and the residuals E are Gaussian, and w is the share of the
-variance that features explain (Rasmussen and Williams 2006, section 2.1: a linear kernel). Columns of F are centred and
-divided by their standard deviations. The weight w is the one with the largest marginal likelihood of the answers, by
-Laplace's approximation about the fit with that weight (MacKay 1992, equation 4.2). Features that say nothing get the weight 0,
-and then the prior is the one without them.
+which is the model above with B integrated out: the entries of B and the residuals E are Gaussian, and w is the share of
+the variance that features explain (Rasmussen and Williams 2006, section 2.1: a linear kernel). Columns of F are centred
+and divided by their standard deviations. The weight w is the one with the largest marginal likelihood of the answers,
+by Laplace's approximation about the fit with that weight (MacKay 1992, equation 4.2). Features that say nothing get the
+weight 0, and then the prior is the one without them.
 """
 
 from collections.abc import Callable
@@ -29,10 +29,12 @@ from salmon.parallel import Executor
 WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 0.95)
 # From weight 0 this one is tried as well: a small weight alone may not show what a larger one would.
 _GUESS = 0.3
-# What evidence for a weight above 0 must exceed (nats, and nats a target), so that features that say nothing are not followed
-# by chance: fits of few answers end in different optima, whose evidence differs the more, the more targets there are.
+# What evidence for a weight above 0 must exceed (nats, and nats a target), so that features that say nothing are not
+# followed by chance: fits of few answers end in different optima, whose evidence differs the more, the more targets
+# there are.
 _DOUBT, _DOUBT_A_TARGET = 6.0, 0.04
-# The model under which weights are compared: the one that `Adaptive` searches with, which is never far from a prior of variance 1.
+# The model under which weights are compared: the one that `Adaptive` searches with, which is never far from a prior of
+# variance 1.
 _JUDGED_NOISE, _JUDGED_RIDGE = TSTE(lapse=0.05), 1.0
 # Directions that hold a smaller share of the features' variance than this are rounding.
 _SMALLEST_SHARE = 1e-6
@@ -88,7 +90,8 @@ def search_precision(features: Features, weight: float, ridge: float) -> Precisi
 
 
 def shown_precision(features: Features, weight: float, ridge: float) -> Precision:
-    """Return the prior of an embedding that is shown: the ridge, and the precision by which C exceeds that of variance 1.
+    """Return the prior of an embedding that is shown: the ridge, and the precision by
+    which C exceeds that of variance 1.
 
     Such an embedding has a small ridge, because a larger one makes it less accurate. So features must not bring one in:
     coordinates are drawn towards F·B, not towards the centre, and with weight 0 only the ridge is left.
@@ -158,7 +161,9 @@ def fit_with_features(
 
 @dataclass(frozen=True, eq=False)
 class FeaturePrior:
-    """What the answers say about features: the `precision` for an embedding that is shown, where to start, and the weight."""
+    """What the answers say about features: the `precision` for an embedding that is shown,
+    where to start, and the weight.
+    """
 
     precision: Precision
     start: Coordinates
@@ -175,7 +180,9 @@ def learn_prior(
     seed: int = 0,
     executor: Executor | None = None,
 ) -> FeaturePrior:
-    """Return the prior of an embedding with this ridge, its weight learned from these answers; `last` came from similar ones."""
+    """Return the prior of an embedding with this ridge, its weight learned from these answers;
+    `last` came from similar ones.
+    """
     weighed = fit_with_features(
         triplets, features, d, weight=last and last.weight, start=last and last.start, seed=seed, executor=executor
     )
@@ -185,8 +192,8 @@ def learn_prior(
 def log_evidence(found: Fit, rows: Triplets, prior: Precision) -> float:
     """Return the log marginal likelihood of the answers, by Laplace's approximation about a fit.
 
-    Of the answers' information only the targets' own blocks are used, so that the determinant costs O(n r² d²) with r directions
-    of features. The whole matrix gave the same weights (n = 90 and 300, 3 to 40 answers a target).
+    Of the answers' information only the targets' own blocks are used, so that the determinant costs O(n r² d²) with r
+    directions of features. The whole matrix gave the same weights (n = 90 and 300, 3 to 40 answers a target).
     """
     x = found.coordinates
     n, d = x.shape

@@ -7,11 +7,11 @@ answer about very different distances can be trusted, and the lapse how many ans
     argmin over coordinates X, k and lapse of
         Σ −log p  +  ridge(k)/2 · |X|²  +  n·d · (log k + log²(k/k₀) + 20 · KL(lapse₀ ‖ lapse))
 
-The last term is the weak prior. log k is the Occam factor of the coordinates: the information of an answer about X grows
-with k², so that each of the n·d coordinates takes log k from the marginal likelihood (MacKay 1992, equation 4.2). Without
-it the coordinates would explain chance by a lighter tail. The other two keep k and lapse at the recommended values while
-there are few answers a coordinate. All constants were chosen on human answers: `benchmarks/noise_models.py` prints what they
-bring.
+The last term is the weak prior. log k is the Occam factor of the coordinates: the information of an answer about X
+grows with k², so that each of the n·d coordinates takes log k from the marginal likelihood (MacKay 1992, equation 4.2).
+Without it the coordinates would explain chance by a lighter tail. The other two keep k and lapse at the recommended
+values while there are few answers a coordinate. All constants were chosen on human answers:
+`benchmarks/noise_models.py` prints what they bring.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,8 @@ from salmon.parallel import Executor
 RECOMMENDED_NOISE = PowerTSTE(k=0.85, lapse=0.07)
 #: The ridge at the recommended exponent.
 RECOMMENDED_RIDGE = 0.03
-# A lighter tail needs smaller coordinates for the same answers, and lets those that answers hardly support grow further.
+# A lighter tail needs smaller coordinates for the same answers, and lets those that answers hardly support grow
+# further.
 _RIDGE_POWER = 3.0
 # The weights of the prior, each for one coordinate.
 _OCCAM, _EXPONENT, _LAPSE = 1.0, 1.0, 20.0
@@ -74,8 +75,8 @@ def fit_with_learned_noise(
     """Return the embedding of n targets in d dimensions under the noise that is learned with it; see `fit`.
 
     The best start under the recommended noise is followed: twice the noise is learned from its distances, and the
-    coordinates are refitted. That takes about as many evaluations as one fit. A `lapse` that is given is kept. `ridge` is
-    the one at the recommended exponent. `start_names` and `start_losses` are those of the first fit.
+    coordinates are refitted. That takes about as many evaluations as one fit. A `lapse` that is given is kept. `ridge`
+    is the one at the recommended exponent. `start_names` and `start_losses` are those of the first fit.
     """
     rows = check_triplets(triplets, n)
     model = replace(RECOMMENDED_NOISE, lapse=RECOMMENDED_NOISE.lapse if lapse is None else lapse)

@@ -1,13 +1,14 @@
 """Compute the objective of a refit and its gradient, and how well an embedding agrees with answers.
 
-The objective is the loss of all answers plus a ridge, summed block by block. The expensive part is gathering and adding up
-by index. It is done on NumPy arrays, or on torch tensors of the same memory; everything else about a loss is written once,
-in operators that both understand. A noise model always gets NumPy arrays: a CPU tensor and its array share their memory, so
-that nothing is copied. (With AVX-512, NumPy's logarithms and exponentials take less than half the time of torch's.) Work
-arrays are not kept from call to call: the memory of the last ones is reused at once, and keeping them gained nothing.
+The objective is the loss of all answers plus a ridge, summed block by block. The expensive part is gathering and adding
+up by index. It is done on NumPy arrays, or on torch tensors of the same memory; everything else about a loss is written
+once, in operators that both understand. A noise model always gets NumPy arrays: a CPU tensor and its array share their
+memory, so that nothing is copied. (With AVX-512, NumPy's logarithms and exponentials take less than half the time of
+torch's.) Work arrays are not kept from call to call: the memory of the last ones is reused at once, and keeping them
+gained nothing.
 
-Accuracy counts which target lies nearer and needs no noise model; log-loss judges the probabilities of one. Both are biased
-if the answers were also fitted, or if a sampler chose their queries because the embedding was unsure of them.
+Accuracy counts which target lies nearer and needs no noise model; log-loss judges the probabilities of one. Both are
+biased if the answers were also fitted, or if a sampler chose their queries because the embedding was unsure of them.
 
 Triplets are checked by `check_triplets` where they enter the library, and never again inside.
 """
@@ -33,7 +34,8 @@ Triplets = NDArray[np.int32]
 _NAMED_ROWS = 3
 
 # From this many triplets in a block torch adds up by index so much sooner (27 µs for 65,536 numbers, numpy 65) that it
-# outweighs the more expensive calls. Below 10,000 numpy wins; `benchmarks/refit.py` prints both on either side of this line.
+# outweighs the more expensive calls. Below 10,000 numpy wins; `benchmarks/refit.py` prints both on either side of this
+# line.
 TENSORS_FROM = 1 << 14
 
 

@@ -1,11 +1,12 @@
-"""Compute how certain the position of each target is: a Laplace posterior whose size is calibrated on halves of the answers.
+"""Compute how certain the position of each target is: a Laplace posterior whose size is
+calibrated on halves of the answers.
 
-The Laplace posterior knows which targets were asked about and in which directions, but not its own size: it takes the noise
-model to be true and the log-odds to be linear, so that its ellipses are too wide with few answers and too narrow where
-the noise model is wrong. A fit of half of the answers tells the size. To first order its difference from the fit of all has
-the covariance of the fit of all itself: the half's variance is twice that, and the answers that both share take one part
-away (a jackknife that leaves out half; Shao and Wu 1989). So all covariances are multiplied by the factor with which 68 % of
-these differences lie inside their 68 % ellipses, less what halves vary beyond first order.
+The Laplace posterior knows which targets were asked about and in which directions, but not its own size: it takes the
+noise model to be true and the log-odds to be linear, so that its ellipses are too wide with few answers and too narrow
+where the noise model is wrong. A fit of half of the answers tells the size. To first order its difference from the fit
+of all has the covariance of the fit of all itself: the half's variance is twice that, and the answers that both share
+take one part away (a jackknife that leaves out half; Shao and Wu 1989). So all covariances are multiplied by the factor
+with which 68 % of these differences lie inside their 68 % ellipses, less what halves vary beyond first order.
 """
 
 import numpy as np
@@ -23,8 +24,8 @@ from salmon.parallel import Executor
 SHOWN_SHARE = 0.68
 # Every division gives two halves to compare.
 _DIVISIONS = 2
-# A half varies by more than twice as much as the whole, because log-odds are not linear: measured by this factor for 10 to 60
-# answers a target (`benchmarks/uncertainty.py`).
+# A half varies by more than twice as much as the whole, because log-odds are not linear: measured by this factor for 10
+# to 60 answers a target (`benchmarks/uncertainty.py`).
 _EXCESS_OF_HALVES = 1.1
 # With fewer answers than this a half says nothing.
 _FEWEST = 20
@@ -44,8 +45,9 @@ def position_covariance(
 ) -> Coordinates:
     """Return (n, d, d) covariances of the positions of a fit, up to shifts, rotations and the size of the whole map.
 
-    `coordinates` (n, d) are those that a fit of these triplets found with this noise model and ridge (or `precision`). Halves of the
-    answers are fitted with the same model, from these coordinates and from the spectral start, and laid over them.
+    `coordinates` (n, d) are those that a fit of these triplets found with this noise model and ridge (or `precision`).
+    Halves of the answers are fitted with the same model, from these coordinates and from the spectral start, and laid
+    over them.
     """
     placed = np.array(coordinates, dtype=np.float64)
     rows = check_triplets(triplets, len(placed))
@@ -78,7 +80,8 @@ def laplace_covariance(
 ) -> Coordinates:
     """Return the (n, d, d) covariances under the Laplace posterior alone, up to shifts, rotations and size.
 
-    The prior of a position is as wide as the map is, at most: a target that nobody was asked about lies somewhere on it.
+    The prior of a position is as wide as the map is, at most: a target that nobody was
+    asked about lies somewhere on it.
     """
     placed = np.asarray(coordinates, dtype=np.float64)
     size = float((placed**2).sum())

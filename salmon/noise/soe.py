@@ -6,7 +6,8 @@ import numpy as np
 
 from salmon.noise.model import NoiseModel, Reals
 
-# Below this squared distance the slope of the square root is cut off: two targets at one place have no direction to move.
+# Below this squared distance the slope of the square root is cut off: two targets at one place have no direction to
+# move.
 _SMALLEST_D2 = 1e-24
 
 

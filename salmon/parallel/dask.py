@@ -71,8 +71,8 @@ def local_cluster(workers: int = 2, *, processes: bool = True, dashboard: bool =
 def _private_directory() -> str:
     """Return a directory for temporary files of workers that no other user can enter.
 
-    Workers load pickles from it. Dask's own choice is a fixed name below the temporary directory, which somebody else may
-    have made before; it removes from this one what workers left that were killed.
+    Workers load pickles from it. Dask's own choice is a fixed name below the temporary directory, which somebody else
+    may have made before; it removes from this one what workers left that were killed.
     """
     path = Path(tempfile.gettempdir()) / f"salmon-workers-{os.getuid()}"
     path.mkdir(0o700, exist_ok=True)
@@ -84,7 +84,9 @@ def _private_directory() -> str:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Files with which a cluster is joined: its authority's certificate, and a certificate and key made by that authority."""
+    """Files with which a cluster is joined: its authority's certificate, and a certificate
+    and key made by that authority.
+    """
 
     authority: str
     certificate: str
@@ -92,7 +94,9 @@ class TlsFiles:
 
 
 def join_cluster(address: str, *, timeout_s: float = 10, tls: TlsFiles | None = None) -> DaskExecutor:
-    """Return an executor on the Dask cluster whose scheduler listens at this address (`tcp://host:8786`, or `tls://`)."""
+    """Return an executor on the Dask cluster whose scheduler listens at this address
+    (`tcp://host:8786`, or `tls://`).
+    """
     if tls is None and address.startswith("tls://"):
         raise StartError(
             f"The scheduler {address} requires TLS.",
@@ -169,7 +173,9 @@ def tell(topic: str, message: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class DaskTask:
-    """Work on a cluster. Its value does not come from a cluster that is gone: `result` raises ClusterAwayError instead."""
+    """Work on a cluster. Its value does not come from a cluster that is gone: `result`
+    raises ClusterAwayError instead.
+    """
 
     executor: DaskExecutor
     future: Any
@@ -190,8 +196,8 @@ class DaskTask:
 class DaskExecutor:
     """An executor that submits work to a Dask client.
 
-    A cluster given as `owned` is closed together with the executor. No wait is for ever: where the scheduler or all workers
-    are gone, whatever waits for them raises ClusterAwayError within half a minute.
+    A cluster given as `owned` is closed together with the executor. No wait is for ever: where the scheduler or all
+    workers are gone, whatever waits for them raises ClusterAwayError within half a minute.
     """
 
     def __init__(self, client: Client, *, owned: Any = None) -> None:

@@ -1,10 +1,10 @@
 """Combine what speaks for carelessness into one probability, so that no single figure decides about anybody.
 
 Each `Sign` is the probability that a careful person looks as careless in one respect: fit to the map, agreement with
-others, catch trials, repeated queries, sides, runs, changes of side and times. What careful people are like is estimated
-from the group, by medians that a minority of careless people cannot move. `combine` makes one probability of all
-signs. Whether the answers carry information at all is a second question (`MapFit.guess_p`): who answers far better than a
-guesser is looking at the targets, however fast, and whichever side they prefer.
+others, catch trials, repeated queries, sides, runs, changes of side and times. What careful people are like is
+estimated from the group, by medians that a minority of careless people cannot move. `combine` makes one probability of
+all signs. Whether the answers carry information at all is a second question (`MapFit.guess_p`): who answers far better
+than a guesser is looking at the targets, however fast, and whichever side they prefer.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ def fits(answered: Margins, *, without: frozenset[str]) -> dict[str, MapFit]:
 class Margins:
     """All answers that a map predicts or contradicts: (m,) arrays over the answers of all people.
 
-    `people` says whose each is, as an index of `names`; `margins` are |ln of the ratio of the squared distances|, `right`
-    whether the map predicts the answer, and `times_ms` the response times, -1 where none is known. `numbers` is how many
-    numbers the map has.
+    `people` says whose each is, as an index of `names`; `margins` are |ln of the ratio of the squared distances|,
+    `right` whether the map predicts the answer, and `times_ms` the response times, -1 where none is known. `numbers` is
+    how many numbers the map has.
     """
 
     names: list[str]

@@ -1,8 +1,9 @@
 """Compute the figures by which participants are judged, from one pass over the answers.
 
 `Evidence` remembers a bounded number of answers of each participant, each packed into one whole number, so that a
-million answers take 8 MB, and their times 12; n must be below a million. `figures_of` computes what can be said about one participant
-without comparing people, and how far they agree with others. The first functions give what guessing explains.
+million answers take 8 MB, and their times 12; n must be below a million. `figures_of` computes what can be said about
+one participant without comparing people, and how far they agree with others. The first functions give what guessing
+explains.
 """
 
 from __future__ import annotations

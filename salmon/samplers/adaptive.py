@@ -31,9 +31,9 @@ from salmon.samplers.state import (
 from salmon.search.design import Linearised, arrange, design_target, linearise
 from salmon.search.wide_design import arrange_wide
 
-# Up to this many coordinates a round scores every query with the full covariance (n = 500 in the plane: .7 seconds of one
-# core). Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were tried
-# (n = 90 and 300) the cheaper one cost no answers, and a live experiment cannot wait 4.5 seconds at n = 1,000.
+# Up to this many coordinates a round scores every query with the full covariance (n = 500 in the plane: .7 seconds of
+# one core). Beyond, it takes the cheaper mode: a covariance a target, and the best of a sample of feet. Where both were
+# tried (n = 90 and 300) the cheaper one cost no answers, and a live experiment cannot wait 4.5 seconds at n = 1,000.
 _LARGEST_FULL_DESIGN = 1000
 # From this many targets the design's target is worth spreading over workers.
 _WORTH_SENDING = 300
@@ -48,13 +48,13 @@ class Adaptive:
     """I-optimal design on a Laplace posterior: heads in turn, each with the query that lowers tr(MΣ) most.
 
     `noise` is the noise model of the embedding that is shown; with t-STE, or its power form with k = 1, exponent and
-    lapse are learned from the answers. The search always uses t-STE with a `lapse`, because a search with
-    another model can be worse than random queries (CKL on human answers, docs/efficiency.md).
-    `R`: random queries only until R·n answers are in. `random_share`: the probability that a turn gets a uniformly
-    random query instead; such answers are an unbiased test set, and each query's probability is recorded. `ridge` is
-    the precision of the prior on every coordinate, `lapse` the share of inattention in the noise model, both of the
-    embedding that is searched with; `report` fits the one that is shown. `leave_out`: whose answers the backend leaves out of
-    the model, "clickers" (see `salmon.learning.clickers`) or "nobody".
+    lapse are learned from the answers. The search always uses t-STE with a `lapse`, because a search with another model
+    can be worse than random queries (CKL on human answers, docs/efficiency.md). `R`: random queries only until R·n
+    answers are in. `random_share`: the probability that a turn gets a uniformly random query instead; such answers are
+    an unbiased test set, and each query's probability is recorded. `ridge` is the precision of the prior on every
+    coordinate, `lapse` the share of inattention in the noise model, both of the embedding that is searched with;
+    `report` fits the one that is shown. `leave_out`: whose answers the backend leaves out of the model, "clickers" (see
+    `salmon.learning.clickers`) or "nobody".
     """
 
     noise: str | NoiseModel = "TSTE"
@@ -135,9 +135,9 @@ class Adaptive:
     ) -> Round:
         """Return `count` queries in the order of asking; heads go round as often as needed.
 
-        `pending` (p, 3) are the queries posted and not answered yet: they count as asked. `stop` is told now and then how many
-        queries are chosen, and may say that they are enough. A random turn has its own
-        head; its probability is random_share divided by the number of all queries, whatever was drawn before.
+        `pending` (p, 3) are the queries posted and not answered yet: they count as asked. `stop` is told now and then
+        how many queries are chosen, and may say that they are enough. A random turn has its own head; its probability
+        is random_share divided by the number of all queries, whatever was drawn before.
         """
         rows = check_triplets(triplets, state.n)
         waiting = check_triplets(pending, state.n)

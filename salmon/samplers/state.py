@@ -23,7 +23,8 @@ class State:
 
     `coordinates` (n, d); `generation` counts the refits; `absorbed` the answers that the last one saw; `loss` is its
     mean loss. `log_posterior` (n, n) is only there where a sampler keeps the places of heads from refit to refit.
-    `features` are what is known about the targets, and `feature_weight` is how much the last refit found them to explain.
+    `features` are what is known about the targets, and `feature_weight` is how much the last refit found them to
+    explain.
     """
 
     coordinates: Coordinates
@@ -60,7 +61,8 @@ class State:
 class ShownEmbedding:
     """The embedding that is shown and judged: `coordinates` (n, d), and the noise model and ridge of its fit.
 
-    `ridge` is None where the coordinates are not those of a converged fit; `precision` replaces it where features are known.
+    `ridge` is None where the coordinates are not those of a converged fit; `precision`
+    replaces it where features are known.
     """
 
     coordinates: Coordinates

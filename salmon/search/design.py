@@ -15,8 +15,8 @@ Both need the quadratic forms y_bᵀ(A_hh − A_hc − A_bh + A_bc)y_c of a symm
 every pair of feet. Since y_b = s_b (x_h − x_b), they are polynomials of x_h: for all heads one matrix product of
 d(d+1)/2 + d + 1 monomials with as many (n, n) planes. This module computes them in float32: with the compiled loops of
 `design_loops` where there are many targets, otherwise, and where numba is missing, with numpy, a few heads at a time.
-`arrange` turns scores into a round of queries, each chosen as if those before it had been answered. After Atkinson, Donev and Tobias (2007),
-"Optimum experimental designs", and MacKay (1992).
+`arrange` turns scores into a round of queries, each chosen as if those before it had been answered. After Atkinson,
+Donev and Tobias (2007), "Optimum experimental designs", and MacKay (1992).
 """
 
 from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ _FEWEST_HEADS = 4
 _SMALLEST_VARIANCE = 1e-6
 # From this many targets rounds are long enough that the loops, which take seconds to compile on a new machine, pay off.
 WORTH_COMPILING = 100
-# Heads that go through the compiled loops together, and the share of a head's pairs of feet for which there is room among
-# the candidates: about one in a hundred becomes one.
+# Heads that go through the compiled loops together, and the share of a head's pairs of feet for which there is room
+# among the candidates: about one in a hundred becomes one.
 _HEADS_TOGETHER = 32
 _ROOM, _LEAST_ROOM = 1 / 16, 500
 
@@ -202,7 +202,9 @@ class HeadRows(NamedTuple):
 
 
 class FormRows(NamedTuple):
-    """What the compiled loops know of a form and k heads: `planes` (r, n, n), `z` (k, d, n), and U_bb in `diagonal` (k, n)."""
+    """What the compiled loops know of a form and k heads: `planes` (r, n, n), `z` (k, d, n),
+    and U_bb in `diagonal` (k, n).
+    """
 
     planes: Single
     z: Single
@@ -272,7 +274,9 @@ def design_target(linear: Linearised, covariance: Coordinates, heads: NDArray[An
 def _balance_of(
     linear: Linearised, forms: Forms, heads: NDArray[Any], y: Single, moments: Single
 ) -> tuple[Single, Single]:
-    """Return Σ_c c (k, n) and Σ_c c·y_c (k, n, d) of these heads; add Σ_h monomials · c · pull_b · pull_c to `moments`."""
+    """Return Σ_c c (k, n) and Σ_c c·y_c (k, n, d) of these heads; add Σ_h monomials · c
+    · pull_b · pull_c to `moments`.
+    """
     weights = balance(linear, variances(quadratic_forms(linear, forms, heads, y)), heads)
     sums, weighed = weights.sum(axis=2), weights @ y
     pull = linear.pull[heads]
@@ -455,7 +459,8 @@ class _ChunkTable:
         scores *= self.weights[place]
         scores += 1
         np.divide(self.gains[place], scores, out=scores)
-        # Where no answer would tell anything, as about targets on one spot, all scores are 0: any two other targets will do.
+        # Where no answer would tell anything, as about targets on one spot, all scores are 0: any two other targets
+        # will do.
         head = self.heads[place]
         scores[head] = scores[:, head] = -1
         np.fill_diagonal(scores, -1)

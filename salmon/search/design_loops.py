@@ -1,8 +1,8 @@
 """The loops of the design over all pairs of feet, compiled by numba; `salmon.search.design` has the formulas.
 
 Numpy takes some twenty passes over (n, n) arrays for each head, and from a few hundred targets on each pass leaves the
-core's cache. These loops take one pass over the pairs b < c: some rows of the planes stay in the cache while all heads use
-them. Slices begin behind foot b, because the compiler vectorises only loops whose indices begin at 0.
+core's cache. These loops take one pass over the pairs b < c: some rows of the planes stay in the cache while all heads
+use them. Slices begin behind foot b, because the compiler vectorises only loops whose indices begin at 0.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,8 @@ def add_balance(
 def find_candidates(
     rows: HeadRows, form: FormRows, spread: FormRows, lapse: np.float32, feet: NDArray[np.int32], figures: Single
 ) -> NDArray[np.int64]:
-    """Collect the pairs of feet that may score highest for each head, whatever is posted before it; return how many (k,).
+    """Collect the pairs of feet that may score highest for each head, whatever is posted
+    before it; return how many (k,).
 
     A posted query lowers v of the others, never below 0, so the score w·kv/(1 + w·v) of a pair lies between its present
     one and w·kv. A pair is no candidate where another pair's present score is above its w·kv. `feet` (k, m, 2) and

@@ -48,7 +48,9 @@ def normalise(log_posterior: Coordinates) -> Coordinates:
 def log_head_posterior(
     triplets: Triplets, coordinates: Coordinates, model: NoiseModel, places: NDArray[Any] | None = None
 ) -> Coordinates:
-    """Return log τ without its normaliser: (n, x) Σ over the answers of each head of log p(winner, loser | head at x)."""
+    """Return log τ without its normaliser: (n, x) Σ over the answers of each head of
+    log p(winner, loser | head at x).
+    """
     n = len(coordinates)
     felt = remoteness_table(coordinates, model, places)
     total = np.zeros((n, felt.shape[1]))

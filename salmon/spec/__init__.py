@@ -1,4 +1,6 @@
-"""Read the file that describes an experiment and the targets that came with it, reporting every mistake at its place."""
+"""Read the file that describes an experiment and the targets that came with it,
+reporting every mistake at its place.
+"""
 
 from salmon.spec.json_schema import editor_schema, spec_schema
 from salmon.spec.manifest import Manifest, ManifestEntry, ManifestMerge, TargetKind, TargetSpec, merge_manifests

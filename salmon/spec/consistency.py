@@ -65,7 +65,9 @@ def disagreements(
 
 
 def unbuilt_keys(root: Node, spec: Spec, *, stored: bool) -> Iterator[Problem]:
-    """Yield every key in the file that nothing acts on yet: refused unless it has its default or the file is a stored one."""
+    """Yield every key in the file that nothing acts on yet: refused unless it has its
+    default or the file is a stored one.
+    """
     ignored = unbuilt_values(spec)
     for path in UNBUILT:
         name = ".".join(path)
@@ -142,7 +144,9 @@ def _samplers_per_user(root: Node, tree: dict[str, Any], names: tuple[str, ...])
 
 
 def _race(root: Node, tree: dict[str, Any], names: tuple[str, ...]) -> Iterator[Problem]:
-    """Yield what keeps samplers from being compared: a race needs equal chances for each, and one sampler for each participant."""
+    """Yield what keeps samplers from being compared: a race needs equal chances for each, and
+    one sampler for each participant.
+    """
     path = ("sampling", "race")
     written = part_of(tree, *path)
     try:

@@ -1,4 +1,6 @@
-"""Check that what a file says about the course of a study agrees: when it opens and closes, payment, and who may come again."""
+"""Check that what a file says about the course of a study agrees: when it opens and closes,
+payment, and who may come again.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,8 +1,8 @@
 """Read a file of features: what is known about the targets before anybody answers, as numbers in columns.
 
-A CSV has one row a target. Its first column may name the targets, by their file names (with or without the ending) or their
-texts; then the rows may stand in any order. Without names, and in a NumPy array (.npy), the rows are in the order of the targets.
-A first row that holds a word where the others hold numbers is a header.
+A CSV has one row a target. Its first column may name the targets, by their file names (with or without the ending) or
+their texts; then the rows may stand in any order. Without names, and in a NumPy array (.npy), the rows are in the order
+of the targets. A first row that holds a word where the others hold numbers is a header.
 """
 
 import csv
@@ -27,7 +27,8 @@ _MOST_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Rows of equally many finite numbers; `names` says whose they are, and is empty where rows are in the targets' order.
+    """Rows of equally many finite numbers; `names` says whose they are, and is empty where
+    rows are in the targets' order.
 
     `lines` are the rows' lines in the file, empty for an array.
     """

@@ -1,4 +1,5 @@
-"""Describe the keys of an experiment's file as a JSON schema, for editors: their kinds, choices, defaults and what each means.
+"""Describe the keys of an experiment's file as a JSON schema, for editors: their kinds,
+choices, defaults and what each means.
 
 The schema follows from the models of `salmon.spec.schema`, so it cannot list a key that the file may not have. It is a
 help while writing, not a check: `parse_spec` alone decides what is right, and says more about it.

@@ -1,7 +1,7 @@
 """Define the kinds of value that an experiment's file may hold, each with its reader and how it is written back.
 
-Durations are timedeltas and shares are numbers in [0, 1]; the file writes them as `2h` and `15%`. Targets are numbered from
-0 in the order in which they are written. `Part` is the base of all models of `salmon.spec.schema`.
+Durations are timedeltas and shares are numbers in [0, 1]; the file writes them as `2h` and `15%`. Targets are numbered
+from 0 in the order in which they are written. `Part` is the base of all models of `salmon.spec.schema`.
 """
 
 import re

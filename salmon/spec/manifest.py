@@ -51,8 +51,8 @@ class TargetSpec:
 class ManifestEntry:
     """A file of a ZIP, or a row of its CSV, whose text is both `html` and `name`.
 
-    Sizes are 0 where they are unknown. `features` is the target's row of numbers (`feature_file.encode_row`), empty where
-    there is none.
+    Sizes are 0 where they are unknown. `features` is the target's row of numbers (`feature_file.encode_row`), empty
+    where there is none.
     """
 
     index: int
@@ -100,8 +100,8 @@ class Manifest:
     def with_pictures(self, named: Collection[str], *, fixed: int = 0) -> Self:
         """Return the manifest with the pictures of texts apart from the targets; `named` are the files that texts show.
 
-        The first `fixed` targets have answers: they stay where they are. A picture that no text shows is a target again,
-        the last.
+        The first `fixed` targets have answers: they stay where they are. A picture that no text shows is a target
+        again, the last.
         """
         known = {picture.name for picture in self.pictures}
         moved = [

@@ -1,4 +1,6 @@
-"""Files of targets that pages can show: their extensions and MIME types, recognised by their first bytes; sizes of pictures."""
+"""Files of targets that pages can show: their extensions and MIME types, recognised by their
+first bytes; sizes of pictures.
+"""
 
 import re
 import struct

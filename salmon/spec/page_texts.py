@@ -1,7 +1,7 @@
 """The names of the texts that the participant page says by itself, and the fields in braces that each may hold.
 
-They may be replaced under `page.strings`, so that a file can be checked where no page is. The words themselves, in every
-language, belong to the page: `frontend/languages`.
+They may be replaced under `page.strings`, so that a file can be checked where no page is. The words themselves, in
+every language, belong to the page: `frontend/languages`.
 """
 
 import re

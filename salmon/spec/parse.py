@@ -75,12 +75,11 @@ def parse_spec(
 
     `manifest` is the list of targets of the ZIP that came with the file; it replaces the file's own targets. `unpack`
     makes that list of a ZIP which has not been read yet: it is called once, with whether the file says `page.trusted`.
-    What is wrong with the ZIP is reported with what is wrong with the file; MediaError where the file is right.
-    Files that texts show (`instructions: [{image: …}]`, `<img src="…">`) are pictures, not targets; the first
-    `fixed_targets` have answers and stay targets.
-    `default_sampler` is what a file gets that names no samplers. `zip_follows` says that the ZIP has not been read yet: the
-    file need not have targets. `stored` says that the text was accepted before: keys that are refused in new files since
-    then are warnings, so that existing experiments can still be opened.
+    What is wrong with the ZIP is reported with what is wrong with the file; MediaError where the file is right. Files
+    that texts show (`instructions: [{image: …}]`, `<img src="…">`) are pictures, not targets; the first `fixed_targets`
+    have answers and stay targets. `default_sampler` is what a file gets that names no samplers. `zip_follows` says that
+    the ZIP has not been read yet: the file need not have targets. `stored` says that the text was accepted before: keys
+    that are refused in new files since then are warnings, so that existing experiments can still be opened.
     """
     setting = _Setting(manifest, default_sampler, zip_follows, unpack, stored, fixed_targets)
     spec, problems, manifest, in_zip = _examine(text, setting)
@@ -95,8 +94,8 @@ def parse_spec(
 def read_stored_spec(content: str, manifest: Manifest | None = None) -> Spec:
     """Return the spec of a stored revision; SpecError where this version cannot read it.
 
-    Revisions hold the JSON of `Spec.to_json`. Those of version 2.0.0.dev0 and before hold the YAML of `dump_spec`, which
-    never begins with a brace.
+    Revisions hold the JSON of `Spec.to_json`. Those of version 2.0.0.dev0 and before hold the YAML of `dump_spec`,
+    which never begins with a brace.
     """
     if not content.startswith("{"):
         return parse_spec(content, manifest=manifest, stored=True).spec
@@ -423,7 +422,8 @@ def spec_tree(spec: Spec, *, secrets: bool = True) -> dict[str, Any]:
 
 
 def read_tree(source: bytes | str) -> dict[str, Any]:
-    """Return the keys of a YAML text with their values, within the bounds of every spec and without looking for mistakes.
+    """Return the keys of a YAML text with their values, within the bounds of every spec
+    and without looking for mistakes.
 
     A text that is no mapping or cannot be read is empty; `parse_spec` says what is wrong with it.
     """

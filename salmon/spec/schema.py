@@ -419,7 +419,9 @@ class Bonus(Part):
 
 
 class Payment(Part):
-    """What participants get, for the list of payments; the platform pays, and nothing is paid without a person's click."""
+    """What participants get, for the list of payments; the platform pays, and nothing is
+    paid without a person's click.
+    """
 
     currency: Annotated[str, BeforeValidator(word(r"[A-Z]{3}", "three capital letters, such as GBP, USD or EUR"))] = (
         "GBP"
@@ -432,7 +434,8 @@ class Payment(Part):
 class Security(Part):
     """Who may take part without this server's own page: scripts written for the first Salmon, and pages of other sites.
 
-    Without `compat`, scripts are served unless the experiment has a platform, a consent or checks, which they pass over.
+    Without `compat`, scripts are served unless the experiment has a platform, a consent
+    or checks, which they pass over.
     """
 
     accept_unsigned_answers: Flag = False

@@ -62,7 +62,9 @@ class _DamagedError(Exception):
 
 @dataclass(frozen=True)
 class Member:
-    """A file of the ZIP that becomes a target, the CSV that holds them, or their features; `name` is without its folders."""
+    """A file of the ZIP that becomes a target, the CSV that holds them, or their features;
+    `name` is without its folders.
+    """
 
     info: zipfile.ZipInfo
     name: str
@@ -351,7 +353,8 @@ _SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 
 
 def members(infos: Iterable[zipfile.ZipInfo], problems: list[Problem]) -> tuple[Member, ...]:
-    """Return the members that become targets, in the order of their index, and then the file of features, if there is one.
+    """Return the members that become targets, in the order of their index, and then the
+    file of features, if there is one.
 
     What is wrong is added to `problems`.
     """

@@ -57,7 +57,9 @@ class Misfit(ValueError):  # noqa: N818 - a verdict on one value, not an error o
 
 
 def every(items: Iterable[Any], read: Reader[T]) -> tuple[T, ...]:
-    """Read each item; all that do not fit are refused together, as the `parts` of one Misfit that lead to their places."""
+    """Read each item; all that do not fit are refused together, as the `parts` of one
+    Misfit that lead to their places.
+    """
     results: list[T] = []
     misfits: list[Misfit] = []
     for place, item in enumerate(items):

@@ -516,7 +516,9 @@ def _place(text: str, offset: int) -> tuple[int, int]:
 
 
 def part_of(tree: Any, *path: str) -> Any:
-    """Return the part of a tree of dicts, lists and Scalars at a path; None where there is none, or nothing is written."""
+    """Return the part of a tree of dicts, lists and Scalars at a path; None where there
+    is none, or nothing is written.
+    """
     for key in path:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return None if is_nothing(tree) else tree

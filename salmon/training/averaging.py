@@ -41,7 +41,9 @@ class Averaging:
         return AveragingState()
 
     def decide(self, state: AveragingState, step: int) -> tuple[AveragingState, bool]:
-        """Return the next state, and whether replicas are synchronised after local step `step` (from 0): by default, always."""
+        """Return the next state, and whether replicas are synchronised after local step
+        `step` (from 0): by default, always.
+        """
         del step
         return state, True
 
@@ -80,9 +82,10 @@ class CPSGD(Averaging):
 class ADPSGD(Averaging):
     """Average parameters with a period that follows the variance of the replicas (Jiang and Agrawal 2020, Algorithm 2).
 
-    Replicas are synchronised in every one of the first `warmup_steps`. Until step `sampling_steps` (the authors use a quarter of all
-    steps) the period is `initial_period`, and C2 is the running average of variance / learning rate. From then on the period rises
-    by one if the variance is below 0.7 · rate · C2, and falls by one if it is above 1.3 · rate · C2.
+    Replicas are synchronised in every one of the first `warmup_steps`. Until step `sampling_steps` (the authors use a
+    quarter of all steps) the period is `initial_period`, and C2 is the running average of variance / learning rate.
+    From then on the period rises by one if the variance is below 0.7 · rate · C2, and falls by one if it is above 1.3 ·
+    rate · C2.
     """
 
     sampling_steps: int = 1000
@@ -124,11 +127,12 @@ class ADPSGD(Averaging):
 
 @dataclass(frozen=True)
 class Crossbow(Averaging):
-    """Train m independent replicas in each worker, corrected towards a central average in every step (Mai et al. 2019, 3.1).
+    """Train m independent replicas in each worker, corrected towards a central average in
+    every step (Mai et al. 2019, 3.1).
 
-    cᵢ = α(wᵢ − z);  wᵢ ← wᵢ − γgᵢ − cᵢ;  z ← z + Σcᵢ + μ(z − z_before).  `correction` is α, by default one over the number of all
-    replicas; `momentum` is μ. If `count` is 0, replicas are added as long as each raises the measured examples per second by more
-    than 5 %. The batch size given to `fit` is that of each replica.
+    cᵢ = α(wᵢ − z);  wᵢ ← wᵢ − γgᵢ − cᵢ;  z ← z + Σcᵢ + μ(z − z_before).  `correction` is α, by default one over the
+    number of all replicas; `momentum` is μ. If `count` is 0, replicas are added as long as each raises the measured
+    examples per second by more than 5 %. The batch size given to `fit` is that of each replica.
     """
 
     count: int = 0

@@ -1,8 +1,9 @@
 """Rules for the number of examples in each step: constant, or growing as the model improves.
 
-Every rule computes a *growth* that is 1, or close to 1, at the first step. The batch has ⌈initial · growth⌉ examples; once
-it would exceed its maximum, the learning rate is lowered by the remaining factor instead. The variant whose name ends in LR keeps
-the batch constant and divides the learning rate by the growth: both reduce the noise of a step alike (Smith et al. 2018).
+Every rule computes a *growth* that is 1, or close to 1, at the first step. The batch has ⌈initial · growth⌉ examples;
+once it would exceed its maximum, the learning rate is lowered by the remaining factor instead. The variant whose name
+ends in LR keeps the batch constant and divides the learning rate by the growth: both reduce the noise of a step alike
+(Smith et al. 2018).
 """
 
 from dataclasses import dataclass, replace
@@ -20,9 +21,9 @@ _SMALLEST_GAP = 1e-12
 class BatchSizeInputs:
     """The figures that a rule may use to choose the next batch.
 
-    `step` counts finished steps and `epoch` passes over the data, fractions included. `loss` and `gradient_norm2` are those of the
-    previous batch (NaN before the first step); `full_loss` and `full_gradient_norm2` are those of the whole training set, if the rule
-    needs them.
+    `step` counts finished steps and `epoch` passes over the data, fractions included. `loss` and `gradient_norm2` are
+    those of the previous batch (NaN before the first step); `full_loss` and `full_gradient_norm2` are those of the
+    whole training set, if the rule needs them.
     """
 
     step: int = 0
@@ -37,7 +38,8 @@ class BatchSizeInputs:
 class BatchSizeMemory:
     """What a rule keeps between steps: its first measurement, the rolling average, and the last growth.
 
-    Rules that compare epochs keep the epoch, the sum and number of its losses, the least mean of an earlier one, and when they last grew.
+    Rules that compare epochs keep the epoch, the sum and number of its losses, the least mean of an
+    earlier one, and when they last grew.
     """
 
     first: float = nan
@@ -52,7 +54,9 @@ class BatchSizeMemory:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """A rule for the batch size: `initial` examples at first, never more than `maximum`, updated every `dwell` steps."""
+    """A rule for the batch size: `initial` examples at first, never more than
+    `maximum`, updated every `dwell` steps.
+    """
 
     initial: int = 32
     maximum: int | None = None
@@ -140,11 +144,12 @@ class PadaDamp(BatchSize):
 
 @dataclass(frozen=True)
 class PlateauDamp(BatchSize):
-    """Double the batch after an epoch whose mean loss is not `tolerance` below the least one before; the default rule of `fit`.
+    """Double the batch after an epoch whose mean loss is not `tolerance` below the least one
+    before; the default rule of `fit`.
 
-    While the loss falls, more updates are worth more than less noise; once it no longer does, noise is what keeps it up (Smith et al.
-    2018 reduce the learning rate then, or increase the batch). After growing g-fold the rule waits for g epochs, so that the batch grows no
-    faster than the number of epochs even where the loss has a floor.
+    While the loss falls, more updates are worth more than less noise; once it no longer does, noise is what keeps it up
+    (Smith et al. 2018 reduce the learning rate then, or increase the batch). After growing g-fold the rule waits for g
+    epochs, so that the batch grows no faster than the number of epochs even where the loss has a floor.
     """
 
     tolerance: float = 0.01
@@ -176,8 +181,8 @@ class PlateauDamp(BatchSize):
 class AdaDamp(BatchSize):
     """B = ⌈c / (F(w) − optimum)⌉, where F is the loss over the whole training set (Sievert 2021, equation 3.3).
 
-    With `gradient`, B = ⌈c / |∇F(w)|²⌉ (equation 3.4). If `c` is None, it is chosen so that the first batch is `initial`.
-    The rule is exact, but every update costs a pass over the data: raise `dwell`, or use `RadaDamp`.
+    With `gradient`, B = ⌈c / |∇F(w)|²⌉ (equation 3.4). If `c` is None, it is chosen so that the first batch is
+    `initial`. The rule is exact, but every update costs a pass over the data: raise `dwell`, or use `RadaDamp`.
     """
 
     optimum: float = 0.0
@@ -206,10 +211,12 @@ class AdaDamp(BatchSize):
 
 @dataclass(frozen=True)
 class RadaDamp(BatchSize):
-    """B = ⌈initial · (d₀ − optimum) / (d − optimum)⌉ with d ← memory·d + (1 − memory)·t, t = loss + regularization · |gradient|².
+    """B = ⌈initial · (d₀ − optimum) / (d − optimum)⌉ with d ← memory·d + (1 − memory)·t, t = loss
+    + regularization · |gradient|².
 
-    The rolling average approximates the loss over all data (Sievert 2021, Algorithm 1, whose optimum is 0). Where the loss has a floor,
-    as with noisy labels, the batch stops growing near d₀ / floor: give a value slightly below the floor as `optimum`, or use `PadaDamp`.
+    The rolling average approximates the loss over all data (Sievert 2021, Algorithm 1, whose optimum is 0). Where the
+    loss has a floor, as with noisy labels, the batch stops growing near d₀ / floor: give a value slightly below the
+    floor as `optimum`, or use `PadaDamp`.
     """
 
     memory: float = 0.999

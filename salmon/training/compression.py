@@ -1,10 +1,12 @@
 """Unbiased compression of gradients: fewer bytes, at the price of additional variance.
 
-`compress` returns the bytes that are sent, and `expand` the gradient that they encode. Each layer is encoded separately, and rounded entries
-take fewer bits the closer to zero they are (`salmon.training.payload`). The size of a compressed gradient is the length of its bytes.
+`compress` returns the bytes that are sent, and `expand` the gradient that they encode. Each layer is encoded
+separately, and rounded entries take fewer bits the closer to zero they are (`salmon.training.payload`). The size of a
+compressed gradient is the length of its bytes.
 
-ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries, or pairs of singular vectors. Atom i is sent with probability pᵢ
-and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared norm is Σ λᵢ²/pᵢ.
+ATOMO writes a gradient as a sum of atoms λᵢaᵢ with |aᵢ| = 1: its entries, or pairs of singular vectors. Atom i is sent
+with probability pᵢ and scaled by 1/pᵢ, so that the result is unbiased; if the atoms are orthogonal, its mean squared
+norm is Σ λᵢ²/pᵢ.
 """
 
 import itertools
@@ -64,9 +66,9 @@ class Compression(ABC):
 class QSGD(Compression):
     """Round entries stochastically to s levels of the norm of their bucket (Alistarh et al. 2017, sections 3.1 to 3.3).
 
-    b ≥ 2 bits, including the sign, stand for s = 2^(b−1) − 1 levels; 1 bit means s = 1. Levels near 0 are the most frequent ones and are
-    written with fewer bits. A `bucket` is a number of consecutive entries with a norm of their own, 512 for example: smaller buckets add less
-    variance and take more bytes. By default, each layer is one bucket.
+    b ≥ 2 bits, including the sign, stand for s = 2^(b−1) − 1 levels; 1 bit means s = 1. Levels near 0 are the most
+    frequent ones and are written with fewer bits. A `bucket` is a number of consecutive entries with a norm of their
+    own, 512 for example: smaller buckets add less variance and take more bytes. By default, each layer is one bucket.
     """
 
     bits: int = 8
@@ -150,7 +152,9 @@ class EntrywiseAtomo(Compression):
         _check_budget(self.budget)
 
     def encode(self, layer: NDArray[np.float32], writer: PayloadWriter, rng: np.random.Generator) -> None:
-        """Write position and value of entries with probability 1; of the others position and sign, as they share one magnitude."""
+        """Write position and value of entries with probability 1; of the others position and
+        sign, as they share one magnitude.
+        """
         flat = layer.ravel()
         probabilities = atomic_probabilities(flat, self.expected_entries(len(flat)))
         certain = np.flatnonzero(probabilities >= 1)
@@ -180,11 +184,12 @@ class EntrywiseAtomo(Compression):
 
 @dataclass(frozen=True)
 class SpectralAtomo(Compression):
-    """Send pairs of singular vectors with the probabilities of least variance (Wang et al. 2018): `budget` of them on average.
+    """Send pairs of singular vectors with the probabilities of least variance (Wang et al.
+    2018): `budget` of them on average.
 
-    Their entries are rounded stochastically to `bits` bits of the largest one, left and right vectors independently, so that the
-    product stays unbiased. 32 bits send them unrounded, as the authors do. Vectors, and matrices that are too small to benefit, are
-    sent whole, with the same rounding.
+    Their entries are rounded stochastically to `bits` bits of the largest one, left and right vectors independently, so
+    that the product stays unbiased. 32 bits send them unrounded, as the authors do. Vectors, and matrices that are too
+    small to benefit, are sent whole, with the same rounding.
     """
 
     budget: float = 3.0
@@ -251,10 +256,11 @@ class SpectralAtomo(Compression):
 
 
 def atomic_probabilities(magnitudes: NDArray[np.floating[Any]], budget: float) -> NDArray[np.float64]:
-    """Return probabilities p (k,) that minimise Σ λ²/p subject to Σ p = budget and p ≤ 1 (Wang et al. 2018, Algorithm 2).
+    """Return probabilities p (k,) that minimise Σ λ²/p subject to Σ p = budget and p ≤ 1
+    (Wang et al. 2018, Algorithm 2).
 
-    p = budget · |λ| / Σ|λ|; if that exceeds 1 for the largest atom, it is always sent and the others share the rest of the budget.
-    A budget of k or more sends everything; atoms of magnitude 0 have probability 0.
+    p = budget · |λ| / Σ|λ|; if that exceeds 1 for the largest atom, it is always sent and the others share the rest of
+    the budget. A budget of k or more sends everything; atoms of magnitude 0 have probability 0.
     """
     sizes = np.abs(magnitudes).astype(np.float64)
     probabilities = np.zeros(len(sizes))
@@ -278,8 +284,9 @@ def atomic_probabilities(magnitudes: NDArray[np.floating[Any]], budget: float) -
 def decompose(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return (rows, k) and (columns, k) vectors L and R with LR' = M: singular vectors, the longer ones times σ.
 
-    They come from the eigenvectors of the smaller of M'M and MM', which takes a quarter of the time of an SVD. That squares singular
-    values, and the smallest are lost to rounding; but Σ (Mv)v' = M for any orthonormal basis v, so the product is still exact.
+    They come from the eigenvectors of the smaller of M'M and MM', which takes a quarter of the time of an SVD. That
+    squares singular values, and the smallest are lost to rounding; but Σ (Mv)v' = M for any orthonormal basis v, so the
+    product is still exact.
     """
     if matrix.shape[0] < matrix.shape[1]:
         right, left = decompose(np.ascontiguousarray(matrix.T))
@@ -339,8 +346,9 @@ def _check_budget(budget: float) -> None:
 def compression_hook(compression: Compression, *, seed: int = 0, group: Any = None) -> Callable[[Any, Any], Any]:
     """Return a hook for `model.register_comm_hook(None, hook)`: ranks gather all compressed gradients and average them.
 
-    `group` is a process group whose backend sends tensors of the CPU, such as gloo; None is the default one. Gradients are compressed on the
-    CPU; for graphics cards use `rounding_hook`. Each bucket of each step uses different random numbers.
+    `group` is a process group whose backend sends tensors of the CPU, such as gloo; None is the default one. Gradients
+    are compressed on the CPU; for graphics cards use `rounding_hook`. Each bucket of each step uses different random
+    numbers.
     """
     calls = itertools.count(1)
 
@@ -368,10 +376,12 @@ def compression_hook(compression: Compression, *, seed: int = 0, group: Any = No
 def rounding_hook(
     bits: int = 8, bucket_size: int = 512, *, seed: int = 0, group: Any = None
 ) -> Callable[[Any, Any], Any]:
-    """Return a hook for `model.register_comm_hook(None, hook)` that rounds gradients as QSGD does, on the device on which they are.
+    """Return a hook for `model.register_comm_hook(None, hook)` that rounds gradients as QSGD does,
+    on the device on which they are.
 
-    Nothing is copied to the CPU, and the exchange of one bucket of gradients runs while the next ones are computed. Each entry takes a byte, and
-    each bucket of entries a norm; without codes of variable length, which a graphics card cannot write quickly.
+    Nothing is copied to the CPU, and the exchange of one bucket of gradients runs while the next ones are computed.
+    Each entry takes a byte, and each bucket of entries a norm; without codes of variable length, which a graphics card
+    cannot write quickly.
     """
     if not 2 <= bits <= 8 or bucket_size < 1:
         raise SalmonError(

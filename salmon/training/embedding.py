@@ -31,9 +31,11 @@ class TripletLosses(torch.nn.Module):
 
 
 class _ChoiceLoss(torch.autograd.Function):
-    """The loss of a noise model and its slopes, by the same NumPy code as in every other fit, without copying the tensors.
+    """The loss of a noise model and its slopes, by the same NumPy code as in every other
+    fit, without copying the tensors.
 
-    ∂loss/∂d2_loser = loss'(f) · u'(d2_loser), and with the opposite sign for the winner; f = u(d2_loser) − u(d2_winner).
+    ∂loss/∂d2_loser = loss'(f) · u'(d2_loser), and with the opposite sign for the winner;
+    f = u(d2_loser) − u(d2_winner).
     """
 
     @staticmethod

@@ -1,4 +1,6 @@
-"""Which examples a rank sees in each step: all ranks draw from one order of all examples, or each from its own shards."""
+"""Which examples a rank sees in each step: all ranks draw from one order of all
+examples, or each from its own shards.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -25,16 +27,22 @@ class Examples(Protocol):
         ...
 
     def draw(self, epoch: int, position: int, size: int) -> tuple[Batch, torch.Tensor]:
-        """Return our parts (r, b, …) of the next `size` examples of an epoch, and a mask (r, b) that is 0 for padding."""
+        """Return our parts (r, b, …) of the next `size` examples of an epoch, and a
+        mask (r, b) that is 0 for padding.
+        """
         ...
 
     def share(self, row: int) -> Iterator[Batch]:
-        """Yield the examples of which the local rank of this index evaluates the loss; each example belongs to one rank."""
+        """Yield the examples of which the local rank of this index evaluates the loss;
+        each example belongs to one rank.
+        """
         ...
 
 
 class SharedExamples:
-    """Every process has all examples. The order of an epoch follows from the seed, and each rank takes an equal part of a step."""
+    """Every process has all examples. The order of an epoch follows from the seed, and each rank
+    takes an equal part of a step.
+    """
 
     def __init__(self, data: Batch, seed: int, local: range, ranks: int, every: int) -> None:
         self._data, self._seed, self._ranks, self._local = data, seed, ranks, local
@@ -62,7 +70,9 @@ class SharedExamples:
 
 
 class ShardedExamples:
-    """Each rank has its own shards, and takes as large a part of every step as it has of all examples, in an order of its own."""
+    """Each rank has its own shards, and takes as large a part of every step as it has of all
+    examples, in an order of its own.
+    """
 
     def __init__(self, data: ShardedData, seed: int, local: range, ranks: int, every: int) -> None:
         self._seed, self._local, self._every = seed, local, every
@@ -114,9 +124,9 @@ def _pad(own: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], torch.Ten
 class ShuffledOrder:
     """A permutation of range(n) that depends only on the seed: `part(start, stop)` takes a few operations per entry.
 
-    No table of length n is needed, and each rank computes only its own part. It is a Feistel network: a position is written as two
-    digits of about √n, and each digit in turn is shifted by the entry of a random table for the other one. This permutes the square
-    of both digits; results outside range(n) are mapped again.
+    No table of length n is needed, and each rank computes only its own part. It is a Feistel network: a position is
+    written as two digits of about √n, and each digit in turn is shifted by the entry of a random table for the other
+    one. This permutes the square of both digits; results outside range(n) are mapped again.
     """
 
     def __init__(self, n: int, seed: list[int]) -> None:
@@ -147,6 +157,8 @@ class ShuffledOrder:
 
 
 def _wrap(digits: NDArray[np.int64], base: int) -> None:
-    """Reduce digits below twice the base modulo it, in place: subtracting the base from a smaller unsigned number overflows."""
+    """Reduce digits below twice the base modulo it, in place: subtracting the base from a
+    smaller unsigned number overflows.
+    """
     unsigned = digits.view(np.uint64)
     np.minimum(unsigned, unsigned - np.uint64(base), out=unsigned)

@@ -1,4 +1,6 @@
-"""What a step exchanges with the other ranks of its group, and when: a large gradient in parts, during the backward pass."""
+"""What a step exchanges with the other ranks of its group, and when: a large gradient in
+parts, during the backward pass.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -10,7 +12,8 @@ from numpy.typing import NDArray
 
 from salmon.training.state import HistoryRow
 
-#: Numbers that travel with every exchange: summed loss, examples, squared norm of a rank's gradient, request to regroup, request to finish.
+#: Numbers that travel with every exchange: summed loss, examples, squared norm of a rank's gradient, request to
+#: regroup, request to finish.
 NOTES = 5
 # Entries of the parts in which a large gradient is exchanged while the backward pass goes on: 1 MB in float32.
 _PART = 1 << 18
@@ -54,11 +57,15 @@ class Ranks(Protocol):
         ...
 
     def begin_reduce(self, vectors: torch.Tensor) -> Callable[[], torch.Tensor]:
-        """Begin to add up vectors (r, K), which may be changed; return a function that waits for the sum (K,) and returns it."""
+        """Begin to add up vectors (r, K), which may be changed; return a function that waits
+        for the sum (K,) and returns it.
+        """
         ...
 
     def while_waiting(self, task: Callable[[], None] | None) -> None:
-        """Call a function once, while the next exchange is under way; never if exchanges do not wait. None takes the last one back."""
+        """Call a function once, while the next exchange is under way; never if exchanges do not
+        wait. None takes the last one back.
+        """
         ...
 
     def asked_to_regroup(self) -> bool:
@@ -71,10 +78,11 @@ class Ranks(Protocol):
 
 
 class LayerExchange:
-    """Add up gradients over all ranks, in parts of whole layers that are sent as soon as the backward pass has computed them.
+    """Add up gradients over all ranks, in parts of whole layers that are sent as soon as the
+    backward pass has computed them.
 
-    All ranks send the parts in the same order, the last layers first. Gradients that a backward pass does not announce, such as those of layers
-    that a batch does not use, follow at its end. Notes travel with the last part.
+    All ranks send the parts in the same order, the last layers first. Gradients that a backward pass does not announce,
+    such as those of layers that a batch does not use, follow at its end. Notes travel with the last part.
     """
 
     def __init__(self, sizes: Sequence[int], ranks: Ranks, dtype: torch.dtype) -> None:
@@ -88,13 +96,17 @@ class LayerExchange:
         self._under_way: list[Callable[[], torch.Tensor]] = []
 
     def begin(self, batch_size: int) -> Callable[[int, torch.Tensor | None], None]:
-        """Return what takes the gradient of each layer, summed over examples; it is divided by the batch size of all ranks."""
+        """Return what takes the gradient of each layer, summed over examples; it is divided
+        by the batch size of all ranks.
+        """
         self._batch_size, self._under_way = batch_size, []
         self._announced.clear()
         return self._add
 
     def finish(self, gradients: torch.Tensor, notes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Send what is left of the gradients (r, P), and the notes; return (sum of the gradients (P,), sum of the notes)."""
+        """Send what is left of the gradients (r, P), and the notes; return (sum of the
+        gradients (P,), sum of the notes).
+        """
         for part in self._parts[len(self._under_way) :]:
             for layer in part:
                 columns = self._columns[layer]
@@ -128,7 +140,9 @@ class LayerExchange:
 
 
 def divide_layers(sizes: Sequence[int]) -> list[range]:
-    """Return neighbouring layers that are exchanged together, the last ones first: as few as have the entries of one part."""
+    """Return neighbouring layers that are exchanged together, the last ones first: as few
+    as have the entries of one part.
+    """
     parts: list[range] = []
     stop, entries = len(sizes), 0
     for layer in reversed(range(len(sizes))):

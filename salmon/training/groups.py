@@ -1,8 +1,8 @@
 """Groups of ranks that share every step: in this process, or one in each Dask worker, connected by torch.distributed.
 
-Dask places the ranks and moves the data once; gradients never pass through the scheduler. Ranks find each other through a store in the
-driver. The set of workers may change between two steps: a segment ends when a worker has joined or is requested, and when
-one is lost, the others return the last step that they finished.
+Dask places the ranks and moves the data once; gradients never pass through the scheduler. Ranks find each other through
+a store in the driver. The set of workers may change between two steps: a segment ends when a worker has joined or is
+requested, and when one is lost, the others return the last step that they finished.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ _REQUEST_S = 0.2
 _REPORT_S = 1.0
 # How often the driver checks which workers are present.
 _PRESENCE_S = 0.2
-# Bytes that gloo adds to each message: three headers, to offer, to request and to send it. And the largest segment of an all-reduce.
+# Bytes that gloo adds to each message: three headers, to offer, to request and to send it. And the largest segment of
+# an all-reduce.
 _MESSAGE, _SEGMENT = 3 * 48, 1 << 20
-# Vectors of all ranks together up to this many bytes are gathered, and every rank adds them up itself: with four ranks, that takes a
-# third of the time of gloo's all-reduce, which has more rounds, although from three ranks on it sends fewer bytes.
+# Vectors of all ranks together up to this many bytes are gathered, and every rank adds them up itself: with four ranks,
+# that takes a third of the time of gloo's all-reduce, which has more rounds, although from three ranks on it sends
+# fewer bytes.
 _GATHERED = 1 << 18
 # Connections that wait to be accepted by the store.
 _QUEUED = 128
@@ -72,7 +74,8 @@ class Group(Protocol):
 
 @dataclass(frozen=True)
 class VirtualGroup:
-    """`size` ranks in the current process, running the same code as on a cluster: for tests, and for 16 workers on a laptop.
+    """`size` ranks in the current process, running the same code as on a cluster: for tests,
+    and for 16 workers on a laptop.
 
     Policies may raise the number of ranks up to `largest`.
     """
@@ -101,8 +104,9 @@ class VirtualGroup:
 class TorchGroup:
     """One rank in each worker of a Dask cluster: `TorchGroup(client)`, or with an executor of `salmon.parallel.dask`.
 
-    `workers` is the initial number of workers (None: all that are present), `largest` the number that policies may request; a cluster
-    that can scale is scaled accordingly. A worker that does not answer for `timeout_s` is considered lost.
+    `workers` is the initial number of workers (None: all that are present), `largest` the number that policies may
+    request; a cluster that can scale is scaled accordingly. A worker that does not answer for `timeout_s` is considered
+    lost.
     """
 
     def __init__(
@@ -238,7 +242,9 @@ def open_store(host: str, timeout_s: float) -> Any:
 
 
 def as_group(executor: Any) -> Group:
-    """Return a group as it is; one rank in each worker for a Dask client or executor; one rank in this process for None."""
+    """Return a group as it is; one rank in each worker for a Dask client or executor; one
+    rank in this process for None.
+    """
     if executor is None or isinstance(executor, SerialExecutor):
         return VirtualGroup(1)
     return executor if hasattr(executor, "resize") else TorchGroup(executor)
@@ -270,15 +276,17 @@ def count_exchange(ranks: int, vector: torch.Tensor) -> int:
 def count_all_gather(ranks: int, sizes: Sequence[int]) -> int:
     """Return the bytes that all ranks send to gather payloads of these sizes, in gloo's ring.
 
-    Payloads are padded to the longest, and their lengths, of eight bytes each, are gathered before. Each rank passes on all of them but
-    one, in two halves.
+    Payloads are padded to the longest, and their lengths, of eight bytes each, are gathered before. Each rank passes on
+    all of them but one, in two halves.
     """
     return ranks * (ranks - 1) * (8 + max(sizes) + 4 * _MESSAGE)
 
 
 @dataclass
 class VirtualRanks:
-    """All ranks of a group in one process: an exchange is a sum. It counts the bytes that as many processes would send."""
+    """All ranks of a group in one process: an exchange is a sum. It counts the bytes
+    that as many processes would send.
+    """
 
     size: int
     largest: int
@@ -326,7 +334,9 @@ class VirtualRanks:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the ranks of one segment meet: the driver's store, a name for the segment, the rank's number and its own address."""
+    """Where the ranks of one segment meet: the driver's store, a name for the segment, the
+    rank's number and its own address.
+    """
 
     host: str
     port: int
@@ -352,7 +362,8 @@ class Meeting:
         """
         timeout = timedelta(seconds=self.timeout_s)
         store = TCPStore(self.host, self.port, is_master=False, timeout=timeout)
-        # Otherwise gloo listens at the address of the machine's name, which other workers may not reach. torch has no public options for it.
+        # Otherwise gloo listens at the address of the machine's name, which other workers may not reach. torch has no
+        # public options for it.
         options: Any = ProcessGroupGloo._Options()  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
         options._devices, options._timeout = [ProcessGroupGloo.create_device(hostname=self.own_host)], timeout  # noqa: SLF001
         return store, ProcessGroupGloo(PrefixStore(self.name, store), self.rank, self.size, options)
@@ -403,7 +414,9 @@ class ProcessRanks:
         return self.begin_reduce(vectors)()
 
     def begin_reduce(self, vectors: torch.Tensor) -> Callable[[], torch.Tensor]:
-        """Begin to add up the vectors (1, K) of all ranks, in place; return a function that waits for the sum (K,) and returns it."""
+        """Begin to add up the vectors (1, K) of all ranks, in place; return a function that waits
+        for the sum (K,) and returns it.
+        """
         total = vectors[0].contiguous()
         self.bytes_sent += count_all_reduce(self.size, total)
         work = _detect_loss(lambda: self._process_group.allreduce([total]))
@@ -415,7 +428,9 @@ class ProcessRanks:
         return finish
 
     def gather(self, vectors: torch.Tensor) -> torch.Tensor | None:
-        """Return the vectors of all ranks (n, K), given that of this one (1, K), or None if they are too long to be gathered."""
+        """Return the vectors of all ranks (n, K), given that of this one (1, K), or None if
+        they are too long to be gathered.
+        """
         if self.size == 1:
             return vectors
         if not is_gathered(self.size, vectors[0]):
@@ -428,7 +443,9 @@ class ProcessRanks:
     def reduce_coded(
         self, payloads: Sequence[bytes], expand: Callable[[bytes], NDArray[np.float32]]
     ) -> NDArray[np.float32]:
-        """Return the sum (K,) of all ranks' expanded payloads, added in rank order so that it is the same everywhere."""
+        """Return the sum (K,) of all ranks' expanded payloads, added in rank order so
+        that it is the same everywhere.
+        """
         received = gather_bytes(
             payloads[0],
             self.size,
@@ -449,7 +466,9 @@ class ProcessRanks:
         _detect_loss(work.wait)
 
     def asked_to_regroup(self) -> bool:
-        """Whether the driver wants to end the segment; only the first rank asks, and tells the others with the next exchange."""
+        """Whether the driver wants to end the segment; only the first rank asks, and tells the
+        others with the next exchange.
+        """
         now = time.monotonic()
         if self._meeting.rank or now - self._requested_at < _REQUEST_S:
             return False
@@ -468,7 +487,9 @@ class ProcessRanks:
 
 
 def _detect_loss(exchange: Callable[[], _T]) -> _T:
-    """Call a function and turn its RuntimeError, which torch raises when another rank is gone, into a `LostWorkerError`."""
+    """Call a function and turn its RuntimeError, which torch raises when another rank is
+    gone, into a `LostWorkerError`.
+    """
     try:
         return exchange()
     except RuntimeError as error:

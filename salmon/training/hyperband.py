@@ -1,8 +1,9 @@
 """Hyperband: search parameters by training many models a little, and only the best of them to the end.
 
-Each bracket starts many models, trains them a little, keeps the best fraction and trains those longer (Li et al. 2018, algorithm 1).
-All brackets take about the same work; they differ in how much they trust early scores. The decisions are pure functions
-of the scores, so that a recorded search can be replayed; `HyperbandSearch` carries them out on an executor.
+Each bracket starts many models, trains them a little, keeps the best fraction and trains those longer (Li et al. 2018,
+algorithm 1). All brackets take about the same work; they differ in how much they trust early scores. The decisions are
+pure functions of the scores, so that a recorded search can be replayed; `HyperbandSearch` carries them out on an
+executor.
 """
 
 import time
@@ -22,31 +23,27 @@ from sklearn.utils.validation import check_is_fitted
 from salmon.errors import SalmonError
 from salmon.parallel import Executor, SerialExecutor, Task, on_executor
 
-# What a model may raise without ending the search: an impossible combination of parameters, divergence, or a wrong shape.
+# What a model may raise without ending the search: an impossible combination of parameters, divergence, or a wrong
+# shape.
 _FAILURES = (SalmonError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class HyperbandSearch(BaseEstimator):
-    """Search parameters of an estimator that has `partial_fit`, with Hyperband (Li et al. 2018; Sievert 2021, chapter 2).
+    """Search parameters of an estimator that has `partial_fit`, with Hyperband (Li et al.
+    2018; Sievert 2021, chapter 2).
 
-    Parameters
-    ----------
-    estimator : estimator with partial_fit and score
-    parameters : dict of name -> list of values, or distribution with rvs
-    max_iter : partial_fit calls of the models that are trained longest
-    aggressiveness : one in this many models is promoted to the next rung
-    chunk_size : examples of each partial_fit call; None is all of them. `rule_of_thumb` computes max_iter and chunk_size
-    passive : random search with the same work: train fewer models, each of them to the end
-    patience : number of calls after which a model that improves by less than `tolerance` stops; True is max_iter / aggressiveness
-    test_share : share of the examples held out for scores, unless fit is given a test set
-    priorities : whether the models with the highest scores are trained first
-    random_state : int, RandomState or None
-    executor : executor, Dask client or None (this process)
+    Parameters ---------- estimator : estimator with partial_fit and score parameters : dict of name -> list of values,
+    or distribution with rvs max_iter : partial_fit calls of the models that are trained longest aggressiveness : one in
+    this many models is promoted to the next rung chunk_size : examples of each partial_fit call; None is all of them.
+    `rule_of_thumb` computes max_iter and chunk_size passive : random search with the same work: train fewer models,
+    each of them to the end patience : number of calls after which a model that improves by less than `tolerance` stops;
+    True is max_iter / aggressiveness test_share : share of the examples held out for scores, unless fit is given a test
+    set priorities : whether the models with the highest scores are trained first random_state : int, RandomState or
+    None executor : executor, Dask client or None (this process)
 
-    Attributes
-    ----------
-    best_estimator_, best_params_, best_score_, best_index_, metadata_, model_params_
-    cv_results_ : dict of arrays with one entry for each model: params, param_…, mean_test_score, rank_test_score, partial_fit_calls,
+    Attributes ---------- best_estimator_, best_params_, best_score_, best_index_, metadata_, model_params_ cv_results_
+    : dict of arrays with one entry for each model: params, param_…, mean_test_score, rank_test_score,
+    partial_fit_calls,
         bracket, and error, the sentence with which a model failed
     history_ : one dict for each score: model, bracket, partial_fit_calls, score, seconds, total_calls
     """
@@ -186,7 +183,9 @@ class HyperbandSearch(BaseEstimator):
 
 @dataclass(frozen=True)
 class Bracket:
-    """A bracket: `rungs` holds (models, partial_fit calls of each so far) at each decision; the last rung is trained to the end."""
+    """A bracket: `rungs` holds (models, partial_fit calls of each so far) at each decision; the
+    last rung is trained to the end.
+    """
 
     index: int
     rungs: tuple[tuple[int, int], ...]
@@ -206,7 +205,8 @@ class Bracket:
 def hyperband_brackets(max_iter: int, aggressiveness: int = 3) -> tuple[Bracket, ...]:
     """Return the brackets, the most adaptive one first, computed in exact arithmetic.
 
-    For s from s_max = ⌊log_η R⌋ down to 0, start ⌈(s_max + 1)/(s + 1) · ηˢ⌉ models with R/ηˢ calls; after each rung, one in η is promoted.
+    For s from s_max = ⌊log_η R⌋ down to 0, start ⌈(s_max + 1)/(s + 1) · ηˢ⌉ models with R/ηˢ calls; after
+    each rung, one in η is promoted.
     """
     problems = [
         f"max_iter is {max_iter}." if max_iter < 1 else "",
@@ -234,7 +234,9 @@ def random_search(models: int, calls: int) -> tuple[Bracket, ...]:
 
 
 def rule_of_thumb(parameters: int, examples: int) -> tuple[int, int]:
-    """Return (max_iter, chunk_size) to try about this many parameter settings and train the best on this many examples."""
+    """Return (max_iter, chunk_size) to try about this many parameter settings and train
+    the best on this many examples.
+    """
     if parameters < 1 or examples < parameters:
         raise SalmonError(f"{examples} examples cannot be divided into {parameters} calls.", hint="Give more examples.")
     return parameters, examples // parameters
@@ -269,8 +271,8 @@ class CandidateModel:
 class SearchState:
     """A search between two work items.
 
-    A model stops after `patience` calls without an improvement of `tolerance`; 0 disables this. The `workers` worst models of a bracket
-    share one priority; without `priorities`, work is done first in, first out.
+    A model stops after `patience` calls without an improvement of `tolerance`; 0 disables this. The `workers` worst
+    models of a bracket share one priority; without `priorities`, work is done first in, first out.
     """
 
     brackets: tuple[Bracket, ...]
@@ -326,7 +328,9 @@ class SearchState:
         return WorkItem(number, min(target, model.calls + stride), self._priority(number))
 
     def _priority(self, number: int) -> float:
-        """Return the last score; the worst models of a bracket share the median of theirs, and unscored models come last."""
+        """Return the last score; the worst models of a bracket share the median of theirs,
+        and unscored models come last.
+        """
         if not self.priorities:
             return 0.0
         own = self.models[number]
@@ -387,7 +391,9 @@ class _WorkPool:
 
 @dataclass(frozen=True)
 class FailedModel:
-    """A model that could not be made, trained or scored, and why: it ends with a score of −∞, and the search goes on."""
+    """A model that could not be made, trained or scored, and why: it ends with a score
+    of −∞, and the search goes on.
+    """
 
     error: str
 
@@ -446,7 +452,9 @@ def tabulate_models(
 
 
 def select_chunk(examples: int, size: int, call: int, seed: int) -> NDArray[np.int64]:
-    """Return the examples (size,) of a call: each pass over the data is shuffled differently, but alike for every model."""
+    """Return the examples (size,) of a call: each pass over the data is shuffled
+    differently, but alike for every model.
+    """
     places = call * size + np.arange(size)
     passes = {each: np.random.default_rng([seed, each]).permutation(examples) for each in np.unique(places // examples)}
     return np.array([passes[place // examples][place % examples] for place in places])

@@ -75,10 +75,11 @@ def fit(
     module
         What is trained.
     data
-        A tensor, or several of the same length. The module is called with all but the last one, and `loss(output, last)` returns a
-        loss for each example (`reduction="none"`). Without a loss, the module is called with all of them and returns the losses.
-        A Dataset, or a DataLoader that shuffles one, is read into tensors once. `ShardedData`, and Dask arrays or data frames, are
-        read by the workers, each of which holds only its share.
+        A tensor, or several of the same length. The module is called with all but the last one, and
+        `loss(output, last)` returns a loss for each example (`reduction="none"`). Without a loss, the module is called
+        with all of them and returns the losses. A Dataset, or a DataLoader that shuffles one, is read into tensors
+        once. `ShardedData`, and Dask arrays or data frames, are read by the workers, each of which holds only its
+        share.
     optimizer
         A function that makes a torch optimiser from a list of parameters: `functools.partial(torch.optim.SGD, lr=.1)`.
     group
@@ -87,21 +88,24 @@ def fit(
         How the module is trained. The default batch size is that of the DataLoader, otherwise `PlateauDamp(32)`: more
         than 32 examples once the loss no longer falls, up to an eighth of all examples.
     parameter_groups
-        Pairs (pattern, options): parameters whose name matches, such as `*.bias`, are trained with these options of the optimiser.
+        Pairs (pattern, options): parameters whose name matches, such as `*.bias`, are trained with
+        these options of the optimiser.
     clip_norm
-        The largest norm of a gradient: that of all workers together or, where parameters are averaged, that of each replica.
+        The largest norm of a gradient: that of all workers together or, where parameters are
+        averaged, that of each replica.
     watch, watch_every
         `watch(module)` adds figures to the history every `watch_every` steps; its time is not counted.
     until
-        The run ends when `until(row)` is true: at once with one worker, otherwise with the next exchange. The loss of a row is that of
-        all workers; with averaged parameters it changes only when they agree.
+        The run ends when `until(row)` is true: at once with one worker, otherwise with the next exchange. The loss of a
+        row is that of all workers; with averaged parameters it changes only when they agree.
     start
         The state of an earlier run to continue from.
     checkpoint, checkpoint_epochs
         A folder in which the state is saved every `checkpoint_epochs`. An older checkpoint in it is replaced.
     resume
-        Continue from the checkpoint in the folder, if there is one. It is refused, and the differences are named, unless data,
-        module, loss, optimiser, settings and versions are those of the run that saved it. Epochs and workers may change.
+        Continue from the checkpoint in the folder, if there is one. It is refused, and the differences are named,
+        unless data, module, loss, optimiser, settings and versions are those of the run that saved it. Epochs and
+        workers may change.
     progress
         Whether to show a progress bar on the terminal.
     """
@@ -149,9 +153,11 @@ def initial_state(job: TrainingJob) -> TrainingState:
 
 
 def choose_replicas(job: TrainingJob, data: Any, group: Group) -> int:
-    """Return the number of replicas with which the workers of a group reach a loss soonest, found by trials that are discarded.
+    """Return the number of replicas with which the workers of a group reach a loss soonest,
+    found by trials that are discarded.
 
-    A single replica sets the target: the smoothed loss after some steps. Replicas are doubled as long as that makes the time shorter.
+    A single replica sets the target: the smoothed loss after some steps. Replicas are doubled as long
+    as that makes the time shorter.
     """
     trial = replace(job, watch=None, until=None, monitors=(), policies=())
     length = min(job.epochs, _TRIAL_STEPS * job.batch_size.initial * group.size / count_examples(data))
@@ -159,7 +165,8 @@ def choose_replicas(job: TrainingJob, data: Any, group: Group) -> int:
     for count in itertools.takewhile(lambda each: each <= _MOST_REPLICAS, (1 << power for power in itertools.count())):
         until = None if count == 1 else UntilLoss(target, fastest_s)
         of_count = replace(trial, averaging=replace(cast("Crossbow", job.averaging), count=count), until=until)
-        # A larger batch takes fewer steps from as many examples: the trial ends at the target, or when it has taken longer.
+        # A larger batch takes fewer steps from as many examples: the trial ends at the target, or when it has taken
+        # longer.
         try:
             rows = group.run(of_count, data, initial_state(of_count), length if count == 1 else job.epochs).rows
         except SalmonError:
@@ -190,7 +197,9 @@ def smooth_losses(rows: Iterable[HistoryRow]) -> list[float]:
 
 
 class UntilLoss:
-    """End a run when the moving average of its loss has reached a target, or when it has taken longer than `limit_s`."""
+    """End a run when the moving average of its loss has reached a target, or when it
+    has taken longer than `limit_s`.
+    """
 
     def __init__(self, target: float, limit_s: float) -> None:
         self._target, self._limit_s = target, limit_s

@@ -1,8 +1,8 @@
 """Monitors: quantities measured during training from numbers that are exchanged with the gradients anyway.
 
-A monitor is pure: it starts with an empty memory, returns a new memory for each measured step, and computes its value from it.
-Monitors that need norms of gradients measure every second step, so that they cost less than 2 % of a step even if a step
-takes less than a millisecond.
+A monitor is pure: it starts with an empty memory, returns a new memory for each measured step, and computes its value
+from it. Monitors that need norms of gradients measure every second step, so that they cost less than 2 % of a step even
+if a step takes less than a millisecond.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ MonitorMemory = Mapping[str, float]
 class StepMeasurement:
     """Loss and gradient norms of one step.
 
-    `local_norm2` is the mean of |gradient|² over workers with `local_batch` examples each, `norm2` that of the averaged gradient
-    before compression. Both are NaN if no average gradient was formed.
+    `local_norm2` is the mean of |gradient|² over workers with `local_batch` examples each, `norm2` that of the averaged
+    gradient before compression. Both are NaN if no average gradient was formed.
     """
 
     step: int
@@ -110,8 +110,8 @@ class GradientVariance:
 class NoiseScale:
     """Gradient noise scale S / |G|²: the batch at which noise equals signal (McCandlish et al. 2018, appendix A).
 
-    Numerator and denominator are unbiased in every step and smoothed before the division. At least two workers must share the
-    step.
+    Numerator and denominator are unbiased in every step and smoothed before the division. At least two workers must
+    share the step.
     """
 
     smoothing: float = 0.95

@@ -1,9 +1,10 @@
 """Write and read the bits of a compressed gradient, in few more bits than its entropy.
 
-Gaps between rare entries are written in Golomb's code for a power of two (Golomb 1966; Rice and Plaunt 1971), or in Elias's gamma code of
-order k (Elias 1975; Teuhola 1978), whichever is shorter. Rounded entries are written as a sequence of masks: which are not 0, which of these
-are above the lowest level, and so on; a mask is written as the gaps between the rarer of its two values. All codes are decoded with
-NumPy, without a loop over the numbers: their unary parts precede their remainders.
+Gaps between rare entries are written in Golomb's code for a power of two (Golomb 1966; Rice and Plaunt 1971), or in
+Elias's gamma code of order k (Elias 1975; Teuhola 1978), whichever is shorter. Rounded entries are written as a
+sequence of masks: which are not 0, which of these are above the lowest level, and so on; a mask is written as the gaps
+between the rarer of its two values. All codes are decoded with NumPy, without a loop over the numbers: their unary
+parts precede their remainders.
 """
 
 from dataclasses import dataclass
@@ -21,10 +22,11 @@ _MASK_BITS = 20
 
 @dataclass(frozen=True)
 class IntegerCode:
-    """A code for numbers of at least 0: a unary part, then a remainder. `gamma` is Elias's code of an order, otherwise it is Rice's.
+    """A code for numbers of at least 0: a unary part, then a remainder. `gamma` is Elias's code of an
+    order, otherwise it is Rice's.
 
-    Rice: v >> order in unary, then the lower `order` bits. Elias: with w = v + 2^order, the bits of w beyond order + 1 in unary, then all
-    bits of w but the first.
+    Rice: v >> order in unary, then the lower `order` bits. Elias: with w = v + 2^order, the bits of w beyond order + 1
+    in unary, then all bits of w but the first.
     """
 
     gamma: bool
@@ -121,7 +123,9 @@ class PayloadWriter:
         self._parts += listed._parts if short else [values.astype(np.uint8)]
 
     def levels(self, values: Integers) -> None:
-        """Write numbers of at least 0, most of which are small: lower bits of all of them, then which are above 0, above 1, and so on."""
+        """Write numbers of at least 0, most of which are small: lower bits of all of them, then which
+        are above 0, above 1, and so on.
+        """
         order = _choose_order(values)
         self.bits(_to_bits(np.array([order]), _ORDER_BITS))
         if order:
@@ -133,7 +137,9 @@ class PayloadWriter:
             left = left[more] - 1
 
     def signed(self, values: Integers, levels: int) -> None:
-        """Write integers from −levels to levels: all in equal width, or sizes and signs of those that are not 0 if that is shorter."""
+        """Write integers from −levels to levels: all in equal width, or sizes and signs of those
+        that are not 0 if that is shorter.
+        """
         coded = PayloadWriter()
         present = values != 0
         coded.mask(present)

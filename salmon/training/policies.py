@@ -1,7 +1,9 @@
-"""Policies that adjust batch size, learning rate and number of workers between steps (after Mai et al. 2019, listing 1).
+"""Policies that adjust batch size, learning rate and number of workers between steps
+(after Mai et al. 2019, listing 1).
 
-A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those that all workers share, so
-that every worker reaches the same decision: with averaged parameters, they change only when the workers agree.
+A policy is any function (figures of the last step, plan so far) → plan of the next step. The figures are those that all
+workers share, so that every worker reaches the same decision: with averaged parameters, they change only when the
+workers agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +19,9 @@ from salmon.errors import SalmonError
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The next step: its number of examples, the factor of the learning rate, and the workers (None: leave them as they are)."""
+    """The next step: its number of examples, the factor of the learning rate, and the workers
+    (None: leave them as they are).
+    """
 
     batch_size: int
     rate_factor: float = 1.0
@@ -25,7 +29,9 @@ class StepPlan:
 
 
 class SharedFigures(dict[str, float]):
-    """The figures of a step that are equal on all workers; `seconds` and watched figures, which only one has, are not among them."""
+    """The figures of a step that are equal on all workers; `seconds` and watched figures, which
+    only one has, are not among them.
+    """
 
     def __missing__(self, name: str) -> float:
         raise SalmonError(
@@ -43,9 +49,10 @@ Policy = Callable[[Mapping[str, float], StepPlan], StepPlan]
 class FollowNoiseScale:
     """Let the batch grow to the measured noise scale, within two bounds; it starts at the smaller one.
 
-    If noise outweighs signal, a larger batch makes better steps; otherwise it would waste examples. The batch tends to `share` times the
-    noise scale, but grows by no more than the factor `growth` in a step, so that a few wrong measurements do little, and never shrinks, as
-    the noise of a smaller batch would drive the parameters away from where they are.
+    If noise outweighs signal, a larger batch makes better steps; otherwise it would waste examples. The batch tends to
+    `share` times the noise scale, but grows by no more than the factor `growth` in a step, so that a few wrong
+    measurements do little, and never shrinks, as the noise of a smaller batch would drive the parameters away from
+    where they are.
     """
 
     minimum: int = 128
@@ -100,8 +107,8 @@ class StepsAt:
 class RateSchedule:
     """Multiply the learning rate as a scheduler of torch does, in units of epochs or steps.
 
-    `scheduler` makes it from an optimiser: `RateSchedule(partial(torch.optim.lr_scheduler.StepLR, step_size=30))`. It sees an optimiser with a
-    learning rate of 1, so that its learning rate is the factor.
+    `scheduler` makes it from an optimiser: `RateSchedule(partial(torch.optim.lr_scheduler.StepLR, step_size=30))`. It
+    sees an optimiser with a learning rate of 1, so that its learning rate is the factor.
     """
 
     scheduler: Callable[[Any], Any]

@@ -1,12 +1,12 @@
 """Replicas of a module, and how they are synchronised at the end of a step.
 
-The parameters of each replica are one row of a table, which is the only parameter of the optimiser: an optimiser that treats every
-entry separately then treats every replica separately. Several replicas, or the batches of several ranks, go through the module
-together (`torch.vmap`), which costs little more than one.
+The parameters of each replica are one row of a table, which is the only parameter of the optimiser: an optimiser that
+treats every entry separately then treats every replica separately. Several replicas, or the batches of several ranks,
+go through the module together (`torch.vmap`), which costs little more than one.
 
-A few numbers travel with every exchange: the summed loss, the gradient norms that monitors need, and requests to end the segment.
-The columns of a row come only from what has travelled, so that every rank has the same ones: between two agreements, the loss is
-that of the last agreement.
+A few numbers travel with every exchange: the summed loss, the gradient norms that monitors need, and requests to end
+the segment. The columns of a row come only from what has travelled, so that every rank has the same ones: between two
+agreements, the loss is that of the last agreement.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -90,8 +90,9 @@ class Replicas:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return summed losses (r,) and their gradients (r, P) for batches (r, b, …), weighted by `counted` (r, b).
 
-        With one replica and r batches, each batch has its own gradient at the same parameters. With a single batch, `ready(layer, gradient)`
-        is called for layers as soon as their gradients are known, while the backward pass goes on.
+        With one replica and r batches, each batch has its own gradient at the same parameters. With a single batch,
+        `ready(layer, gradient)` is called for layers as soon as their gradients are known, while the backward pass goes
+        on.
         """
         ranks = len(counted)
         self._layers = ()
@@ -165,7 +166,9 @@ class Replicas:
         return self._module
 
     def _buffers_of(self, batch: int) -> dict[str, torch.Tensor]:
-        """Return the buffers that a batch updates; with one replica for several ranks, those of the first rank are kept."""
+        """Return the buffers that a batch updates; with one replica for several ranks,
+        those of the first rank are kept.
+        """
         if batch < len(self):
             return self._buffers[batch]
         return {name: buffer.clone() for name, buffer in self._buffers[0].items()}
@@ -233,7 +236,9 @@ class Synchronisation:
         self._intervals = {monitor.every for monitor in job.monitors if monitor.needs_gradients}
 
     def begin_exchange(self, batch_size: int) -> Callable[[int, torch.Tensor | None], None] | None:
-        """Return what takes the gradient of each layer during the backward pass of a step, or None if nothing is exchanged meanwhile."""
+        """Return what takes the gradient of each layer during the backward pass of a step, or None if
+        nothing is exchanged meanwhile.
+        """
         del batch_size
         return None
 
@@ -267,7 +272,9 @@ class Synchronisation:
         return {}
 
     def _notes(self, sums: torch.Tensor, counts: torch.Tensor, gradients: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the numbers (r, 5) that travel with each local rank's vector; norms only for given gradients (r, P)."""
+        """Return the numbers (r, 5) that travel with each local rank's vector; norms
+        only for given gradients (r, P).
+        """
         ranks = len(self._ranks.local)
         losses = sums.view(ranks, -1).sum(dim=1).tolist()
         examples = counts.view(ranks, -1).sum(dim=1).tolist()
@@ -339,8 +346,8 @@ class GradientAveraging(Synchronisation):
     ) -> tuple[torch.Tensor, torch.Tensor, float]:
         """Return (sum of the decoded vectors (P,), sum of the notes, |Σ vᵢ|² of the vectors before compression).
 
-        The norm is estimated without bias as Σ |vᵢ|² + Σ_{i≠j} v̂ᵢ·v̂ⱼ: the norms of single ranks travel uncompressed, and the
-        errors of two ranks are independent. It is only meaningful in steps in which these norms travel.
+        The norm is estimated without bias as Σ |vᵢ|² + Σ_{i≠j} v̂ᵢ·v̂ⱼ: the norms of single ranks travel uncompressed,
+        and the errors of two ranks are independent. It is only meaningful in steps in which these norms travel.
         """
         compression = self._job.compression
         assert compression is not None  # noqa: S101 - only called with a compression
@@ -359,7 +366,8 @@ class GradientAveraging(Synchronisation):
             single_norms2.append(mean_norm2 * (examples / batch_size) ** 2 - float(decoded @ decoded))
             return np.concatenate([decoded, received])
 
-        # What overflows here, in a run that diverges, makes the next loss infinite or NaN, and that ends the run with a sentence.
+        # What overflows here, in a run that diverges, makes the next loss infinite or NaN, and that ends the run with a
+        # sentence.
         with np.errstate(over="ignore", invalid="ignore"):
             total = torch.from_numpy(self._ranks.reduce_coded(payloads, expand))
         self._read_requests(total[-NOTES:].tolist())
@@ -412,7 +420,9 @@ class ParameterAveraging(Synchronisation):
         return {"since_agreement": _copy(self._since)}
 
     def _average(self, weights: torch.Tensor) -> tuple[torch.Tensor, float, torch.Tensor]:
-        """Return the mean (P,) of all replicas (r, P), their mean squared distance from it, and the sum of the notes."""
+        """Return the mean (P,) of all replicas (r, P), their mean squared distance
+        from it, and the sum of the notes.
+        """
         own, ranks = torch.cat([weights, self._notes(*self._since.T)], dim=1), self._ranks.size
         if (gathered := self._ranks.gather(own)) is None:
             total = self._ranks.reduce(own)
@@ -495,7 +505,9 @@ def choose_synchronisation(job: TrainingJob, replicas: Replicas, ranks: Ranks, s
 
 
 def flatten_parameters(module: torch.nn.Module) -> torch.Tensor:
-    """Return a copy of all parameters that require a gradient as one vector (P,), in float64 if one of them is, else in float32."""
+    """Return a copy of all parameters that require a gradient as one vector (P,), in float64 if
+    one of them is, else in float32.
+    """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if not parameters:
         raise SalmonError(
@@ -519,7 +531,8 @@ def group_columns(
 ) -> list[tuple[dict[str, Any], list[slice]]]:
     """Return (options, columns of the table) of each group of parameters; the first one has no options of its own.
 
-    A parameter belongs to the first group whose pattern matches its name. Neighbouring layers of one group share a slice.
+    A parameter belongs to the first group whose pattern matches its name. Neighbouring
+    layers of one group share a slice.
     """
     found: list[tuple[dict[str, Any], list[slice]]] = [({}, []), *((dict(options), []) for _, options in groups)]
     start = 0
@@ -542,7 +555,8 @@ def group_columns(
 
 
 def _norm2(vector: torch.Tensor) -> float:
-    # Every norm uses this one operation: in a step of half a millisecond, the first call of another one would be noticeable.
+    # Every norm uses this one operation: in a step of half a millisecond, the first call of another one would be
+    # noticeable.
     return float(vector @ vector)
 
 

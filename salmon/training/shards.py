@@ -49,9 +49,10 @@ class ShardedData:
     def from_files(cls, files: Sequence[str | Path | Sequence[str | Path]], names: Names = ()) -> Self:
         """Return the data in these files; each entry is one shard.
 
-        A shard is a .npz file, a .parquet file, or several .npy files, one for each tensor. Files of .npy are mapped into memory: the
-        system reads only what is used. `names` selects arrays of a .npz file (by default all, in their order) or columns of a .parquet file, in
-        which a tuple of names becomes a matrix: `names=(("age", "height"), "label")`. Every worker must see the files under the same path.
+        A shard is a .npz file, a .parquet file, or several .npy files, one for each tensor. Files of .npy are mapped
+        into memory: the system reads only what is used. `names` selects arrays of a .npz file (by default all, in their
+        order) or columns of a .parquet file, in which a tuple of names becomes a matrix:
+        `names=(("age", "height"), "label")`. Every worker must see the files under the same path.
         """
         shards = [_open_file(each, tuple(names)) for each in files]
         _check_files(shards)
@@ -59,7 +60,9 @@ class ShardedData:
 
     @classmethod
     def from_dask(cls, *collections: Any) -> Self:
-        """Return the data in Dask arrays or data frames of the same length; each block along the first axis is one shard."""
+        """Return the data in Dask arrays or data frames of the same length; each block
+        along the first axis is one shard.
+        """
         arrays = [each.to_dask_array(lengths=True) if hasattr(each, "to_dask_array") else each for each in collections]
         chunks = arrays[0].chunks[0]
         lengths = [len(each.chunks[0]) and sum(each.chunks[0]) for each in arrays]
@@ -89,7 +92,9 @@ class ShardedData:
         return f"{len(self)} rows in {len(self.shards)} shards {digest.hexdigest()[:16]}"
 
     def assign(self, ranks: int) -> list[list[int]]:
-        """Return the indices of each rank's shards: the largest shards first, each to the rank with the fewest rows so far."""
+        """Return the indices of each rank's shards: the largest shards first, each to the
+        rank with the fewest rows so far.
+        """
         if len(self.shards) < ranks:
             raise SalmonError(
                 f"{len(self.shards)} shards cannot be divided among {ranks} workers.",

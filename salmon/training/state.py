@@ -1,7 +1,8 @@
 """Everything that defines a run between two steps, as values that can be sent to workers and saved to disk.
 
-A checkpoint consists of the arrays as .npz and the rest as JSON, so that loading one cannot execute code. The JSON file names the
-arrays and is moved into place last: a process that is killed while it writes leaves the previous checkpoint intact.
+A checkpoint consists of the arrays as .npz and the rest as JSON, so that loading one cannot execute code. The JSON file
+names the arrays and is moved into place last: a process that is killed while it writes leaves the previous checkpoint
+intact.
 
 It also describes the run by digests, so that only a run with the same data, module and settings can continue from it.
 """
@@ -47,9 +48,10 @@ _SHOWN = 100
 class TrainingJob:
     """What to train and how; the same for every worker.
 
-    `optimizer` makes a torch optimiser from a list of parameters. `loss(output, last tensor of the data)` returns a loss for each
-    example, (b,); if it is None, the module's output is taken as the losses. `watch(module)` returns figures for the history every
-    `watch_every` steps, and its time is not counted. The run ends when `until(row)` is true.
+    `optimizer` makes a torch optimiser from a list of parameters. `loss(output, last tensor of the data)` returns a
+    loss for each example, (b,); if it is None, the module's output is taken as the losses. `watch(module)` returns
+    figures for the history every `watch_every` steps, and its time is not counted. The run ends when `until(row)` is
+    true.
     """
 
     module: Any
@@ -69,7 +71,9 @@ class TrainingJob:
     clip_norm: float | None = None
 
     def describe(self, data: Sequence[torch.Tensor] | ShardedData) -> dict[str, str]:
-        """Return what a run must share with a checkpoint to continue from it. Epochs may be added, and workers may change."""
+        """Return what a run must share with a checkpoint to continue from it. Epochs may be
+        added, and workers may change.
+        """
         made = self.optimizer([torch.nn.Parameter(torch.zeros(1))])
         options = [{name: group[name] for name in group if name != "params"} for group in made.param_groups]
         return {
@@ -106,8 +110,8 @@ class TrainingProgress:
 class TrainingState:
     """A run between two steps.
 
-    `arrays` holds the parameters (r, P), one row for each replica or one for all, and the state of the optimiser. `figures` are
-    those of the last row that all ranks share, which policies see.
+    `arrays` holds the parameters (r, P), one row for each replica or one for all, and the state of the optimiser.
+    `figures` are those of the last row that all ranks share, which policies see.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -128,8 +132,8 @@ class TrainingState:
 class SegmentOutcome:
     """The result of a segment, a sequence of steps by the same workers: the state after it, its rows, and why it ended.
 
-    `reason` is "limit" (the requested epoch is reached), "finished", "regroup" (workers have changed, or a policy requests `workers`)
-    or "lost" (a worker was lost).
+    `reason` is "limit" (the requested epoch is reached), "finished", "regroup" (workers have changed, or a policy
+    requests `workers`) or "lost" (a worker was lost).
     """
 
     state: TrainingState
@@ -256,7 +260,9 @@ def _describe_object(value: Any, inner: Callable[[Any], str]) -> str:
 
 
 def _describe_class(kind: type) -> str:
-    """Return a digest of a class's own methods; the code of Salmon, torch and built-in types follows from their versions."""
+    """Return a digest of a class's own methods; the code of Salmon, torch and built-in
+    types follows from their versions.
+    """
     if kind.__module__.partition(".")[0] in {"salmon", "torch", "builtins"}:
         return ""
     return _digest(_describe_code([each for each in vars(kind).values() if isinstance(each, FunctionType)]))
@@ -337,7 +343,9 @@ def join_replicas(parts: list[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[
 
 
 def resize_replicas(arrays: Mapping[str, NDArray[Any]], count: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays for another number of replicas, each of which starts from the mean; unchanged if the number is right."""
+    """Return the arrays for another number of replicas, each of which starts from the mean;
+    unchanged if the number is right.
+    """
     return {
         name: np.repeat(array.mean(axis=0, keepdims=True, dtype=np.float64).astype(array.dtype), count, axis=0)
         if name.startswith(_PER_REPLICA) and array.ndim and len(array) != count

@@ -191,7 +191,9 @@ class Steps:
         }
 
     def _row(self, shared: HistoryRow) -> HistoryRow:
-        """Return a row: the shared figures, the time and, on the first rank, what is watched; ask to finish if it says so."""
+        """Return a row: the shared figures, the time and, on the first rank, what is
+        watched; ask to finish if it says so.
+        """
         now = self._progress
         row: HistoryRow = {**shared, "seconds": now.seconds}
         is_first = 0 in self._ranks.local
@@ -245,7 +247,9 @@ class Steps:
         return size
 
     def _evaluate_training_set(self, needs: str) -> tuple[float, float]:
-        """Return (loss, squared norm of the gradient) over all examples, whichever is needed; each rank evaluates its share."""
+        """Return (loss, squared norm of the gradient) over all examples, whichever is needed;
+        each rank evaluates its share.
+        """
         if not needs:
             return nan, nan
         gradient = needs == "gradient"
@@ -263,8 +267,8 @@ class Steps:
 def _seed_torch(seed: int) -> Generator[None]:
     """Seed torch's random numbers within the block and restore their state afterwards.
 
-    Only the generator of the CPU is touched. `torch.manual_seed` also records a call, with its traceback, for each kind of device
-    that is missing; this took a quarter of the time of a small step, and memory in every one.
+    Only the generator of the CPU is touched. `torch.manual_seed` also records a call, with its traceback, for each kind
+    of device that is missing; this took a quarter of the time of a small step, and memory in every one.
     """
     generator = torch.default_generator
     kept = generator.get_state()

@@ -38,7 +38,8 @@ class OfflineEmbedding(BaseEstimator):
     max_epochs : int
         Passes through the answers at the most; a fit that has converged ends before.
     noise_model : str
-        "CKL", "TSTE", "STE", "SOE", "GNMDS", "Logistic" or "PowerTSTE"; `module__mu`, `module__alpha` are its parameters.
+        "CKL", "TSTE", "STE", "SOE", "GNMDS", "Logistic" or "PowerTSTE"; `module__mu`,
+        `module__alpha` are its parameters.
     random_state : int or None
         Draws the start.
     ident : str

@@ -1,7 +1,7 @@
 """Read pages of stored answers column by column: what exports of a million answers do.
 
-A page is one text: an answer is its stream id and its fields, name and value by turns. Reading whole columns takes a third
-of the time that an `Answer` for each entry would take.
+A page is one text: an answer is its stream id and its fields, name and value by turns. Reading whole columns takes a
+third of the time that an `Answer` for each entry would take.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from salmon.wire.values import CHECKSUM, REST_FIELDS, SERVED_FIELDS, TIMING_FIEL
 
 #: What stands between the answers of a page, and between the parts of an answer: recording and importing refuse both.
 BETWEEN_ANSWERS, BETWEEN_PARTS = "\x1e", "\x1f"
-#: Returns a page of answers as one text. Parsing every field of every answer as a reply of its own is what takes the client
-#: longest.
-#: KEYS answers · ARGV first id, last id, how many
+#: Returns a page of answers as one text. Parsing every field of every answer as a reply of its own is what takes the
+#: client longest. KEYS answers · ARGV first id, last id, how many
 READ_ANSWERS = """
 local page = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
 for i = 1, #page do page[i] = page[i][1] .. '\\31' .. table.concat(page[i][2], '\\31') end
@@ -64,8 +63,8 @@ def _is_intact(line: str) -> bool:
 class AnswerColumns:
     """Answers that one version wrote, one after the other: their fields as columns.
 
-    Columns are named as in the stream. One that an older version did not write holds its default. `texts` are the columns
-    as they are stored.
+    Columns are named as in the stream. One that an older version did not write holds its default. `texts` are the
+    columns as they are stored.
     """
 
     def __init__(self, experiment: str, stream_ids: list[str], texts: dict[str, list[str]]) -> None:

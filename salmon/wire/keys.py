@@ -102,7 +102,9 @@ class Keys:
 
     @property
     def prolific(self) -> str:
-        """Hash: the study at Prolific, its payments, and digests of what was paid; no token and no id of a participant."""
+        """Hash: the study at Prolific, its payments, and digests of what was paid; no
+        token and no id of a participant.
+        """
         return self._key("prolific")
 
     @property
@@ -141,7 +143,9 @@ class Keys:
 
     @property
     def network_key(self) -> str:
-        """The secret under which addresses are hashed for the network hint; it expires, and no hash can be made again."""
+        """The secret under which addresses are hashed for the network hint; it expires,
+        and no hash can be made again.
+        """
         return self._key("arriving", "network")
 
     def queries(self, sampler: str) -> str:

@@ -259,7 +259,8 @@ RULES = 4
 class StoredVerdicts:
     """Verdicts by participant, as of the last answer seen, so many decisions of the experimenter, and a model.
 
-    `model` names the map that participants were compared with, by its sampler and generation; empty where there was none.
+    `model` names the map that participants were compared with, by its sampler and
+    generation; empty where there was none.
     """
 
     as_of: str

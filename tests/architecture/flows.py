@@ -1,7 +1,8 @@
 """Count the files that each flow of the program passes through: `python -m tests.architecture.flows`.
 
-A file counts when one of its functions is called on the way. Everything runs in this process: the web application behind an
-ASGI transport, a turn of the learning process with a serial executor, the program of the export subprocess, `salmon fit`.
+A file counts when one of its functions is called on the way. Everything runs in this process: the web application
+behind an ASGI transport, a turn of the learning process with a serial executor, the program of the export subprocess,
+`salmon fit`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from tests.program import REPOSITORY
 PACKAGES = ("salmon", "frontend", "backend")
 #: Flow -> the most files that it may pass through.
 LIMITS = {
-    # Of these, about four judge the accuracy anew: on a busy machine that falls into the flow, on an idle one before it.
+    # Of these, about four judge the accuracy anew: on a busy machine that falls into the flow, on an idle one before
+    # it.
     "an answer becomes a better query": 42,
     "YAML and ZIP become an open experiment": 33,
     "responses.csv": 24,
@@ -149,8 +151,8 @@ def export(transfer: Callable[..., int], settings: Settings, order: str) -> None
 
 
 def published(store: redis.Redis, experiment: str) -> tuple[int, int, int]:
-    """How many answers the published model and the reported embedding have seen, and the generation of the first query less
-    that of the model: 0 when its search is published.
+    """How many answers the published model and the reported embedding have seen, and the generation of the first query
+    less that of the model: 0 when its search is published.
     """
     keys = Keys(experiment)
     model = store.hgetall(keys.model("Adaptive"))

@@ -17,7 +17,8 @@ SCRIPTS = sorted(
 MODULES = sorted((REPOSITORY / "frontend").rglob("*.py"))
 #: A literal that begins with a slash, with what stands before it.
 LITERAL = re.compile(r"""(?P<before>.{0,40})(?P<quote>["'`])/[a-z$][\w.$-]*[/?"'`{$]""")
-#: What begins with the base of the console's requests. Participants' pages have a base of their own, from their address.
+#: What begins with the base of the console's requests. Participants' pages have a base of their own, from their
+#: address.
 BASED = re.compile(r"(?P<before>.{0,40})`\$\{(?:base|this\.#base)\}")
 #: Who gets a path of this server and adds where the server is; a constant is given to one of these.
 PLACED = re.compile(r"(?:\b(?:at|get|post|put|remove|download)\(|const\} \*/ \(|#base = |@type \{)$")

@@ -1,4 +1,6 @@
-"""The house: few, deep modules with names of their own, short ways through them, and a table that says where things are."""
+"""The house: few, deep modules with names of their own, short ways through them, and a
+table that says where things are.
+"""
 
 import ast
 import re

@@ -1,4 +1,6 @@
-"""All steps of an experiment, from the welcome to the completion code: by keyboard, by touch, and from right to left."""
+"""All steps of an experiment, from the welcome to the completion code: by keyboard, by
+touch, and from right to left.
+"""
 
 import gzip
 from collections.abc import Callable

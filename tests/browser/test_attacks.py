@@ -1,4 +1,6 @@
-"""Attacks from a participant page on whoever is logged in and opens it: a script of an experimenter tries each, and fails."""
+"""Attacks from a participant page on whoever is logged in and opens it: a script of an
+experimenter tries each, and fails.
+"""
 
 import json
 import re

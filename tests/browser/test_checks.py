@@ -1,4 +1,6 @@
-"""Checks on the participant page: a catch trial shows its head twice, a failed one is followed by a sentence or the end."""
+"""Checks on the participant page: a catch trial shows its head twice, a failed one is
+followed by a sentence or the end.
+"""
 
 import pytest
 from playwright.sync_api import Page, expect

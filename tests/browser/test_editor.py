@@ -1,4 +1,6 @@
-"""The editor of an experiment's file: marks and fixes, undo, drafts that are kept, two people in one, the form, the files."""
+"""The editor of an experiment's file: marks and fixes, undo, drafts that are kept, two
+people in one, the form, the files.
+"""
 
 import io
 import re

@@ -1,4 +1,6 @@
-"""Network failures, reloads and other faults: every answer is recorded exactly once, and participants get their code."""
+"""Network failures, reloads and other faults: every answer is recorded exactly once,
+and participants get their code.
+"""
 
 import random
 import threading

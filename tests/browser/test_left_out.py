@@ -19,7 +19,9 @@ SPEC = "title: Eggs\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {random_share:
 
 
 def answer_all(address: str, each: int) -> None:
-    """Let four people answer as the eggs are, and a fifth, who answers twice as often, choose what stands on the left."""
+    """Let four people answer as the eggs are, and a fifth, who answers twice as often,
+    choose what stands on the left.
+    """
     world, generator = egg_world(30), np.random.default_rng(5)
     with httpx.Client(base_url=address) as client:
         sessions = [

@@ -1,4 +1,6 @@
-"""The map of imported experiments with 12, 60 and 500 pictures: nothing covers anything else, by mouse and by keyboard."""
+"""The map of imported experiments with 12, 60 and 500 pictures: nothing covers anything
+else, by mouse and by keyboard.
+"""
 
 import colorsys
 import io

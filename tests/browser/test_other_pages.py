@@ -1,4 +1,6 @@
-"""Experiments in pages of other sites: the client for plain pages and lab.js, the plugin for jsPsych, and the page in a frame."""
+"""Experiments in pages of other sites: the client for plain pages and lab.js, the plugin for
+jsPsych, and the page in a frame.
+"""
 
 import functools
 import http.server
@@ -284,7 +286,9 @@ def test_the_plugin_works_under_a_path_behind_a_proxy(
 
 
 def lab_js_page(server: str, address: str) -> str:
-    """The page with lab.js that docs/jspsych.md shows, for a server and an experiment of the tests, with as many trials."""
+    """The page with lab.js that docs/jspsych.md shows, for a server and an experiment of
+    the tests, with as many trials.
+    """
     text = (REPOSITORY / "docs" / "jspsych.md").read_text()
     block = next(block for block in text.split("```html\n")[1:] if "lab.flow.Loop" in block).partition("```")[0]
     for old, new in (
@@ -376,7 +380,9 @@ def test_the_modules_are_one_file_each_and_asked_for_again_only_when_they_change
 
 
 def manual_page(first: str, address: str, server: str) -> str:
-    """Return the block of HTML of docs/jspsych.md that begins with a line, for a server and an experiment of the tests."""
+    """Return the block of HTML of docs/jspsych.md that begins with a line, for a server
+    and an experiment of the tests.
+    """
     text = (REPOSITORY / "docs" / "jspsych.md").read_text()
     block = next(block for block in text.split("```html\n")[1:] if block.startswith(first)).partition("```")[0]
     block = block.replace("https://salmon.example.edu/e/colours/", address).replace(

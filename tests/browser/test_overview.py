@@ -216,7 +216,8 @@ def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
     assert shown in page.locator("#verdict-why").inner_text()
     assert tile(page, "answers") == f"{answers:,}"
     assert sum(sampler["answers"] for sampler in now["samplers"]) == answers
-    # Between these limits lies the truth of the simulated people, but for the one time in twenty that an interval misses.
+    # Between these limits lies the truth of the simulated people, but for the one time in twenty that an interval
+    # misses.
     url = f"{laboratory.program.address}/api/experiments/line/model"
     model = httpx.get(url, params={"sampler": "Adaptive"}, auth=laboratory.login).raise_for_status().json()
     truth = true_accuracy(np.array(model["coordinates"]))

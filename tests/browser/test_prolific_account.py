@@ -1,4 +1,6 @@
-"""An experimenter makes a study at Prolific, raises its places and approves it, in the console, against the stand-in."""
+"""An experimenter makes a study at Prolific, raises its places and approves it, in the
+console, against the stand-in.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

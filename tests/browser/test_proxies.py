@@ -1,4 +1,6 @@
-"""Salmon behind a real nginx and a real Caddy, at the top of its host and under a path, with two web processes: the whole walk."""
+"""Salmon behind a real nginx and a real Caddy, at the top of its host and under a path, with two
+web processes: the whole walk.
+"""
 
 import re
 from collections.abc import Iterator

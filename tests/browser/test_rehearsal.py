@@ -1,4 +1,6 @@
-"""An experiment is rehearsed on the console: simulated people fill a scratch copy, its pages show them, and a click removes it."""
+"""An experiment is rehearsed on the console: simulated people fill a scratch copy, its pages
+show them, and a click removes it.
+"""
 
 import re
 

@@ -1,4 +1,5 @@
-"""A paid study from the platform and back to it: each platform's whole way, second visits, places, leaving, the payments.
+"""A paid study from the platform and back to it: each platform's whole way, second visits,
+places, leaving, the payments.
 
 The platforms are stand-ins that the browser finds under their own names; nothing leaves this machine.
 """

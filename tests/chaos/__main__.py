@@ -1,6 +1,7 @@
 """Kill, stop, starve and damage the running program under people, and compare their ledger: `python -m tests.chaos`.
 
-Prints the table of docs/reliability.md, writes all figures as JSON, and ends with 1 where an answer was lost, doubled or made up.
+Prints the table of docs/reliability.md, writes all figures as JSON, and ends with 1 where an
+answer was lost, doubled or made up.
 """
 
 import argparse

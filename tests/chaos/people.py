@@ -26,7 +26,9 @@ class StrangerError(Exception):
 
 @dataclass
 class People:
-    """People on one experiment of a server at one address, until `ending` is set; each finishes what they have begun."""
+    """People on one experiment of a server at one address, until `ending` is set; each
+    finishes what they have begun.
+    """
 
     address: str
     slug: str

@@ -1,7 +1,7 @@
 """What is done to the running program, scene by scene: each has a data directory, people and a ledger of its own.
 
-A scene keeps people answering while its faults happen one after another; at the end everybody comes to rest, and the ledger
-is compared with what is stored.
+A scene keeps people answering while its faults happen one after another; at the end everybody comes to rest, and the
+ledger is compared with what is stored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ KILLED = {"frontend": 5, "backend": 4, "redis": 4, "worker": 2, "supervisor": 3,
 
 @dataclass
 class Fault:
-    """One injected fault: seconds until the first acknowledged answer that was sent after it, and until a new process ran."""
+    """One injected fault: seconds until the first acknowledged answer that was sent after
+    it, and until a new process ran.
+    """
 
     kind: str
     recovery: float

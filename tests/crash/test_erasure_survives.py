@@ -1,4 +1,6 @@
-"""An erasure whose processes are killed in the middle goes on after the next start, and ends as if nothing had happened."""
+"""An erasure whose processes are killed in the middle goes on after the next start, and
+ends as if nothing had happened.
+"""
 
 import time
 from pathlib import Path

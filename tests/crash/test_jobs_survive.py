@@ -1,4 +1,6 @@
-"""Requests to the running program: carried out on its Dask workers behind the live work, and begun again after a crash."""
+"""Requests to the running program: carried out on its Dask workers behind the live work,
+and begun again after a crash.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Checks in a running experiment: what participants are served, what follows from failures, and what is stored of it."""
+"""Checks in a running experiment: what participants are served, what follows from
+failures, and what is stored of it.
+"""
 
 from typing import Any
 

@@ -290,7 +290,9 @@ def doze(seconds: float, *_: Any) -> float:
 
 @pytest.mark.parametrize("how", LOSSES)
 def test_nothing_waits_for_ever_for_a_cluster_that_is_lost(second_cluster: SecondCluster, how: str) -> None:
-    """Each way to wait for a cluster ends with an error within half a minute; a scheduler that hangs keeps its connections."""
+    """Each way to wait for a cluster ends with an error within half a minute; a scheduler
+    that hangs keeps its connections.
+    """
     poll(lambda: join_cluster(second_cluster.address).close() or True, "the scheduler", seconds=60)
     executor = join_cluster(second_cluster.address)
     executor.wait_for(2, timeout_s=60)
@@ -338,7 +340,9 @@ async def test_learning_and_requests_go_on_when_the_cluster_is_lost_under_them(
     how: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refit of 300 targets, which is spread over all workers, and a request of the console, both begun on the cluster."""
+    """A refit of 300 targets, which is spread over all workers, and a request of the
+    console, both begun on the cluster.
+    """
     spec = "targets: 300\nhtml: {max_queries: 0}\nsamplers: {Adaptive: {}}\n"
     monkeypatch.setattr(objective, "_WORTH_SENDING", 1)
     slug = how.replace(" ", "-")

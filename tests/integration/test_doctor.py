@@ -1,4 +1,6 @@
-"""`salmon doctor` against real misconfigurations: an nginx with one line wrong, a server started wrongly, a bad machine."""
+"""`salmon doctor` against real misconfigurations: an nginx with one line wrong, a server
+started wrongly, a bad machine.
+"""
 
 import asyncio
 import datetime as dt

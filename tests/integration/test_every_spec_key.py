@@ -1,4 +1,6 @@
-"""Every key of an experiment's file has an effect: changing it changes what a participant, the backend or the console gets."""
+"""Every key of an experiment's file has an effect: changing it changes what a participant,
+the backend or the console gets.
+"""
 
 import random
 import re

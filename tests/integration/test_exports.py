@@ -76,7 +76,8 @@ async def test_a_file_comes_through_a_process_of_its_own(client: httpx.AsyncClie
 async def test_what_is_written_can_be_fitted_from(settings: Settings, store: Store, slug: str) -> None:
     content = await write_export(settings, store, slug, "responses", "csv")
     table = read_bytes(content)
-    # Twenty answers of a noisy world now and then look careless: who is marked as excluded is left out, and nobody else.
+    # Twenty answers of a noisy world now and then look careless: who is marked as excluded is left out, and nobody
+    # else.
     assert len(table.triplets) == sum(row["excluded"] == "false" for row in rows_of(content)) >= 20
     assert set(table.samplers) == {"Random", "Validation"}
 

@@ -1,4 +1,6 @@
-"""Bundles that somebody has damaged, or has made to do harm: each is refused with a sentence, and nothing of it is kept."""
+"""Bundles that somebody has damaged, or has made to do harm: each is refused with a
+sentence, and nothing of it is kept.
+"""
 
 import io
 import json

@@ -1,7 +1,7 @@
 """The manifests of docker/kubernetes: valid by the schemas of Kubernetes, and the same services as docker-compose.yml.
 
-There is no cluster to run them on. What can be wrong without one is checked here; the Dask operator's resource by the fields
-that its documentation names.
+There is no cluster to run them on. What can be wrong without one is checked here; the Dask operator's resource by the
+fields that its documentation names.
 """
 
 import shutil

@@ -1,4 +1,6 @@
-"""The manual is right: its examples of files are read, its Python runs, its commands exist, its links lead somewhere."""
+"""The manual is right: its examples of files are read, its Python runs, its commands
+exist, its links lead somewhere.
+"""
 
 import ast
 import re
@@ -200,8 +202,8 @@ def test_every_page_of_the_manual_is_on_the_map_of_the_site() -> None:
     ] == []
 
 
-#: Words with which a sentence says that its figures were measured, a figure, and what prints it: a command, a program of
-#: the repository, or a link to where that stands.
+#: Words with which a sentence says that its figures were measured, a figure, and what prints it: a command, a program
+#: of the repository, or a link to where that stands.
 MEASURED = re.compile(
     r"\b(measured|median of|in simulations|simulated (?:studies|people|targets)|on average)\b", re.IGNORECASE
 )
@@ -218,7 +220,9 @@ REPRODUCING = re.compile(
 
 
 def measured_figures(text: str) -> Iterator[str]:
-    """Yield the paragraphs with measured figures where neither their section nor one for all commands says what prints them."""
+    """Yield the paragraphs with measured figures where neither their section nor one for all
+    commands says what prints them.
+    """
     if REPRODUCING.search(text):
         return
     for section in re.split(r"^## ", text, flags=re.MULTILINE):

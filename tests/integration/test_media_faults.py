@@ -1,4 +1,6 @@
-"""A file of a target that is missing or was altered stops nothing, is not served, and is named wherever somebody looks."""
+"""A file of a target that is missing or was altered stops nothing, is not served, and is
+named wherever somebody looks.
+"""
 
 import asyncio
 import io

@@ -1,4 +1,6 @@
-"""The list of payments over the routes: amounts of the file, catch trials of this moment, files, and who may read it."""
+"""The list of payments over the routes: amounts of the file, catch trials of this
+moment, files, and who may read it.
+"""
 
 import httpx
 

@@ -1,6 +1,7 @@
 """The Podman quadlets: every key is one that Podman knows, and they say what docker-compose.yml says.
 
-Podman before version 4.4 has no quadlets, so they cannot be run everywhere; what can be wrong without Podman is checked here.
+Podman before version 4.4 has no quadlets, so they cannot be run everywhere; what can be wrong
+without Podman is checked here.
 """
 
 import shlex

@@ -1,4 +1,6 @@
-"""Nobody waits for a slow store or network: what is asked instead, and that nothing of the experiment's order is lost."""
+"""Nobody waits for a slow store or network: what is asked instead, and that nothing of
+the experiment's order is lost.
+"""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""A race on a real store: everybody meets one sampler, each learns from its own people, and the job says where it stands."""
+"""A race on a real store: everybody meets one sampler, each learns from its own people,
+and the job says where it stands.
+"""
 
 from collections import Counter
 from collections.abc import Callable

@@ -31,7 +31,8 @@ SPEC = b"targets: [a, b, c, d]\nsamplers: {Random: {}}\n"
 #: change; who owns the experiment; and an owner of the server.
 PEOPLE: tuple[str, ...] = ("nobody", "stranger", "viewer", "looker", "editor", "author", "owner")
 
-#: What a route is for -> what each of the people gets: in (+), login (401), forbidden (403), or no such experiment (404).
+#: What a route is for -> what each of the people gets: in (+), login (401), forbidden (403), or no such experiment
+#: (404).
 FOR: dict[str, tuple[int, ...]] = {
     "everybody": (1, 1, 1, 1, 1, 1, 1),
     "accounts": (401, 1, 1, 1, 1, 1, 1),

@@ -1,4 +1,6 @@
-"""The requests of every trial: what a page is known by, that every change acts at once, and that newcomers wait first."""
+"""The requests of every trial: what a page is known by, that every change acts at once,
+and that newcomers wait first.
+"""
 
 from typing import Any
 

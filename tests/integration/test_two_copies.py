@@ -1,4 +1,6 @@
-"""An answer is on two disks before it is confirmed, where the operator wants that; without the second, everything goes on."""
+"""An answer is on two disks before it is confirmed, where the operator wants that; without
+the second, everything goes on.
+"""
 
 import asyncio
 import os
@@ -74,7 +76,8 @@ async def test_confirmed_answers_are_on_the_replica_when_the_store_and_its_disk_
                 one = await study(client, context, f"{COLORS}html: {{max_queries: 0}}\n", "copied")
                 experiment = (await context.catalogue.find("copied")).id
                 session = (await one.arrive(puid="p"))["session"]
-                # The replica needs a moment until it follows; until then answers are confirmed without it, and it is said.
+                # The replica needs a moment until it follows; until then answers are confirmed without it, and it is
+                # said.
                 deadline = time.monotonic() + 60
                 while (await answer(client, "copied", session)).is_error or store.connection.problem:
                     assert time.monotonic() < deadline

@@ -1,4 +1,6 @@
-"""Files of other programs may hold anything: they end in answers or in sentences, and never take more memory than a few rows."""
+"""Files of other programs may hold anything: they end in answers or in sentences, and never
+take more memory than a few rows.
+"""
 
 import gzip
 import json

@@ -62,7 +62,9 @@ def test_ten_thousand_broken_files_get_sentences_and_never_a_traceback(seed: int
 
 
 def _assert_honest(source: str | bytes) -> bool:
-    """Whether the file is refused; its problems are sentences with a place inside the file, whichever way it is read."""
+    """Whether the file is refused; its problems are sentences with a place inside the
+    file, whichever way it is read.
+    """
     problems = check(source)
     text = source if isinstance(source, str) else source.decode("latin-1")
     for problem in problems:

@@ -11,8 +11,8 @@ from functools import cache
 from multiprocessing import get_context
 
 PIECE = 10
-#: Pieces that one process lives through. What still waits in a simulated thread when its world ends is never freed: after
-#: 800 seeds a process held a gigabyte, and needed three times as long for a seed.
+#: Pieces that one process lives through. What still waits in a simulated thread when its world ends is never freed:
+#: after 800 seeds a process held a gigabyte, and needed three times as long for a seed.
 PIECES_OF_A_PROCESS = 5
 
 
@@ -48,7 +48,9 @@ def _again(seed: int, planted: str | None) -> int:
 
 
 def _write_table() -> int:
-    """Write the table of planted faults into the manual, with a seed that finds each today: its present one, if it does."""
+    """Write the table of planted faults into the manual, with a seed that finds each
+    today: its present one, if it does.
+    """
     from tests.program import REPOSITORY
     from tests.simulation.planted import PLANTED, Fault, find_seed, read_seed, write_seeds
     from tests.simulation.world import run

@@ -1,4 +1,6 @@
-"""The end of every simulated world: the experiment is deleted while requests are under way, and others come afterwards."""
+"""The end of every simulated world: the experiment is deleted while requests are under
+way, and others come afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What goes wrong in the simulated world: each fault is one function, drawn by the seed and carried out between two steps."""
+"""What goes wrong in the simulated world: each fault is one function, drawn by the seed and
+carried out between two steps.
+"""
 
 from __future__ import annotations
 

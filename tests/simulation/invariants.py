@@ -1,7 +1,7 @@
 """What must hold in the simulated world, whatever happens: checked at every write, at every reply, and at the end.
 
-Each invariant has a name (`INVARIANTS`), which a violation carries. The checks know nothing of how the program works inside:
-they compare what pages were told with what the store holds, and each state of the store with the one before.
+Each invariant has a name (`INVARIANTS`), which a violation carries. The checks know nothing of how the program works
+inside: they compare what pages were told with what the store holds, and each state of the store with the one before.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Checks:
         self._given[self.served[token].nonce].add((person, winner))
 
     def note_asked(self, token: str, asked_at: float) -> None:
-        """Check that a script got the first query of a list that it had not answered when it asked, if there was one."""
+        """Check that a script got the first query of a list that it had not answered when it asked."""
         served = self.served[token]
         answered = {self._field(entry, b"token") for _, entry in self._stream().entries}
         waiting = [

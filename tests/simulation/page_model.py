@@ -1,8 +1,9 @@
-"""A model of the participant page: what `frontend/static/participant` does, without a document, and a person in front of it.
+"""A model of the participant page: what `frontend/static/participant` does, without a
+document, and a person in front of it.
 
-Names follow the JavaScript: `Outbox` is outbox.js with answer_storage.js, `Run` is run.js, and `Page` is
-main.js with journal.js, retries.js, api.js and the debriefing of steps.js. A `Device` is a browser: it keeps unsent answers (IndexedDB)
-for all its tabs; a `Tab` keeps its session and its served queries across reloads (sessionStorage).
+Names follow the JavaScript: `Outbox` is outbox.js with answer_storage.js, `Run` is run.js, and `Page` is main.js with
+journal.js, retries.js, api.js and the debriefing of steps.js. A `Device` is a browser: it keeps unsent answers
+(IndexedDB) for all its tabs; a `Tab` keeps its session and its served queries across reloads (sessionStorage).
 """
 
 from __future__ import annotations
@@ -320,7 +321,9 @@ class Page:
         self._elsewhere = asyncio.Event()
 
     async def open(self) -> str:
-        """Lead from arrival to the end; return `ended`, or why the page stopped: `elsewhere`, or the code of a failure."""
+        """Lead from arrival to the end; return `ended`, or why the page stopped:
+        `elsewhere`, or the code of a failure.
+        """
         main = loop_here().create_task(self._take_steps())
         # Where it fails at the moment at which it is cancelled, nobody else asks why.
         main.add_done_callback(lambda done: done.cancelled() or done.exception())

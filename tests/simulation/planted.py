@@ -1,7 +1,8 @@
-"""Faults that are planted on purpose, to show that the simulation finds them: each changes one line of the real program.
+"""Faults that are planted on purpose, to show that the simulation finds them: each
+changes one line of the real program.
 
-A fault is the text of a function or of a Lua script with one part replaced. Where the program has changed so that the part is
-not there any more, planting it fails and says so.
+A fault is the text of a function or of a Lua script with one part replaced. Where the program has changed so that the
+part is not there any more, planting it fails and says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The processes of the simulated world: the real web application and the real learning process, with clocks of their own."""
+"""The processes of the simulated world: the real web application and the real learning
+process, with clocks of their own.
+"""
 
 from __future__ import annotations
 

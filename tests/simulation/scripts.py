@@ -1,7 +1,7 @@
 """Scripts of the first Salmon in the simulated world: they ask at `/query` and answer at `/answer`, without a page.
 
-A script keeps nothing but the answer in its hands: it asks again when a query does not come, and sends its answer again until
-the server says that it has it.
+A script keeps nothing but the answer in its hands: it asks again when a query does not come, and sends its answer again
+until the server says that it has it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A model of the store: the commands that Salmon uses, its real Lua scripts, durability, and the ways in which it fails.
+"""A model of the store: the commands that Salmon uses, its real Lua scripts, durability,
+and the ways in which it fails.
 
-`test_store_model.py` sends the same commands to it and to the real server and compares the replies byte for byte. Data are
-plain Python values of bytes: a string is `bytes`, a hash is a `dict`, a set a `Set`, a list is a `list`, and a stream is a
-`Stream`. A write is durable once it is synced: with `appendfsync always` no reply leaves before that.
+`test_store_model.py` sends the same commands to it and to the real server and compares the replies byte for byte. Data
+are plain Python values of bytes: a string is `bytes`, a hash is a `dict`, a set a `Set`, a list is a `list`, and a
+stream is a `Stream`. A write is durable once it is synced: with `appendfsync always` no reply leaves before that.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ _WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value
 class StoreModel:
     """The data of a store and its commands. `now_ms` is its clock.
 
-    `refuses` is the error of every write while the store is full. `unsynced` holds what each write has replaced since the
-    last sync, oldest first.
+    `refuses` is the error of every write while the store is full. `unsynced` holds what each write has replaced since
+    the last sync, oldest first.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

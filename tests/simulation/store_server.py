@@ -1,6 +1,8 @@
-"""The store of the simulated world: the model behind connections with latency, which break, and a process that is killed.
+"""The store of the simulated world: the model behind connections with latency, which
+break, and a process that is killed.
 
-Both of Salmon's clients are real redis-py: the web process's sees a transport of asyncio, the learning process's a socket.
+Both of Salmon's clients are real redis-py: the web process's sees a transport of asyncio,
+the learning process's a socket.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ Observer = Callable[[Process | None, list[bytes], Before], None]
 class Trouble:
     """What is wrong with the store at the moment.
 
-    `slow` seconds are added to every command, at the most. A connection breaks with these probabilities before a command
-    is carried out, and after it was, before its reply leaves.
+    `slow` seconds are added to every command, at the most. A connection breaks with these probabilities before a
+    command is carried out, and after it was, before its reply leaves.
     """
 
     slow: float = 0.0
@@ -57,7 +59,9 @@ class StoreServer:
         self._incarnation = 0
 
     def kill(self, *, keep: float) -> int:
-        """End the process without warning; a part `keep` of what was not synced survives. Return how many writes were lost."""
+        """End the process without warning; a part `keep` of what was not synced survives.
+        Return how many writes were lost.
+        """
         unsynced = len(self.model.unsynced)
         kept = round(keep * unsynced)
         self.model.crash(kept)

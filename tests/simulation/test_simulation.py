@@ -1,4 +1,6 @@
-"""The simulated world: seeds hold every invariant, planted faults are found, and a seed gives the same run each time."""
+"""The simulated world: seeds hold every invariant, planted faults are found, and a
+seed gives the same run each time.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""The model of the store keeps the real server's contract: the same commands, the real scripts among them, the same replies."""
+"""The model of the store keeps the real server's contract: the same commands, the real
+scripts among them, the same replies.
+"""
 
 import hashlib
 import re
@@ -321,8 +323,8 @@ def test_every_script_of_the_program_is_compared_here() -> None:
         for value in vars(module).values()
         if isinstance(value, str) and "redis.call" in value
     }
-    # Nobody logs in, edits a file, is erased, is paid or gets a credit in the simulated world, nobody looks at its places, and
-    # nothing closes by itself: its store never runs these.
+    # Nobody logs in, edits a file, is erased, is paid or gets a credit in the simulated world, nobody looks at its
+    # places, and nothing closes by itself: its store never runs these.
     unused = {
         getattr(frontend.store.lua, name)
         for name in (

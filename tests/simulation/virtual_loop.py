@@ -1,10 +1,10 @@
 """An event loop whose clock is virtual and whose order of work is drawn from a seed.
 
-Whenever several callbacks are ready, a seeded generator chooses which runs next; when none is, the clock jumps to the next
-timer. Nothing waits in real time and nothing depends on the machine, so the same seed gives the same run.
+Whenever several callbacks are ready, a seeded generator chooses which runs next; when none is, the clock jumps to the
+next timer. Nothing waits in real time and nothing depends on the machine, so the same seed gives the same run.
 
-`run_blocking` runs code that blocks (the learning process and its threads) as greenlets on the same loop: wherever it would
-wait, `block` lets others go on. `Process` groups what dies together.
+`run_blocking` runs code that blocks (the learning process and its threads) as greenlets on the same loop: wherever it
+would wait, `block` lets others go on. `Process` groups what dies together.
 """
 
 from __future__ import annotations

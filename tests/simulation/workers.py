@@ -1,7 +1,8 @@
-"""The workers of the simulated learning process: real tasks in virtual time, with the real arithmetic or a quick stand-in.
+"""The workers of the simulated learning process: real tasks in virtual time, with the real
+arithmetic or a quick stand-in.
 
-What matters here is which answers a task gets and what becomes of its outcome, so that most seeds fit with a few additions in
-the place of L-BFGS. Everything around a task is real: the plan, the learner, what it publishes.
+What matters here is which answers a task gets and what becomes of its outcome, so that most seeds fit with a few
+additions in the place of L-BFGS. Everything around a task is real: the plan, the learner, what it publishes.
 """
 
 from __future__ import annotations

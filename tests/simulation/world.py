@@ -1,7 +1,8 @@
 """The simulated world: the real web application and learning process, the store, pages and people, and what goes wrong.
 
-`run(seed)` draws a scenario from the seed, lets people take part in an experiment while faults strike, then lets everything
-recover, and checks the invariants (`invariants.py`). Nothing in it depends on the real clock, on threads or on sockets.
+`run(seed)` draws a scenario from the seed, lets people take part in an experiment while faults strike, then lets
+everything recover, and checks the invariants (`invariants.py`). Nothing in it depends on the real clock, on threads or
+on sockets.
 """
 
 from __future__ import annotations
@@ -536,6 +537,8 @@ def _live(seed: int, fault: Fault | None, until: str) -> Outcome:
 
 
 def run_piece(seeds: range) -> list[tuple[int, str]]:
-    """Live through some seeds; for each return how many answers were recorded, and a report where something is violated."""
+    """Live through some seeds; for each return how many answers were recorded, and a
+    report where something is violated.
+    """
     outcomes = [run(seed) for seed in seeds]
     return [(outcome.answers, outcome.report() if outcome.violations else "") for outcome in outcomes]

@@ -1,4 +1,6 @@
-"""Signed links of Prolific: who comes with one gets in, and forged, expired and foreign ones are refused with a sentence."""
+"""Signed links of Prolific: who comes with one gets in, and forged, expired and foreign
+ones are refused with a sentence.
+"""
 
 import base64
 import json

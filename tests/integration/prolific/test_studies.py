@@ -1,4 +1,6 @@
-"""A study at Prolific: the token, the draft, places, waves and statuses, against a stand-in that refuses and loses replies."""
+"""A study at Prolific: the token, the draft, places, waves and statuses, against a stand-in
+that refuses and loses replies.
+"""
 
 import asyncio
 from typing import Any

@@ -49,7 +49,8 @@ def test_the_shown_embedding_knows_how_sure_it_is_of_each_target(sampler: Active
     assert area[0] > 2 * area[1:].max()
 
 
-#: Tries to run code on whatever listens at a port, and to join it as a worker: without TLS, and with a certificate of its own.
+#: Tries to run code on whatever listens at a port, and to join it as a worker: without TLS, and with a certificate of
+#: its own.
 STRANGER = """
     import asyncio, os
     from pathlib import Path

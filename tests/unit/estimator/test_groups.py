@@ -130,7 +130,9 @@ def test_maps_of_two_worlds_differ_more_than_those_of_shuffled_names() -> None:
 
 
 def test_groups_that_were_forced_on_people_of_one_world_are_not_found_to_differ_too_often() -> None:
-    """Half of the answers form the groups and the other half is compared; on one half alone every such pair would differ."""
+    """Half of the answers form the groups and the other half is compared; on one half
+    alone every such pair would differ.
+    """
     small = []
     for seed in range(20):
         search = searched(100 + seed, 1, most=1)

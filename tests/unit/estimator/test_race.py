@@ -1,4 +1,6 @@
-"""The interval of a race holds at all looks at once, its maps never see what they are judged on, and sentences say what can be said."""
+"""The interval of a race holds at all looks at once, its maps never see what they are judged on, and
+sentences say what can be said.
+"""
 
 import json
 import subprocess
@@ -131,7 +133,9 @@ def test_of_three_samplers_every_pair_is_compared_at_a_wider_interval() -> None:
 
 
 def test_the_jackknife_finds_the_variance_between_groups_of_people() -> None:
-    """Of a mean over groups of independent people: on the whole, what a jackknife finds is the variance of that mean."""
+    """Of a mean over groups of independent people: on the whole, what a jackknife
+    finds is the variance of that mean.
+    """
     rng = np.random.default_rng(4)
     found: list[float] = []
     for _ in range(400):

@@ -1,4 +1,6 @@
-"""Features of the targets are a prior: followed as far as the answers support them, and not at all where they say nothing."""
+"""Features of the targets are a prior: followed as far as the answers support them, and not
+at all where they say nothing.
+"""
 
 from dataclasses import replace
 

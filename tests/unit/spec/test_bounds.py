@@ -1,4 +1,6 @@
-"""No file, however made, takes much memory or long: each is read in a process of its own that may use little of both."""
+"""No file, however made, takes much memory or long: each is read in a process of its
+own that may use little of both.
+"""
 
 import subprocess
 import sys

@@ -1,8 +1,10 @@
-"""What ranks decide in each step of a job: every rule, policy, averaging and compression, on threads, and on processes connected by gloo.
+"""What ranks decide in each step of a job: every rule, policy, averaging and compression, on threads, and
+on processes connected by gloo.
 
     python -m tests.unit.training.agreement
 
-runs the product of all of them on two and four processes, and prints how many were alike. The test suite runs every pair of them.
+runs the product of all of them on two and four processes, and prints how many were alike. The test
+suite runs every pair of them.
 """
 
 import sys
@@ -136,7 +138,9 @@ def combine(rule, policy, exchange):
 
 
 def every_pair() -> Iterator[Any]:
-    """Yield jobs among which every rule meets every exchange, every policy every rule, and every policy every exchange."""
+    """Yield jobs among which every rule meets every exchange, every policy every rule,
+    and every policy every exchange.
+    """
     policies = [NO_POLICY, *POLICIES, NOISE_POLICY]
     for i, rule in enumerate(RULES):
         for j, exchange in enumerate(EXCHANGES):

@@ -46,7 +46,9 @@ class SharedCluster:
         self.executor = self._open.enter_context(local_cluster(2))
 
     def ready(self) -> DaskExecutor:
-        """Return it with both workers; on a busy machine a nanny may not bring its worker back, so it begins anew then."""
+        """Return it with both workers; on a busy machine a nanny may not bring its
+        worker back, so it begins anew then.
+        """
         try:
             self.executor.wait_for(2, timeout_s=30)
         except SalmonError:

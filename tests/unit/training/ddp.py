@@ -2,8 +2,8 @@
 
     python -m tests.unit.training.ddp STORE_PORT FOLDER
 
-torch occasionally hangs while it destroys a model with a Python hook. These ranks therefore exit without destroying anything, and the
-parent process kills both if they do not exit in time.
+torch occasionally hangs while it destroys a model with a Python hook. These ranks therefore exit without destroying
+anything, and the parent process kills both if they do not exit in time.
 """
 
 import os

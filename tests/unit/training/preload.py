@@ -1,4 +1,6 @@
-"""Imports of a worker, which its parent process does once for all of them: also what torch imports when it makes the first optimiser."""
+"""Imports of a worker, which its parent process does once for all of them: also what torch imports
+when it makes the first optimiser.
+"""
 
 import torch
 

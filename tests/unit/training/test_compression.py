@@ -56,7 +56,9 @@ def send_once(scheme, vector, shapes, seed):
 
 
 def send(scheme, vector, shapes, seeds):
-    """Gradients that were compressed and expanded again, (seeds, P); the first ones pass through their bytes, too, and are the same."""
+    """Gradients that were compressed and expanded again, (seeds, P); the first ones pass through
+    their bytes, too, and are the same.
+    """
     with without_codes():
         got = np.stack([send_once(scheme, vector, shapes, seed) for seed in range(seeds)])
     for seed in range(min(seeds, 25)):

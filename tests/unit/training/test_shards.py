@@ -1,4 +1,6 @@
-"""Data that workers read themselves: every example is drawn once in an epoch, and the driver's memory does not grow with them."""
+"""Data that workers read themselves: every example is drawn once in an epoch, and the driver's
+memory does not grow with them.
+"""
 
 import tracemalloc
 from itertools import pairwise
@@ -154,7 +156,8 @@ def test_a_checkpoint_of_other_shards_is_refused(tmp_path):
 def peak_memory(act):
     """Return the most memory that this process allocated in a call, apart from what it had before, in bytes.
 
-    Python and NumPy, which reads the files, report what they allocate; the system's count would miss memory that is used again.
+    Python and NumPy, which reads the files, report what they allocate; the system's count would
+    miss memory that is used again.
     """
     tracemalloc.start()
     try:

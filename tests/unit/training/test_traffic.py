@@ -68,8 +68,8 @@ def test_virtual_ranks_count_every_exchange(hidden):
         for options in ({}, {"averaging": CPSGD(3)}, {"averaging": Crossbow(1), "batch_size": 7})
     )
     assert np.diff(full).tolist() == [per_vector] * 5
-    # The first step shares a loss only if it does not average. The variance of replicas that were gathered is known to all; otherwise
-    # a float32 follows.
+    # The first step shares a loss only if it does not average. The variance of replicas that were gathered is known to
+    # all; otherwise a float32 follows.
     of_variance = 0 if hidden == 8 else count_exchange(3, torch.zeros(1))
     assert np.diff(averaged).tolist() == [0, 0, per_vector + of_variance, 0, 0]
     assert set(np.diff(central)) == {per_vector}

@@ -1,7 +1,8 @@
-"""Compression without its bytes, for tests of what rounding and sampling do on average: writing codes takes most of their time.
+"""Compression without its bytes, for tests of what rounding and sampling do on average: writing
+codes takes most of their time.
 
-`encode` and `decode` are those of the program; between them, values pass through a list. Tests that use this compare some gradients with
-those that pass through bytes.
+`encode` and `decode` are those of the program; between them, values pass through a list. Tests that use this compare
+some gradients with those that pass through bytes.
 """
 
 import itertools
@@ -79,7 +80,9 @@ def decode_layers(scheme, parts, shapes):
 
 @contextmanager
 def without_codes() -> Iterator[None]:
-    """Send the number of a gradient instead of its bytes. Singular vectors are not random: those of one matrix are computed once."""
+    """Send the number of a gradient instead of its bytes. Singular vectors are not random: those
+    of one matrix are computed once.
+    """
     known, sent, numbers = {}, {}, itertools.count()
 
     def compress(self, gradient, shapes, rng):
