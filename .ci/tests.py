@@ -1,24 +1,29 @@
 """Run all tests, or with `--fast` those that take less than two minutes together; end with one line of totals.
 
-Two runs of pytest are under way at any time. Tests that kill processes or drive a browser run alone afterwards, because
-some of them wait for a time-out.
+Four runs of pytest are under way at any time, because those that kill processes or drive a browser mostly wait.
 """  # noqa: INP001
 
 import os
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ET
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-#: Tests that do not disturb one another, the longest first; folders of which each part is a run of its own.
-TOGETHER = (("tests/unit",), ("tests/simulation",), ("tests/contracts", "tests/properties"), ("tests/architecture",))
-IN_PARTS = {"tests/integration": 4}
+#: What runs in one go, the longest first; folders of which each part is a run of its own.
+GROUPS = (
+    ("tests/crash",),
+    ("tests/unit",),
+    ("tests/simulation",),
+    ("tests/contracts", "tests/properties"),
+    ("tests/architecture",),
+)
+IN_PARTS = {"tests/browser": 3, "tests/integration": 4}
 FAST = (("tests/unit",), ("tests/properties", "tests/architecture"))
-ALONE = ("tests/crash", "tests/browser")
-AT_ONCE = 2
+AT_ONCE = 4
 
 
 class Run(NamedTuple):
@@ -33,12 +38,10 @@ class Run(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Return 0 if every run of pytest ended well."""
     fast = arguments == ["--fast"]
-    groups = FAST if fast else (*TOGETHER, *parts())
+    groups = FAST if fast else (GROUPS[0], *parts(), *GROUPS[1:])
     options = ("-m", "not slow") if fast else ()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = list(pool.map(lambda group: run(group, options, quietly=True), groups))
-    if not fast:
-        runs.append(run(ALONE, (), quietly=False))
+        runs = list(pool.map(lambda group: run(group, options), groups))
     passed, failed, skipped = (sum(counts) for counts in zip(*(each[1:] for each in runs), strict=True))
     sys.stdout.write(f"{passed} passed, {failed} failed, {skipped} skipped\n")
     return 1 if failed or any(each.status for each in runs) else 0
@@ -53,30 +56,28 @@ def parts() -> list[tuple[str, ...]]:
     return found
 
 
-def run(paths: tuple[str, ...], options: tuple[str, ...], *, quietly: bool) -> Run:
-    """Run pytest on files or folders; what is said `quietly` is printed at the end, as several runs would mix."""
-    # One thread each: more would compete for the same two cores.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"} if quietly else None
+def run(paths: tuple[str, ...], options: tuple[str, ...]) -> Run:
+    """Run pytest on files or folders and print what it said at the end, as several runs would mix."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
+        began = time.monotonic()
         done = subprocess.run(  # noqa: S603
             command(paths, report, *options),
-            env=environment,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # more would compete for the same cores
             check=False,
-            stdout=subprocess.PIPE if quietly else None,
-            stderr=subprocess.STDOUT if quietly else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         )
-        if quietly:
-            sys.stdout.write(f"{' '.join(paths)}\n{done.stdout}")
-            sys.stdout.flush()
+        sys.stdout.write(f"{' '.join(paths)}: {time.monotonic() - began:.0f} s\n{done.stdout}")
+        sys.stdout.flush()
         return Run(done.returncode, *outcomes(report))
 
 
 def command(folders: tuple[str, ...], report: Path, *options: str) -> tuple[str, ...]:
     """Return the command that runs pytest on these folders and writes its outcomes to the report."""
-    return (sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *options, *folders)
+    return (sys.executable, "-m", "pytest", "-q", "--durations=15", f"--junitxml={report}", *options, *folders)
 
 
 def outcomes(report: Path) -> tuple[int, int, int]:

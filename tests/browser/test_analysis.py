@@ -1,6 +1,7 @@
 """The analysis page: studies are planned with sliders, dimensions are compared, and a report is written."""
 
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -8,7 +9,6 @@ from playwright.sync_api import Page, expect
 
 from salmon.simulate import SimulatedParticipant, random_world, stream
 from tests.browser.participant import Laboratory, assert_accessible, take_picture
-from tests.program import REPOSITORY
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ def set_slider(page: Page, name: str, said: str) -> None:
 
 
 def test_a_plan_is_refined_while_one_looks_and_follows_the_sliders(
-    laboratory: Laboratory, analysed: str, page: Page
+    laboratory: Laboratory, analysed: str, page: Page, pictures: Path
 ) -> None:
     laboratory.log_in(page)
     page.goto(analysed)
@@ -66,7 +66,7 @@ def test_a_plan_is_refined_while_one_looks_and_follows_the_sliders(
     expect(ethics).to_contain_text("12 targets with queries by Adaptive")
     assert_accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
-    take_picture(page, REPOSITORY / "docs" / "pictures" / "console-analysis.png", full_page=True)
+    take_picture(page, pictures / "console-analysis.png", full_page=True)
 
     set_slider(page, "pay", "9 GBP")
     expect(needed.locator("thead")).to_contain_text("Pay", timeout=60_000)

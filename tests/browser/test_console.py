@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.participant import LOCK_OUT_MS, READY, assert_accessible, download
+from tests.browser.participant import LOCK_OUT_MS, READY, assert_accessible, download, take_picture
 from tests.program import Program, poll
 
 pytestmark = pytest.mark.browser
@@ -241,7 +241,7 @@ def test_every_page_is_accessible_and_fits_the_screen_in_light_and_dark_on_phone
             expect(page.locator(SHOWN[name]).first).to_be_visible()
             assert_accessible(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            page.screenshot(path=pictures / f"console-{name}-{screen}-{scheme}.png", full_page=True)
+            take_picture(page, pictures / f"console-{name}-{screen}-{scheme}.png", full_page=True)
 
 
 def test_the_map_can_be_moved_searched_and_saved_by_keyboard(two_programs: tuple[Program, Program], page: Page) -> None:

@@ -47,6 +47,7 @@ async def answered(client: httpx.AsyncClient, settings: Settings, store: Store) 
     yield crowd, experiment
     for each in await store.experiments.list():
         await store.experiments.delete(each.slug, each.experiment)
+    await store.experiments.unlock_bundles()  # a process that was cancelled may not have come to it
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory"])
