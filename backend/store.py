@@ -90,7 +90,8 @@ return length
 
 #: Claim a job that is waiting, or that another backend has left running; only the claimant may write about it from then
 #: on. A job that was cancelled, or that too many backends have begun without ending it, ends here. Returns its new
-#: state. KEYS request · ARGV backend, now, seconds to live, most tries, the sentence for too many tries
+#: state.
+#: KEYS request · ARGV backend, now, seconds to live, most tries, the sentence for too many tries
 BEGIN_REQUEST = """
 local state, cancel, backend, tries, began =
   unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend', 'tries', 'began_ms'))
@@ -113,8 +114,8 @@ return 'running'
 """
 
 #: Write about a job that this backend has claimed. Nothing is written if another backend has claimed it, if it has
-#: expired, or if it was cancelled; a cancelled job ends here. Returns its new state. KEYS request · ARGV backend, now,
-#: seconds to live, then field names and values
+#: expired, or if it was cancelled; a cancelled job ends here. Returns its new state.
+#: KEYS request · ARGV backend, now, seconds to live, then field names and values
 NOTE_REQUEST = """
 local state, cancel, backend = unpack(redis.call('HMGET', KEYS[1], 'state', 'cancel', 'backend'))
 if state ~= 'running' or backend ~= ARGV[1] then return 'lost' end

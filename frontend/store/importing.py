@@ -20,7 +20,8 @@ PAGE = 500
 _QUERIES = 5000
 
 #: Appends answers of the same fields at their own places in the log, except those that were appended before. Returns
-#: its length. KEYS answers · ARGV number of fields, their names, then for each answer: id, values
+#: its length.
+#: KEYS answers · ARGV number of fields, their names, then for each answer: id, values
 RESTORE_ANSWERS = """
 local count = tonumber(ARGV[1])
 local entry = {}

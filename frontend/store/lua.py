@@ -15,9 +15,10 @@ from frontend.store.places import with_places
 #: begins, and the turn of that query is returned, or nothing to whoever asked for a spare one. Where the caller expects
 #: a session, nothing happens unless it is the newest of an active participant, and the experiment is in the state that
 #: is expected. Returns nothing where the experiment was deleted or the participant erased, otherwise {number, what
-#: happened, entry of `given`, answers, status}. KEYS participant, given, state · ARGV number, 1 if spare, now (ms),
-#: most turns that are not over, answers with which the trials end (0: they do not), the last place in the order that is
-#: listed for everybody, session, '*' for any, or '', state as state|revision|reason of its end, numbers that are over
+#: happened, entry of `given`, answers, status}.
+#: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, answers with which
+#: the trials end (0: they do not), the last place in the order that is listed for everybody, session, '*' for any, or
+#: '', state as state|revision|reason of its end, numbers that are over
 BEGIN_TURN = """
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return false end
 local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'answers', 'status', 'session')
@@ -87,9 +88,9 @@ return told('begun', entry)
 """
 
 #: Saves the next version of a draft if `known` is the newest one, so nobody overwrites what they have not seen.
-#: Versions that one window saves within some minutes are one version; the oldest are dropped. Returns {1, number} or
-#: {0, newest number}. KEYS draft · ARGV known, version (JSON), window, now (ms), minutes of one version (ms), most
-#: versions, seconds it is kept
+#: Versions that one window saves within minutes are one; the oldest are dropped. Returns {1, or 0 if not, number}.
+#: KEYS draft · ARGV known, version (JSON), window, now (ms), minutes of one version (ms), most versions, seconds it is
+#: kept
 SAVE_DRAFT = """
 local head, window, began, first = unpack(redis.call('HMGET', KEYS[1], 'head', 'window', 'began', 'first'))
 head, first = tonumber(head or '0'), tonumber(first or '1')
@@ -113,9 +114,9 @@ return {1, number}
 #: Takes the best query this participant has not seen, with another head than their last where there is one. It leaves
 #: the list, counts as seen, is pending and belongs to the turn, all at once: two participants never take the same
 #: element, and a query whose participant disappears is known to the backend. Returns the entry of the turn, which is an
-#: earlier one where the turn had a query already, nothing when the list holds none for them, or 'gone' where there is
-#: no such participant any more. KEYS queries, asked, pending, participant, given · ARGV token, now (ms), most elements
-#: looked at, number of the turn, beginning of its entry
+#: earlier one where the turn had a query already, nothing when the list holds none for them, 'gone' if they are.
+#: KEYS queries, asked, pending, participant, given · ARGV token, now (ms), most elements looked at, number of the turn,
+#: beginning of its entry
 TAKE_QUERY = """
 if redis.call('EXISTS', KEYS[4]) == 0 then return 'gone' end
 local entry = redis.call('HGET', KEYS[5], ARGV[4])
@@ -152,9 +153,9 @@ return false
 #: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen
 #: each, or none where only an unseen one is wanted. It counts as seen, belongs to the turn, and is pending where a
 #: learner should know of it. Returns the entry of the turn, which is an earlier one where the turn had a query already,
-#: nothing where none was chosen, or 'gone' where there is no such participant any more. KEYS asked, participant, state,
-#: given[, pending] · ARGV token, now (ms), name of a counter or '', number of the turn, beginning of its entry, 1 if
-#: only an unseen one is wanted, then the candidates as elements of a list
+#: nothing where none was chosen, or 'gone' where there is no such participant any more.
+#: KEYS asked, participant, state, given[, pending] · ARGV token, now (ms), name of a counter or '', number of the turn,
+#: beginning of its entry, 1 if only an unseen one is wanted, then the candidates as elements of a list
 REMEMBER_QUERY = """
 if redis.call('EXISTS', KEYS[2]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return 'gone' end
 local entry = redis.call('HGET', KEYS[4], ARGV[4])
@@ -210,9 +211,10 @@ return redis.call('HGETALL', KEYS[4])
 #: is another participant under the same identity: the earlier one is replaced, or keeps a field of their own
 #: (identity#participant) where their part has ended; then the queries that they saw count as seen. Returns
 #: {participant's id, names and values of their fields}, 'full' where no place is left, or nothing where the experiment
-#: was deleted. KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id,
-#: the participant who begins anew, or '+' where somebody comes back, or '', their group or '', most places
-#: (0: any number), number of groups with places g, name and number of places of each, then names and values
+#: was deleted.
+#: KEYS arrivals, state, hash of the id that a new participant would get, places · ARGV identity, that id, the
+#: participant who begins anew, or '+' where somebody comes back, or '', their group or '', most places (0: any number),
+#: number of groups with places g, name and number of places of each, then names and values
 ARRIVE = with_places("""
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
 local base = string.sub(KEYS[3], 1, -#ARGV[2] - 1)
@@ -277,8 +279,9 @@ return {known, redis.call('HGETALL', key)}
 
 #: Sets fields of a participant and, where it may follow the one at this moment, a status; the places move with it. What
 #: a platform said before what is known is passed over. Returns {status afterwards, 1 if anything was written}, or
-#: nothing where there is no such participant. KEYS participant[, places] · ARGV wanted status or '', statuses that it
-#: may follow, participant, when the platform said it (ms) or '', then names and values
+#: nothing where there is no such participant.
+#: KEYS participant[, places] · ARGV wanted status or '', statuses that it may follow, participant, when the platform
+#: said it (ms) or '', then names and values
 CHANGE_STATUS = with_places("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 if ARGV[4] ~= '' and tonumber(redis.call('HGET', KEYS[1], 'platform_ms') or '-1') > tonumber(ARGV[4]) then
@@ -307,8 +310,9 @@ return replies
 """
 
 #: Notes that somebody has finished, and counts them once: the counter always agrees with the participants. Returns how
-#: many have finished and hold a place, or nothing where there is no such participant any more. KEYS participant,
-#: counts, places · ARGV now (ms), counter, statuses from which there is no way on, participant, then names and values
+#: many have finished and hold a place, or nothing where there is no such participant any more.
+#: KEYS participant, counts, places · ARGV now (ms), counter, statuses from which there is no way on, participant, then
+#: names and values
 COMPLETE = with_places("""
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
 if redis.call('HSETNX', KEYS[1], 'completed_ms', ARGV[1]) == 1 then
@@ -321,8 +325,8 @@ return tonumber(redis.call('HGET', KEYS[3], 'finished') or '0')
 """)
 
 #: Claims the asking for a participant's credit: one caller gets 1, and another only where nothing came of it for a
-#: while. A credit that was granted or refused is never asked for again. KEYS participant · ARGV now (ms), after how
-#: many milliseconds a claim is void
+#: while. A credit that was granted or refused is never asked for again.
+#: KEYS participant · ARGV now (ms), after how many milliseconds a claim is void
 CLAIM_CREDIT = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 local credit, at = unpack(redis.call('HMGET', KEYS[1], 'credit', 'credit_ms'))
@@ -331,8 +335,8 @@ redis.call('HSET', KEYS[1], 'credit', 'asked', 'credit_ms', ARGV[1])
 return 1
 """
 
-#: Closes or pauses an open experiment by itself, with the reason, and writes it down among its changes. Returns 1 if it
-#: did. KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail
+#: Closes or pauses an open experiment, with the reason, and notes it among its changes. Returns 1 if it did.
+#: KEYS state, changes · ARGV state, reason, now (ms), by whom, what, detail
 END_RUN = """
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return 0 end
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'ended_by', ARGV[2], 'since_ms', ARGV[3])
@@ -341,8 +345,8 @@ return 1
 """
 
 #: Asks a job to stop: one that waits is cancelled at once, one that runs is told, and one that has ended stays as it
-#: is, whoever ended it a moment before. Returns its state, or nothing where it has expired. KEYS request · ARGV seconds
-#: to live
+#: is, whoever ended it a moment before. Returns its state, or nothing where it has expired.
+#: KEYS request · ARGV seconds to live
 CANCEL_REQUEST = """
 local state = redis.call('HGET', KEYS[1], 'state')
 if state ~= 'waiting' and state ~= 'running' then return state end
@@ -354,8 +358,8 @@ return redis.call('HGET', KEYS[1], 'state')
 
 #: Lets so many through from one address, and then a few every second: the time at which the address will have used up
 #: nothing moves on with each. It is never further away than all that may come at once; where it seems to be, a clock
-#: was set back, and the address begins anew. Returns 0, or how many milliseconds to wait. KEYS arrivals of the address
-#: · ARGV now (ms), milliseconds that each costs, how many may come at once
+#: was set back, and the address begins anew. Returns 0, or how many milliseconds to wait.
+#: KEYS arrivals of the address · ARGV now (ms), milliseconds that each costs, how many may come at once
 ADMIT = """
 local now, cost, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[2]) * tonumber(ARGV[3])
 local known = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -370,10 +374,10 @@ return 0
 #: A token's answer is in the stream once, however often it is sent: the second time the first result comes back. The
 #: answer, the note of its token, the end of its turn, the end of being pending and the counters move together. A turn
 #: for which the store knows no query is over too: it was too slow to note the one that was answered. Returns {stream
-#: id, 1 if recorded now and 0 if before, answers of this participant, all answers}, or nothing where the experiment was
-#: deleted, or the participant was erased. KEYS answers, answered, pending, participant, state, counts, given, erased ·
-#: ARGV token, now (ms), sampler, counter of first answers, number of the turn, number of other counters c, participant,
-#: their c names, then the fields of the answer
+#: id, 1 if recorded now and 0 if before, answers of this participant, all answers}, or nothing where either is gone.
+#: KEYS answers, answered, pending, participant, state, counts, given, erased · ARGV token, now (ms), sampler, counter
+#: of first answers, number of the turn, number of other counters c, participant, their c names, then the fields of the
+#: answer
 RECORD_ANSWER = """
 if redis.call('EXISTS', KEYS[5]) == 0 then return false end
 if redis.call('SISMEMBER', KEYS[8], redis.sha1hex(ARGV[7])) == 1 then return false end
@@ -401,8 +405,9 @@ return {id, 1, given, all}
 
 #: Takes an invitation up: the account is written and the invitation is used, both or neither, so that of two who open
 #: the same link one succeeds. Returns 'done', or why not: 'unknown', 'used', 'old', 'taken' (there is such an account,
-#: or for the owner's link any) or 'gone' (the account whose password was to be reset). KEYS accounts, invitations ·
-#: ARGV digest, now (ms), name, account as JSON, id of that account, field of the owner's claim
+#: or for the owner's link any) or 'gone' (the account whose password was to be reset).
+#: KEYS accounts, invitations · ARGV digest, now (ms), name, account as JSON, id of that account, field of the owner's
+#: claim
 TAKE_UP_INVITATION = """
 local kept = redis.call('HGET', KEYS[2], ARGV[1])
 if not kept then return 'unknown' end
@@ -445,10 +450,10 @@ return {kept, redis.call('HGET', KEYS[3], session.name)}
 #: Reserves a place for one guess before it is checked, so that guesses at the same moment count each other. Nothing is
 #: reserved while one of the counters is waiting, nor where only the wait is asked for. A counter whose free places are
 #: gone waits twice as long after each further guess; a name that is guessed from many places gives each new place
-#: fewer. Returns {account or false, time to wait (ms)}. KEYS accounts, the name's counter, the counter of name and
-#: place[, the place's counter] ARGV account's name, now (ms), 1 to reserve, free places of name and place, the same
-#: while the name is attacked, guesses that make an attack, free places of the place, longest wait (ms), time until
-#: counters are forgotten (s)
+#: fewer. Returns {account or false, time to wait (ms)}.
+#: KEYS accounts, the name's counter, the counter of name and place[, the place's counter] ARGV account's name, now
+#: (ms), 1 to reserve, free places of name and place, the same while the name is attacked, guesses that make an attack,
+#: free places of the place, longest wait (ms), time until counters are forgotten (s)
 RESERVE_GUESS = """
 local account = redis.call('HGET', KEYS[1], ARGV[1])
 local now, wait = tonumber(ARGV[2]), 0
@@ -499,10 +504,10 @@ return 1
 
 #: Removes a participant and what was kept of their turns; somebody anonymous who has the same status takes their place
 #: where the answers stay, so that counts of people agree. Without the answers, the count of those who completed is
-#: lowered. From now on nothing that their pages send is recorded. Returns whether there was anything. KEYS participant,
-#: asked, answered, given, arrivals, counts, erased, places[, anonymous participant] · ARGV participant, milliseconds in
-#: a minute, number of identities i, their i names, then names and values of the anonymous participant, the first of
-#: which is the identity
+#: lowered. From now on nothing that their pages send is recorded. Returns whether there was anything.
+#: KEYS participant, asked, answered, given, arrivals, counts, erased, places[, anonymous participant] · ARGV
+#: participant, milliseconds in a minute, number of identities i, their i names, then names and values of the anonymous
+#: participant, the first of which is the identity
 ERASE_PARTICIPANT = with_places("""
 redis.call('SADD', KEYS[7], redis.sha1hex(ARGV[1]))
 local completed = redis.call('HGET', KEYS[1], 'completed_ms')
@@ -548,7 +553,8 @@ end
 """
 
 #: Copies the entries after an id, and lets the copy take the place of the stream; what is appended next gets a later id
-#: than anything before, as in the old stream. KEYS stream, copy · ARGV last id that was copied, with ( before it
+#: than anything before, as in the old stream.
+#: KEYS stream, copy · ARGV last id that was copied, with ( before it
 REPLACE_STREAM = """
 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1], '+')) do
   redis.call('XADD', KEYS[2], entry[1], unpack(entry[2]))
@@ -566,9 +572,8 @@ redis.call('RENAME', KEYS[2], KEYS[1])
 """
 
 #: Keeps a payment before anything of it is sent: once for its key, only if none of its submissions was paid, and only
-#: if the counter stays within its bound. Returns nothing where the experiment was deleted, otherwise {what happened,
-#: what was kept}. KEYS prolific, state · ARGV field of the payment, its JSON, counter, more, most, then marks and their
-#: values
+#: if the counter stays within its bound. Returns nothing where the experiment was deleted, otherwise {outcome, kept}.
+#: KEYS prolific, state · ARGV field of the payment, its JSON, counter, more, most, then marks and their values
 CLAIM_PAYMENT = """
 if redis.call('EXISTS', KEYS[2]) == 0 then return false end
 local known = redis.call('HGET', KEYS[1], ARGV[1])
@@ -584,9 +589,8 @@ for i = 6, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 return {'claimed', ''}
 """
 
-#: Changes a payment if it is still as it was read, and gives back its marks and its part of the counter where it was
-#: refused. Returns whether it was. KEYS prolific · ARGV field of the payment, JSON before, JSON after, counter or '',
-#: less, marks
+#: Changes a payment if it is as it was read, and gives back its marks and part of the counter where it was refused.
+#: KEYS prolific · ARGV field of the payment, JSON before, JSON after, counter or '', less, marks
 SETTLE_PAYMENT = """
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

@@ -8,12 +8,17 @@ the SHA-256 of everything before it. Media that are missing, or are not what was
 manifest and the README. The contents of the store are text as JSON lines, and arrays as .npy without
 pickles:
 
-machine/state.json          the fields of the experiment's state machine/revisions.jsonl     [number, revision]
-machine/arrivals.jsonl      [platform identity, participant] machine/participants.jsonl  [participant, fields, queries
-seen] machine/answers.jsonl       [stream id, fields]; the tokens answered and all counters follow from it
-machine/events.jsonl        [stream id, fields] machine/changes.jsonl       [stream id, fields] machine/models.jsonl
-[sampler, numbers, names of arrays]; the arrays are machine/models/SAMPLER/NAME.npy machine/history.jsonl
-[sampler, stream id, numbers, names of arrays]; arrays are machine/history/SAMPLER/ID/NAME.npy
+machine/state.json          the fields of the experiment's state
+machine/revisions.jsonl     [number, revision]
+machine/arrivals.jsonl      [platform identity, participant]
+machine/participants.jsonl  [participant, fields, queries seen]
+machine/answers.jsonl       [stream id, fields]; the tokens answered and all counters follow from it
+machine/events.jsonl        [stream id, fields]
+machine/changes.jsonl       [stream id, fields]
+machine/models.jsonl        [sampler, numbers, names of arrays]
+machine/history.jsonl       [sampler, stream id, numbers, names of arrays]
+
+The arrays are machine/models/SAMPLER/NAME.npy and machine/history/SAMPLER/ID/NAME.npy.
 """
 
 import hashlib

@@ -75,16 +75,19 @@ class OrdinalEmbedding(BaseEstimator):
         Fit by Adam on so many answers a step, or as many as a rule says (`GeoDamp(4096, delay=5)`), instead of L-BFGS
         on all of them: for more answers than pay in one piece, and for many machines.
     averaging, compression, step_size, epochs
-        Of a fit in batches: how workers agree, how gradients travel (values of
-        `salmon.training`), its steps and passes.
+        Of a fit in batches: how workers agree, how gradients travel (values of `salmon.training`), its steps and
+        passes.
     executor : salmon.parallel.Executor, Dask client or None
         Where the work is done; None is this process.
     n_restarts : int or None
         The earlier name of `n_init`; it still works, with a warning.
 
-    Attributes ---------- embedding_ : (n, d) float64, a new copy at every access labels_ : (n,) the names of the
-    targets, sorted, where answers name them; otherwise their indices noise_ : the noise model that was fitted or
-    learned, `ridge_` the ridge of that fit, `noise_losses_` the held-out log-loss of each one tried (empty if none)
+    Attributes
+    ----------
+    embedding_ : (n, d) float64, a new copy at every access
+    labels_ : (n,) the names of the targets, sorted, where answers name them; otherwise their indices
+    noise_ : the noise model that was fitted or learned, `ridge_` the ridge of that fit, `noise_losses_` the held-out
+        log-loss of each one tried (empty if none)
     history_ : list of dict, one an iteration: start, iteration, objective, and the held-out log-loss and accuracy where
         answers were held out
     feature_weight_ : the share of the positions' variance that features explain; None without features

@@ -233,25 +233,31 @@ class DaskClassifier(ClassifierMixin, _DaskEstimator):
     Parameters
     ----------
     module : class, function or torch.nn.Module
-        What is trained; a class or function is called with the `module__…` parameters. A
-        module is copied, not modified.
+        What is trained; a class or function is called with the `module__…` parameters. A module is copied, not
+        modified.
     loss : class of torch.nn, or function (output, target) -> (b,)
         A class is called with `loss__…` and `reduction="none"`.
-    optimizer : class of torch.optim, called with `optimizer__…` max_epochs : passes over the data batch_size : int,
-    BatchSize or a class of them; `batch_size__delay=60` sets a field averaging, compression : how replicas are
-    synchronised and gradients compressed; `averaging__period=8` sets a field monitors, policies : what is measured, and
-    how the next step is adjusted to it executor : Dask client, executor, group or None (this process) random_state :
-    int, RandomState or None checkpoint : folder in which each epoch is saved; an older checkpoint in it is replaced
+    optimizer : class of torch.optim, called with `optimizer__…`
+    max_epochs : passes over the data
+    batch_size : int, BatchSize or a class of them; `batch_size__delay=60` sets a field
+    averaging, compression : how replicas are synchronised and gradients compressed; `averaging__period=8` sets a field
+    monitors, policies : what is measured, and how the next step is adjusted to it
+    executor : Dask client, executor, group or None (this process)
+    random_state : int, RandomState or None
+    checkpoint : folder in which each epoch is saved; an older checkpoint in it is replaced
     resume : whether fit continues from the checkpoint; it is refused for other data or settings, so random_state must
-    be a number progress : whether to show a progress bar on the terminal early_stopping : whether to hold out
-    `validation_fraction` of the examples, stop once their score has not risen by `tol` for
-        `n_iter_no_change` epochs, and keep the best module
+        be a number
+    progress : whether to show a progress bar on the terminal
+    early_stopping : whether to hold out `validation_fraction` of the examples, stop once their score has not risen by
+        `tol` for `n_iter_no_change` epochs, and keep the best module
 
-    Integers in X stay integers, as an embedding layer needs them; numbers with a fraction
-    get the precision of the module.
+    Integers in X stay integers, as an embedding layer needs them; numbers with a fraction get the precision of the
+    module.
 
-    Attributes ---------- module_ : the trained module; history_ : a `TrainingHistory`; n_features_in_;
-    validation_scores_ : of each epoch, if stopped early
+    Attributes
+    ----------
+    module_ : the trained module; history_ : a `TrainingHistory`; n_features_in_; validation_scores_ : of each epoch, if
+        stopped early
     """
 
     _default_loss = torch.nn.CrossEntropyLoss

@@ -29,22 +29,29 @@ _FAILURES = (SalmonError, ArithmeticError, AttributeError, LookupError, RuntimeE
 
 
 class HyperbandSearch(BaseEstimator):
-    """Search parameters of an estimator that has `partial_fit`, with Hyperband (Li et al.
-    2018; Sievert 2021, chapter 2).
+    """Search parameters of an estimator with `partial_fit` by Hyperband (Li et al. 2018; Sievert 2021, chapter 2).
 
-    Parameters ---------- estimator : estimator with partial_fit and score parameters : dict of name -> list of values,
-    or distribution with rvs max_iter : partial_fit calls of the models that are trained longest aggressiveness : one in
-    this many models is promoted to the next rung chunk_size : examples of each partial_fit call; None is all of them.
-    `rule_of_thumb` computes max_iter and chunk_size passive : random search with the same work: train fewer models,
-    each of them to the end patience : number of calls after which a model that improves by less than `tolerance` stops;
-    True is max_iter / aggressiveness test_share : share of the examples held out for scores, unless fit is given a test
-    set priorities : whether the models with the highest scores are trained first random_state : int, RandomState or
-    None executor : executor, Dask client or None (this process)
+    Parameters
+    ----------
+    estimator : estimator with partial_fit and score
+    parameters : dict of name -> list of values, or distribution with rvs
+    max_iter : partial_fit calls of the models that are trained longest
+    aggressiveness : one in this many models is promoted to the next rung
+    chunk_size : examples of each partial_fit call; None is all of them. `rule_of_thumb` computes max_iter and
+        chunk_size
+    passive : random search with the same work: train fewer models, each of them to the end
+    patience : number of calls after which a model that improves by less than `tolerance` stops; True is max_iter /
+        aggressiveness
+    test_share : share of the examples held out for scores, unless fit is given a test set
+    priorities : whether the models with the highest scores are trained first
+    random_state : int, RandomState or None
+    executor : executor, Dask client or None (this process)
 
-    Attributes ---------- best_estimator_, best_params_, best_score_, best_index_, metadata_, model_params_ cv_results_
-    : dict of arrays with one entry for each model: params, param_…, mean_test_score, rank_test_score,
-    partial_fit_calls,
-        bracket, and error, the sentence with which a model failed
+    Attributes
+    ----------
+    best_estimator_, best_params_, best_score_, best_index_, metadata_, model_params_
+    cv_results_ : dict of arrays with one entry for each model: params, param_…, mean_test_score, rank_test_score,
+        partial_fit_calls, bracket, and error, the sentence with which a model failed
     history_ : one dict for each score: model, bracket, partial_fit_calls, score, seconds, total_calls
     """
 

@@ -18,7 +18,8 @@ from salmon.wire.values import CHECKSUM, REST_FIELDS, SERVED_FIELDS, TIMING_FIEL
 #: What stands between the answers of a page, and between the parts of an answer: recording and importing refuse both.
 BETWEEN_ANSWERS, BETWEEN_PARTS = "\x1e", "\x1f"
 #: Returns a page of answers as one text. Parsing every field of every answer as a reply of its own is what takes the
-#: client longest. KEYS answers · ARGV first id, last id, how many
+#: client longest.
+#: KEYS answers · ARGV first id, last id, how many
 READ_ANSWERS = """
 local page = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])
 for i = 1, #page do page[i] = page[i][1] .. '\\31' .. table.concat(page[i][2], '\\31') end
