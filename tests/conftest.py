@@ -1,6 +1,5 @@
 """Fixtures of all tests: the real program, the real store, a real browser."""
 
-import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -112,12 +111,6 @@ async def client(settings: Settings, store: Store) -> AsyncIterator[httpx.AsyncC
     """The application in this process; requests reach it without a socket."""
     async with client_on(settings, store) as opened:
         yield opened
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """Where screenshots go: docs/ when they are taken for it (`make pictures`), otherwise away."""
-    return REPOSITORY / "docs" / "pictures" if os.environ.get("SALMON_PICTURES") else tmp_path
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from tests.bundles import rows_of
-from tests.program import Program
+from tests.program import REPOSITORY, Program
 
 READY = "#trial:not([hidden]):not(.blank) #q-left:not(.disabled)"
 PHONE = {"viewport": {"width": 360, "height": 640}, "has_touch": True, "is_mobile": True}
@@ -178,10 +179,19 @@ def download(page: Page, name: str) -> bytes:
     return started.value.path().read_bytes()
 
 
-def take_picture(page: Page, path: Path, *, full_page: bool = False) -> None:
-    """Save a screenshot as PNG with 256 colours: a third of the bytes, and nothing of a page of the console is lost."""
-    shot = Image.open(io.BytesIO(page.screenshot(full_page=full_page))).convert("RGB")
-    shot.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+def take_picture(shown: Page | Locator, name: str, **options: Any) -> None:
+    """Take a screenshot for the manual; without `make pictures` nothing is done, because encoding takes long.
+
+    PNG files get 256 colours: a third of the bytes, and nothing of a page of the console is lost.
+    """
+    if not os.environ.get("SALMON_PICTURES"):
+        return
+    path = REPOSITORY / "docs" / "pictures" / name
+    if path.suffix == ".png":
+        shot = Image.open(io.BytesIO(shown.screenshot(**options))).convert("RGB")
+        shot.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    else:
+        shown.screenshot(path=path, **options)
 
 
 def chosen(rows: list[dict[str, str]]) -> list[tuple[str, str]]:

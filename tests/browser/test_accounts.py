@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from pyotp.totp import TOTP
 
-from tests.browser.participant import assert_accessible
+from tests.browser.participant import assert_accessible, take_picture
 from tests.program import Program
 
 pytestmark = pytest.mark.browser
@@ -36,12 +36,12 @@ def owner(program: Program) -> tuple[str, str]:
     return login
 
 
-def look(page: Page, pictures: Path, name: str) -> None:
+def look(page: Page, name: str) -> None:
     """Check a page for accessibility in light and dark, and take pictures of it."""
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert_accessible(page)
-        page.screenshot(path=pictures / f"{name}-{scheme}.png", full_page=True)
+        take_picture(page, f"{name}-{scheme}.png", full_page=True)
     page.emulate_media(color_scheme="light")
 
 

@@ -4,7 +4,6 @@ touch, and from right to left.
 
 import gzip
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx
 import pytest
@@ -20,6 +19,7 @@ from tests.browser.participant import (
     box_of,
     chosen,
     plain,
+    take_picture,
 )
 
 pytestmark = pytest.mark.browser
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.browser
 TakeLook = Callable[[str], None]
 
 
-def make_look(page: Page, pictures: Path, name: str) -> TakeLook:
+def make_look(page: Page, name: str) -> TakeLook:
     """Return a function that checks a step with axe-core and takes a screenshot of it."""
 
     def look(step: str) -> None:
         assert_accessible(page)
-        page.screenshot(path=pictures / f"{name}-{step}.png")
+        take_picture(page, f"{name}-{step}.png")
 
     return look
 
@@ -49,10 +49,10 @@ def tab_to(page: Page, name: str) -> None:
 
 
 def test_all_steps_can_be_completed_by_keyboard_alone(
-    laboratory: Laboratory, participant: Participant, page: Page, pictures: Path
+    laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("keyboard", EVERYTHING)
-    look = make_look(page, pictures, "desktop")
+    look = make_look(page, "desktop")
     page.goto(f"{address}?puid=ada")
     participant.heading("Welcome")
     look("1-welcome")
@@ -103,11 +103,11 @@ def test_all_steps_can_be_completed_by_keyboard_alone(
 
 
 def test_all_steps_can_be_completed_by_touch_on_a_small_phone_and_trials_need_no_scrolling(
-    laboratory: Laboratory, new_page: Callable[..., Page], pictures: Path
+    laboratory: Laboratory, new_page: Callable[..., Page]
 ) -> None:
     address = laboratory.launch("touch", EVERYTHING)
     page = new_page(**PHONE)
-    look = make_look(page, pictures, "phone")
+    look = make_look(page, "phone")
     visitor = Participant(page)
     page.goto(f"{address}?puid=thumb")
     look("1-welcome")
@@ -152,11 +152,11 @@ def test_all_steps_can_be_completed_by_touch_on_a_small_phone_and_trials_need_no
 
 
 def test_in_arabic_the_page_runs_from_right_to_left_and_the_left_foot_stays_left(
-    laboratory: Laboratory, participant: Participant, page: Page, pictures: Path
+    laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     say = catalogue("ar")
     address = laboratory.launch("arabic", EVERYTHING)
-    look = make_look(page, pictures, "arabic")
+    look = make_look(page, "arabic")
     page.goto(f"{address}?puid=layla&lang=ar")
     html = page.locator("html")
     expect(html).to_have_attribute("dir", "rtl")
@@ -195,14 +195,14 @@ def test_in_arabic_the_page_runs_from_right_to_left_and_the_left_foot_stays_left
 
 
 def test_participants_who_do_not_agree_are_told_how_to_leave(
-    laboratory: Laboratory, participant: Participant, page: Page, pictures: Path
+    laboratory: Laboratory, participant: Participant, page: Page
 ) -> None:
     address = laboratory.launch("declined", EVERYTHING)
     participant.open(f"{address}?puid=no")
     participant.button("I do not agree").click()
     expect(page.get_by_text("You have chosen not to take part")).to_be_visible()
     expect(page.get_by_role("link", name="Leave the study")).to_have_attribute("href", "https://example.org/declined")
-    make_look(page, pictures, "desktop")("9-declined")
+    make_look(page, "desktop")("9-declined")
     page.reload()
     expect(page.get_by_text("You have chosen not to take part")).to_be_visible()
     assert page.locator("#code").count() == 0

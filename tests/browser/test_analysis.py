@@ -1,7 +1,6 @@
 """The analysis page: studies are planned with sliders, dimensions are compared, and a report is written."""
 
 import re
-from pathlib import Path
 
 import httpx
 import pytest
@@ -48,7 +47,7 @@ def set_slider(page: Page, name: str, said: str) -> None:
 
 
 def test_a_plan_is_refined_while_one_looks_and_follows_the_sliders(
-    laboratory: Laboratory, analysed: str, page: Page, pictures: Path
+    laboratory: Laboratory, analysed: str, page: Page
 ) -> None:
     laboratory.log_in(page)
     page.goto(analysed)
@@ -66,7 +65,7 @@ def test_a_plan_is_refined_while_one_looks_and_follows_the_sliders(
     expect(ethics).to_contain_text("12 targets with queries by Adaptive")
     assert_accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
-    take_picture(page, pictures / "console-analysis.png", full_page=True)
+    take_picture(page, "console-analysis.png", full_page=True)
 
     set_slider(page, "pay", "9 GBP")
     expect(needed.locator("thead")).to_contain_text("Pay", timeout=60_000)

@@ -229,7 +229,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_is_accessible_and_fits_the_screen_in_light_and_dark_on_phone_and_desktop(
-    busy_program: Program, page: Page, pictures: Path, name: str
+    busy_program: Program, page: Page, name: str
 ) -> None:
     program = busy_program
     log_in(page, program)
@@ -241,7 +241,7 @@ def test_every_page_is_accessible_and_fits_the_screen_in_light_and_dark_on_phone
             expect(page.locator(SHOWN[name]).first).to_be_visible()
             assert_accessible(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            take_picture(page, pictures / f"console-{name}-{screen}-{scheme}.png", full_page=True)
+            take_picture(page, f"console-{name}-{screen}-{scheme}.png", full_page=True)
 
 
 def test_the_map_can_be_moved_searched_and_saved_by_keyboard(two_programs: tuple[Program, Program], page: Page) -> None:

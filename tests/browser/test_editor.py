@@ -6,14 +6,13 @@ import io
 import re
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Dialog, FilePayload, Locator, Page, expect
 
 from tests.archives import picture
-from tests.browser.participant import Laboratory, assert_accessible, box_of
+from tests.browser.participant import Laboratory, assert_accessible, box_of, take_picture
 from tests.program import REPOSITORY, poll
 
 pytestmark = pytest.mark.browser
@@ -385,7 +384,7 @@ def test_who_may_only_look_sees_the_file_and_changes_nothing(page: Page, laborat
 
 @pytest.mark.parametrize(("name", "text"), [("full", FULL), ("mistakes", MISTAKES)])
 def test_the_editor_fits_every_screen_and_is_accessible_in_light_and_dark(
-    page: Page, laboratory: Laboratory, pictures: Path, name: str, text: str
+    page: Page, laboratory: Laboratory, name: str, text: str
 ) -> None:
     open_editor(page, laboratory)
     put_text(page, text)
@@ -399,4 +398,4 @@ def test_the_editor_fits_every_screen_and_is_accessible_in_light_and_dark(
             assert_accessible(page)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert box_of(page.locator("#editor"))["height"] <= height
-            page.screenshot(path=pictures / f"editor-{name}-{screen}-{scheme}.png", full_page=screen == "phone")
+            take_picture(page, f"editor-{name}-{screen}-{scheme}.png", full_page=screen == "phone")

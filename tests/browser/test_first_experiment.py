@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.participant import take_picture
 from tests.bundles import rows_of
 from tests.program import Program
 
@@ -24,7 +25,7 @@ OWN_TURN = re.compile(r"/query\?number=\d+$")
 
 
 def test_ten_answers_by_keyboard_and_mouse_become_exactly_ten_rows_of_the_csv(
-    program: Program, page: Page, examples: Path, pictures: Path
+    program: Program, page: Page, examples: Path
 ) -> None:
     address = program.launch_text("shapes", SPEC, "--targets", str(examples / "shapes" / "targets.zip"))
     login = program.add_user()
@@ -41,7 +42,7 @@ def test_ten_answers_by_keyboard_and_mouse_become_exactly_ten_rows_of_the_csv(
         expect(page.locator("#num-queries")).to_have_text(f"{number} / 10")
         expect(page.locator("#trial:not(.blank) #q-head img")).to_be_visible()
         if number == 3:
-            page.screenshot(path=pictures / "participant-page.png")
+            take_picture(page, "participant-page.png")
         page.wait_for_timeout(250)  # by default the page ignores answers before 200 ms
         side = "left" if number % 3 else "right"
         if number % 2:

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, expect
 
 from backend.plan import EVALUATION_SECONDS
 from tests.archives import write_zip
-from tests.browser.participant import assert_accessible
+from tests.browser.participant import assert_accessible, take_picture
 from tests.program import Program, poll
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -167,7 +167,7 @@ def assert_nothing_is_covered(seen: dict[str, list[list[float]]], n: int, *, lab
 
 @pytest.mark.parametrize("n", WANTED)
 def test_no_label_or_picture_covers_another_at_any_size_of_the_window(
-    program: Program, birds: dict[int, str], page: Page, pictures: Path, n: int
+    program: Program, birds: dict[int, str], page: Page, n: int
 ) -> None:
     for screen, (width, height) in SCREENS.items():
         page.set_viewport_size({"width": width, "height": height})
@@ -181,8 +181,9 @@ def test_no_label_or_picture_covers_another_at_any_size_of_the_window(
             if screen != "4k" and n == 60:
                 assert_accessible(page)
             kind = "jpeg" if width > 1300 else "png"
-            page.screenshot(
-                path=pictures / f"map-{n}-{screen}-{scheme}.{kind}",
+            take_picture(
+                page,
+                f"map-{n}-{screen}-{scheme}.{kind}",
                 full_page=screen == "phone",
                 **({"quality": 60} if kind == "jpeg" else {}),
             )

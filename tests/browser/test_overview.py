@@ -85,7 +85,7 @@ def assert_no_impossible_number(page: Page) -> None:
     assert all(0 <= share <= 100 for share in shares), shares
 
 
-def take_looks(page: Page, pictures: Path, name: str) -> None:
+def take_looks(page: Page, name: str) -> None:
     """Check a verdict for accessibility in light and dark, and take its pictures."""
     for screen, (width, height) in SCREENS.items():
         page.set_viewport_size({"width": width, "height": height})
@@ -95,17 +95,15 @@ def take_looks(page: Page, pictures: Path, name: str) -> None:
                 assert_accessible(page)
             # Figures follow the size of the window a moment later.
             page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
-            take_picture(page, pictures / f"overview-{name}-{screen}-{scheme}.png")
+            take_picture(page, f"overview-{name}-{screen}-{scheme}.png")
     page.set_viewport_size({"width": 1280, "height": 800})
     page.emulate_media(color_scheme="light")
 
 
-def test_before_the_first_answer_the_button_copies_the_link(
-    laboratory: Laboratory, line: str, page: Page, pictures: Path
-) -> None:
+def test_before_the_first_answer_the_button_copies_the_link(laboratory: Laboratory, line: str, page: Page) -> None:
     open_overview(page, laboratory, line)
     expect(page.locator("#verdict-what")).to_have_text("No answers yet.")
-    take_looks(page, pictures, "no-answers")
+    take_looks(page, "no-answers")
     page.locator("#verdict-action").get_by_role("button", name="Copy link").click()
     expect(page.locator("#verdict-action button")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == line
@@ -114,7 +112,7 @@ def test_before_the_first_answer_the_button_copies_the_link(
 
 
 def test_a_draft_is_opened_by_the_button_and_closed_when_there_are_enough_answers(
-    laboratory: Laboratory, page: Page, pictures: Path
+    laboratory: Laboratory, page: Page
 ) -> None:
     url = f"{laboratory.program.address}/api/experiments"
     form = {"files": {"spec": ("goal.yaml", PLAIN.encode())}, "data": {"name": "goal", "state": "draft"}}
@@ -123,7 +121,7 @@ def test_a_draft_is_opened_by_the_button_and_closed_when_there_are_enough_answer
     address = f"{laboratory.program.address}/e/goal/"
     open_overview(page, laboratory, address)
     expect(page.locator("#verdict-what")).to_have_text("Not open yet.")
-    take_looks(page, pictures, "not-open")
+    take_looks(page, "not-open")
     page.get_by_role("button", name="Open the experiment").click()
     expect(page.locator("#state")).to_have_text("open")
     expect(page.locator("#verdict-what")).to_have_text("No answers yet.")
@@ -137,7 +135,7 @@ def test_a_draft_is_opened_by_the_button_and_closed_when_there_are_enough_answer
     assert (tile(page, "answers"), tile(page, "expected finish")) == ("233", "reached")
     assert "6 began, 6 opened the link" in tile(page, "participants", ".quiet")
     assert_no_impossible_number(page)
-    take_looks(page, pictures, "rule-of-thumb")
+    take_looks(page, "rule-of-thumb")
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Close the experiment").click()
     assert seen(laboratory, address)["state"] == "open"
@@ -148,9 +146,7 @@ def test_a_draft_is_opened_by_the_button_and_closed_when_there_are_enough_answer
     assert httpx.post(f"{address}arrive", json={"parameters": {"puid": "late"}}).status_code == 409
 
 
-def test_a_file_that_is_missing_is_named_first(
-    laboratory: Laboratory, page: Page, pictures: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_is_missing_is_named_first(laboratory: Laboratory, page: Page, tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "t.zip", [(f"owl{k}.png", picture(k, size=(61, 17 + k))) for k in range(5)])
     address = laboratory.launch("owls", "html: {max_queries: 0}\nsamplers: {Random: {}}\n", archive)
     url = f"{laboratory.program.address}/api/experiments/owls/targets"
@@ -163,7 +159,7 @@ def test_a_file_that_is_missing_is_named_first(
     expect(page.locator("#verdict")).to_have_attribute("data-level", "error")
     expect(page.locator("#verdict-why")).to_contain_text("Upload the same file again")
     expect(page.locator("#verdict-action button")).to_have_count(0)
-    take_looks(page, pictures, "something-wrong")
+    take_looks(page, "something-wrong")
 
 
 def true_accuracy(coordinates: np.ndarray) -> float:
@@ -180,7 +176,7 @@ def true_accuracy(coordinates: np.ndarray) -> float:
 
 
 def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
-    laboratory: Laboratory, line: str, page: Page, pictures: Path, tmp_path: Path
+    laboratory: Laboratory, line: str, page: Page, tmp_path: Path
 ) -> None:
     open_overview(page, laboratory, line)
     answers, told, why = 0, "", page.locator("#verdict-why")
@@ -194,7 +190,7 @@ def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
         told = page.locator("#verdict-what").inner_text()
     assert re.fullmatch(NOT_YET, told), told
     assert page.locator("#verdict-action").inner_text() == "Copy link"
-    take_looks(page, pictures, "not-yet")
+    take_looks(page, "not-yet")
     while "Enough" not in told and answers < 9000:
         answer_together(line, [f"late{answers}-{k}" for k in range(8)], 60)
         answers += 480
@@ -206,7 +202,7 @@ def test_it_is_not_enough_and_then_enough_and_the_map_says_the_same(
     assert re.fullmatch(r"Enough: closing now costs at most (0\.\d|1\.0) points of accuracy \(95 %\)\.", told), told
     expect(page.get_by_role("button", name="Close the experiment")).to_be_visible()
     expect(page.locator("[data-figure=accuracy] svg")).to_be_visible()
-    take_looks(page, pictures, "enough")
+    take_looks(page, "enough")
     assert_no_impossible_number(page)
 
     now = seen(laboratory, line)

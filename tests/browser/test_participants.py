@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -274,7 +273,7 @@ def exported(crowd: Crowd) -> list[dict[str, str]]:
     return rows_of(crowd.laboratory.program.export("eggs", "participants.csv", crowd.laboratory.login))
 
 
-def test_with_200_people_the_page_fits_every_screen_and_is_accessible(crowd: Crowd, page: Page, pictures: Path) -> None:
+def test_with_200_people_the_page_fits_every_screen_and_is_accessible(crowd: Crowd, page: Page) -> None:
     open_page(page, crowd)
     assert_accessible(page)
     for screen, (width, height) in SCREENS.items():
@@ -283,4 +282,4 @@ def test_with_200_people_the_page_fits_every_screen_and_is_accessible(crowd: Cro
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            take_picture(page, pictures / f"participants-200-{screen}-{scheme}.png")
+            take_picture(page, f"participants-200-{screen}-{scheme}.png")

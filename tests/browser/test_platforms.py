@@ -1,14 +1,13 @@
 """Recruitment platforms in a browser (links, redirects, Mechanical Turk), and pages written for Salmon 1."""
 
 import hashlib
-from pathlib import Path
 from urllib.parse import parse_qs
 
 import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.participant import LOCK_OUT_MS, Laboratory, Participant, assert_accessible, plain
+from tests.browser.participant import LOCK_OUT_MS, Laboratory, Participant, assert_accessible, plain, take_picture
 from tests.program import REPOSITORY
 
 pytestmark = pytest.mark.browser
@@ -23,7 +22,7 @@ recruitment: {platform: mturk}
 
 
 def test_a_mechanical_turk_preview_shows_a_disabled_sample_and_stores_nothing(
-    laboratory: Laboratory, page: Page, pictures: Path
+    laboratory: Laboratory, page: Page
 ) -> None:
     address = laboratory.launch("preview", MTURK)
     requests: list[str] = []
@@ -33,7 +32,7 @@ def test_a_mechanical_turk_preview_shows_a_disabled_sample_and_stores_nothing(
     expect(page.locator("#q-head")).to_have_text("red")
     expect(page.locator("#q-left")).to_be_disabled()
     assert_accessible(page)
-    page.screenshot(path=pictures / "desktop-0-preview.png")
+    take_picture(page, "desktop-0-preview.png")
     assert "POST" not in requests
     reply = httpx.post(f"{address}arrive", json={"parameters": {"assignmentId": "ASSIGNMENT_ID_NOT_AVAILABLE"}})
     assert reply.status_code == 400

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.participant import Laboratory
+from tests.browser.participant import Laboratory, take_picture
 
 PUID = "60d2b1c4f7aa91e35c8e0b17"
 SPEC = "targets: 8\nhtml: {max_queries: 0}\nsamplers: {Random: {}}\n"
@@ -26,7 +26,7 @@ def answer(address: str, puid: str, count: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_person_is_found_exported_and_erased(
-    laboratory: Laboratory, new_page: Callable[..., Page], pictures: Path, scheme: str
+    laboratory: Laboratory, new_page: Callable[..., Page], scheme: str
 ) -> None:
     address = laboratory.program.launch_text(f"privacy-{scheme}", SPEC)
     answer(address, PUID, 6)
@@ -51,7 +51,7 @@ def test_a_person_is_found_exported_and_erased(
     assert sum(len(each["answers"]) for each in exported["experiments"]) == 6
     violations = Axe().run(page).response["violations"]
     assert [each["id"] for each in violations] == []
-    page.screenshot(path=pictures / f"console-privacy-{scheme}.png", full_page=True)
+    take_picture(page, f"console-privacy-{scheme}.png", full_page=True)
     page.check("[name=answers][value=remove]")
     page.fill("[name=confirm]", "another")
     page.click("#erase button")
@@ -60,7 +60,7 @@ def test_a_person_is_found_exported_and_erased(
     page.click("#erase button")
     erasure = page.locator("#erasures tbody tr").filter(has_text=f"privacy-{scheme}")
     expect(erasure).to_contain_text("no trace was found")
-    page.screenshot(path=pictures / f"console-privacy-done-{scheme}.png", full_page=True)
+    take_picture(page, f"console-privacy-done-{scheme}.png", full_page=True)
     page.goto(f"{laboratory.program.address}/console/privacy?id={PUID}")
     expect(page.locator("#find .outcome")).to_contain_text("Nothing is stored")
     assert errors == []

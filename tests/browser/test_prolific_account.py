@@ -3,13 +3,12 @@ console, against the stand-in.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.participant import Laboratory, assert_accessible
+from tests.browser.participant import Laboratory, assert_accessible, take_picture
 from tests.program import Program
 from tests.prolific import SPEC, TERMS, TOKEN, StandIn, stand_in
 
@@ -46,7 +45,6 @@ def test_a_study_from_the_token_to_the_approval(
     laboratory: Laboratory,
     new_page: Callable[..., Page],
     prolific: StandIn,
-    pictures: Path,
     scheme: str,
 ) -> None:
     address = laboratory.launch(
@@ -100,7 +98,7 @@ def test_a_study_from_the_token_to_the_approval(
     page.get_by_role("button", name="Refresh").click()
     expect(page.locator("#prolific-facts")).to_contain_text("2 awaiting review")
     assert_accessible(page)
-    page.locator("#prolific").screenshot(path=pictures / f"console-prolific-study-{scheme}.png")
+    take_picture(page.locator("#prolific"), f"console-prolific-study-{scheme}.png")
     page.locator("#prolific").get_by_role("link", name="Payment").click()
     expect(page.locator("#prolific-sentence")).to_contain_text("18.00 GBP of 20.00 GBP")
     page.get_by_role("button", name="Approve", exact=True).click()
@@ -121,11 +119,11 @@ def test_a_study_from_the_token_to_the_approval(
     page.get_by_role("button", name="Pay bonuses").click()
     expect(page.locator("#prolific .orders")).to_contain_text("nobody to pay through Prolific")
     assert_accessible(page)
-    page.locator("#prolific").screenshot(path=pictures / f"console-prolific-desktop-{scheme}.png")
+    take_picture(page.locator("#prolific"), f"console-prolific-desktop-{scheme}.png")
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert_accessible(page)
-    page.locator("#prolific").screenshot(path=pictures / f"console-prolific-phone-{scheme}.png")
+    take_picture(page.locator("#prolific"), f"console-prolific-phone-{scheme}.png")
 
     page.goto(f"{laboratory.program.address}/console/account")
     page.get_by_role("button", name="Remove token").click()

@@ -19,7 +19,15 @@ from playwright.sync_api import Browser, FrameLocator, Page, Route, expect
 from frontend.store import Store
 from frontend.store.statuses import PlatformStatus
 from salmon.cli.data_directory import DataDirectory
-from tests.browser.participant import LOCK_OUT_MS, Laboratory, Participant, assert_accessible, plain, slug_of
+from tests.browser.participant import (
+    LOCK_OUT_MS,
+    Laboratory,
+    Participant,
+    assert_accessible,
+    plain,
+    slug_of,
+    take_picture,
+)
 from tests.conftest import CHROMIUM_FLAGS
 
 pytestmark = pytest.mark.browser
@@ -314,9 +322,7 @@ def test_mechanical_turk_in_a_frame_of_another_origin_without_any_cookies(
     assert laboratory.participants(address) == 1
 
 
-def test_the_payment_page_lists_everybody_with_reasons_sums_and_files(
-    laboratory: Laboratory, page: Page, pictures: Path
-) -> None:
+def test_the_payment_page_lists_everybody_with_reasons_sums_and_files(laboratory: Laboratory, page: Page) -> None:
     prolific = PLATFORMS[0]
     payment = "payment: {reward: 2.50, bonus: [{amount: 0.25, answers: 2}]}\n"
     address = laboratory.launch("payment-page", prolific.spec + payment)
@@ -340,7 +346,7 @@ def test_the_payment_page_lists_everybody_with_reasons_sums_and_files(
     expect(rows.filter(has_text="p-left")).to_contain_text("have not finished")
     expect(page.locator("#sums")).to_contain_text("2 participants, 0.50 GBP")
     assert_accessible(page)
-    page.screenshot(path=pictures / "payment.png")
+    take_picture(page, "payment.png")
     with page.expect_download() as started:
         page.get_by_role("link", name="People to pay for Prolific").click()
     assert started.value.path().read_text() == "p-done\n"

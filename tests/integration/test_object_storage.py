@@ -93,7 +93,12 @@ def test_a_server_keeps_media_and_bundles_in_object_storage_and_restores_from_it
         assert httpx.get(f"{program.address}/media/{'0' * 64}.png", timeout=60).status_code == 404
         answer(address, 5)
         try:
-            poll(lambda: object_storage.names("nightly"), "the nightly bundle", seconds=150)
+            # While the bundle is moved to its name, two names are there.
+            poll(
+                lambda: [name.endswith(".zip") for name in object_storage.names("nightly")] == [True],
+                "the nightly bundle",
+                seconds=150,
+            )
         except AssertionError:
             raise AssertionError("\n".join(program.log)) from None
         (bundle,) = object_storage.names("nightly")
