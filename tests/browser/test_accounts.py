@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from pyotp.totp import TOTP
 
-from tests.browser.participant import assert_accessible, take_picture
+from tests.browser.participant import assert_accessible
 from tests.program import Program
 
 pytestmark = pytest.mark.browser
@@ -36,17 +35,16 @@ def owner(program: Program) -> tuple[str, str]:
     return login
 
 
-def look(page: Page, name: str) -> None:
-    """Check a page for accessibility in light and dark, and take pictures of it."""
+def check_accessible(page: Page) -> None:
+    """Check a page for accessibility in light and dark."""
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         assert_accessible(page)
-        take_picture(page, f"{name}-{scheme}.png", full_page=True)
     page.emulate_media(color_scheme="light")
 
 
 def test_an_owner_invites_a_viewer_who_looks_and_changes_nothing(
-    program: Program, owner: tuple[str, str], page: Page, new_page: Callable[..., Page], tmp_path: Path
+    program: Program, owner: tuple[str, str], page: Page, new_page: Callable[..., Page]
 ) -> None:
     log_in(page, program, *owner)
     page.get_by_role("link", name="People").click()
@@ -56,11 +54,11 @@ def test_an_owner_invites_a_viewer_who_looks_and_changes_nothing(
     link = page.locator("#invite code").inner_text()
     assert link.startswith(program.address)
     expect(page.locator("#invitations tbody")).to_contain_text("not yet")
-    look(page, tmp_path, "people")
+    check_accessible(page)
 
     viewer = new_page(viewport={"width": 360, "height": 640})
     viewer.goto(link)
-    look(viewer, tmp_path, "welcome")
+    check_accessible(viewer)
     expect(viewer.get_by_label("Name")).to_have_value("vera")
     viewer.get_by_label("Password").fill("short")
     viewer.get_by_role("button", name="Create account").click()  # the browser itself asks for more characters
@@ -99,7 +97,7 @@ def test_a_link_is_revoked_and_the_log_says_who_did_what(program: Program, owner
 
 
 def test_a_person_sets_up_a_second_factor_a_token_and_ends_a_session(
-    program: Program, owner: tuple[str, str], page: Page, new_page: Callable[..., Page], tmp_path: Path
+    program: Program, owner: tuple[str, str], page: Page, new_page: Callable[..., Page]
 ) -> None:
     del owner
     done = program.run("user", "add", "paula", text=f"{PASSWORD}\n")
@@ -119,7 +117,7 @@ def test_a_person_sets_up_a_second_factor_a_token_and_ends_a_session(
     secret = page.locator("#factor code").inner_text()
     expect(page.get_by_alt_text("QR code")).to_have_js_property("complete", value=True)
     assert page.get_by_alt_text("QR code").evaluate("image => image.naturalWidth") > 0
-    look(page, tmp_path, "account-setting-up")
+    check_accessible(page)
     app = TOTP(secret)
     page.get_by_label("Code that the app shows").fill(app.at(int(time.time()) - 30))
     page.locator("#factor").get_by_label("Current password").fill(PASSWORD)
@@ -130,12 +128,12 @@ def test_a_person_sets_up_a_second_factor_a_token_and_ends_a_session(
     expect(page.locator("#sessions tbody tr")).to_have_count(1)
     expect(page.locator("#sessions-outcome")).to_have_text("That browser is logged out.")
     expect(page.locator("#factor pre")).to_contain_text(codes[9])
-    look(page, tmp_path, "account")
+    check_accessible(page)
     elsewhere.goto(f"{program.address}/console/")
     expect(elsewhere.get_by_role("heading", name="Log in")).to_be_visible()
 
     log_in(elsewhere, program, "paula")
-    look(elsewhere, tmp_path, "code")
+    check_accessible(elsewhere)
     elsewhere.get_by_label("Code").fill("123 456")
     elsewhere.keyboard.press("Enter")
     expect(elsewhere.get_by_role("alert")).to_contain_text("wrong")
