@@ -1,6 +1,7 @@
 """Run all tests, or with `--fast` those that take less than two minutes together; end with one line of totals.
 
-Four runs of pytest are under way at any time, because those that kill processes or drive a browser mostly wait.
+Three runs of pytest are under way at any time, because those that kill processes or drive a browser mostly wait. A
+fourth saves hardly a minute on two cores.
 """  # noqa: INP001
 
 import os
@@ -13,17 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-#: What runs in one go, the longest first; folders of which each part is a run of its own.
+#: Folders that run together, the longest first, and in how many parts their files do.
 GROUPS = (
-    ("tests/crash",),
-    ("tests/unit",),
-    ("tests/simulation",),
-    ("tests/contracts", "tests/properties"),
-    ("tests/architecture",),
+    (("tests/crash",), 1),
+    (("tests/browser",), 3),
+    (("tests/unit",), 1),
+    (("tests/integration",), 4),
+    (("tests/simulation",), 1),
+    (("tests/contracts", "tests/properties"), 1),
+    (("tests/architecture",), 1),
 )
-IN_PARTS = {"tests/browser": 3, "tests/integration": 4}
-FAST = (("tests/unit",), ("tests/properties", "tests/architecture"))
-AT_ONCE = 4
+FAST = ((("tests/unit",), 1), (("tests/properties", "tests/architecture"), 1))
+AT_ONCE = 3
 
 
 class Run(NamedTuple):
@@ -38,22 +40,21 @@ class Run(NamedTuple):
 def main(arguments: list[str]) -> int:
     """Return 0 if every run of pytest ended well."""
     fast = arguments == ["--fast"]
-    groups = FAST if fast else (GROUPS[0], *parts(), *GROUPS[1:])
     options = ("-m", "not slow") if fast else ()
+    parts = [part for folders, count in (FAST if fast else GROUPS) for part in parts_of(folders, count)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = list(pool.map(lambda group: run(group, options), groups))
+        runs = list(pool.map(lambda part: run(part, options), parts))
     passed, failed, skipped = (sum(counts) for counts in zip(*(each[1:] for each in runs), strict=True))
     sys.stdout.write(f"{passed} passed, {failed} failed, {skipped} skipped\n")
     return 1 if failed or any(each.status for each in runs) else 0
 
 
-def parts() -> list[tuple[str, ...]]:
-    """Return the files of the folders that run in parts."""
-    found: list[tuple[str, ...]] = []
-    for folder, count in IN_PARTS.items():
-        files = sorted(str(path) for path in Path(folder).glob("test_*.py"))
-        found += [tuple(files[part::count]) for part in range(count)]
-    return found
+def parts_of(folders: tuple[str, ...], count: int) -> list[tuple[str, ...]]:
+    """Return the folders themselves, or so many parts of their files."""
+    if count == 1:
+        return [folders]
+    files = sorted(str(path) for folder in folders for path in Path(folder).glob("test_*.py"))
+    return [tuple(files[part::count]) for part in range(count)]
 
 
 def run(paths: tuple[str, ...], options: tuple[str, ...]) -> Run:
