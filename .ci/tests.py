@@ -62,7 +62,7 @@ def parts_of(folders: tuple[str, ...], count: int) -> list[tuple[str, ...]]:
     """Return the folders themselves, or so many parts of their files."""
     if count == 1:
         return [folders]
-    files = sorted(str(path) for folder in folders for path in Path(folder).glob("test_*.py"))
+    files = sorted(str(path) for folder in folders for path in Path(folder).rglob("test_*.py"))
     return [tuple(files[part::count]) for part in range(count)]
 
 

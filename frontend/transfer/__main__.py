@@ -1,5 +1,6 @@
-"""Do slow work in a process of its own: `python -m frontend.transfer
-export|figure|import|people|erase|retention|nightly|rehearse`.
+"""Do slow work in a process of its own, with one of these words:
+
+    python -m frontend.transfer export|figure|import|people|erase|retention|nightly|rehearse
 
 The settings are those of the web process, and the variable SALMON_ORDER holds the order.
 

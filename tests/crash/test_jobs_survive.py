@@ -37,7 +37,7 @@ def test_live_work_passes_a_long_request_which_survives_its_backend(tmp_path: Pa
             pass
         model_has_seen_all(program, "long", 80)
         generations = [generation for generation, _ in read_store(program.data, "long", "Adaptive").history]
-        assert len(generations) > 1  # how many there are depends on the machine
+        assert len(generations) > 3
         running = send("GET", f"/{endless}")
         assert (running["state"], running["tries"]) == ("running", 1)
         program.child("backend").kill()
