@@ -1,9 +1,6 @@
-"""The shape of the sources: modules stay small, names mean something, what is configured is documented."""
+"""The shape of the sources: names mean something, and what is configured is documented."""
 
 import re
-from pathlib import Path
-
-import pytest
 
 from backend.__main__ import Settings as BackendSettings
 from frontend.app import create_app
@@ -16,13 +13,6 @@ SOURCES = [
     for path in sorted((REPOSITORY / package).rglob("*"))
     if path.suffix in {".py", ".js"} and "vendor" not in path.parts and "legacy" not in path.parts
 ]
-LONGEST = 600
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_a_module_has_at_most_600_lines(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= LONGEST, f"{path.relative_to(REPOSITORY)} has {lines} lines: split it by concept"
 
 
 def test_no_module_is_called_by_a_word_that_says_nothing() -> None:
