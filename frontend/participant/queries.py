@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, cast
 
 from frontend.context import Context
-from frontend.errors import DamagedError
+from frontend.errors import ConflictError, DamagedError
 from frontend.experiments import ParsedRevision, SamplingPlan, ServedExperiment
 from frontend.participant.checks import (
     MOST_LOOKED_THROUGH,
@@ -337,7 +337,11 @@ async def take_query(
         given = await store.choose(remember(plan.candidates, unseen=True)) if passing else None
         if given is None:
             plan = cast("Fixed | Drawn", make_plan() if passing else plan)
-            given = cast("GivenQuery", await store.choose(remember(plan.candidates)))
+            given = await store.choose(remember(plan.candidates))
+        if given is None:
+            raise ConflictError(
+                f"The query of turn {turn.number} was answered meanwhile.", hint="Ask for the next one."
+            )
         return given
     taken = await _in_time(store.choose(turns.take_query(*at, turn, **noted)))
     if taken is not None:

@@ -8,17 +8,24 @@ from functools import lru_cache
 from frontend.store.places import with_places
 
 #: Begins one of a participant's turns, or finds it again: a number that is asked for twice is the same turn, so a reply
-#: that was lost costs nothing. Its place in the experiment's order is settled here once; `given` holds what every turn
-#: that is not over was given: '' where it is over, a place alone until a query is chosen, then the query too. With
-#: number 0 the next turn begins, unless a query that must not be passed over is still to be answered. The trials do not
-#: end before such a query of theirs, or one that is not chosen yet, was answered: where they would end first, no turn
-#: begins, and the turn of that query is returned, or nothing to whoever asked for a spare one. Where the caller expects
-#: a session, nothing happens unless it is the newest of an active participant, and the experiment is in the state that
-#: is expected. Returns nothing where the experiment was deleted or the participant erased, otherwise {number, what
-#: happened, entry of `given`, answers, status}.
-#: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most turns that are not over, answers with which
-#: the trials end (0: they do not), the last place in the order that is listed for everybody, session, '*' for any, or
-#: '', state as state|revision|reason of its end, numbers that are over
+#: that was lost costs nothing. Its position in the experiment's order is decided here once.
+#:
+#: `given` has an entry for each turn that is open: its position until a query is chosen, then the query too. A number
+#: that was passed over has the entry '?', because a page may still ask for it. A turn that ends gets the entry '',
+#: which the next call removes, so the hash stays small however long one turn stays open. A number up to `top` without
+#: an entry is over. (The number 0 is no turn: it keeps the hash of a try-out from vanishing.)
+#:
+#: 1. With number 0 the next turn begins, unless a query that must not be passed over is still to be answered.
+#: 2. The trials do not end before such a query, or one that is not chosen yet, was answered: if they would end first,
+#:    no turn begins, and the turn of that query is returned, or 'none' if a spare one was asked for.
+#: 3. If a session is expected, nothing happens unless it is the newest of an active participant, and the experiment is
+#:    in the state that is expected.
+#:
+#: Returns nothing if the experiment was deleted or the participant erased, otherwise {number, what happened, entry of
+#: `given`, answers, status}.
+#: KEYS participant, given, state · ARGV number, 1 if spare, now (ms), most open turns, answers with which trials end
+#: (0: they do not), the last position in the order that is listed for everybody, session, '*' for any, or '', state as
+#: state|revision|reason of its end, numbers that are over
 BEGIN_TURN = """
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return false end
 local values = redis.call('HMGET', KEYS[1], 'turns', 'spares', 'top', 'settled', 'answers', 'status', 'session')
@@ -28,57 +35,64 @@ if ARGV[7] ~= '' then
   if not same or values[6] ~= 'active' or (values[7] ~= ARGV[7] and ARGV[7] ~= '*') then return {0, 'changed', '', '0', ''} end
 end
 local turns, spares = tonumber(values[1] or '0'), tonumber(values[2] or '0')
-local top, settled = tonumber(values[3] or turns), tonumber(values[4] or turns)
-for i = 9, #ARGV do
-  local over = tonumber(ARGV[i])
-  if over > settled and over <= top then redis.call('HSET', KEYS[2], over, '') end
+local top = tonumber(values[3] or turns)
+if values[4] then
+  -- Earlier versions noted up to which number all turns are over, and kept no entry for a number that was passed over.
+  for known = tonumber(values[4]) + 1, top do
+    if redis.call('HEXISTS', KEYS[2], known) == 0 then redis.call('HSET', KEYS[2], known, '?') end
+  end
+  redis.call('HDEL', KEYS[1], 'settled')
 end
-while redis.call('HGET', KEYS[2], settled + 1) == '' do
-  settled = settled + 1
-  redis.call('HDEL', KEYS[2], settled)
+for i = 9, #ARGV do redis.call('HDEL', KEYS[2], ARGV[i]) end
+local open, kept = {}, 0
+local entries = redis.call('HGETALL', KEYS[2])
+for i = 1, #entries, 2 do
+  local known = tonumber(entries[i])
+  if entries[i + 1] == '' and known > 0 then
+    redis.call('HDEL', KEYS[2], known)
+  elseif known > 0 then
+    open[known], kept = entries[i + 1], kept + 1
+  end
 end
-redis.call('HSET', KEYS[1], 'settled', settled)
 local number = tonumber(ARGV[1])
 if number == 0 then
   number = top + 1
-  for known = settled + 1, top do
-    local entry = redis.call('HGET', KEYS[2], known)
-    local began = entry and string.match(entry, '^|%d+|%d+|%d|(%d+)$')
-    if entry and (string.sub(entry, 1, 1) == 'L' or began and tonumber(ARGV[3]) - tonumber(began) > 2000) then
-      number = known
-      break
-    end
+  for known, entry in pairs(open) do
+    local began = string.match(entry, '^|%d+|%d+|%d|(%d+)$')
+    local wanted = string.sub(entry, 1, 1) == 'L' or began and tonumber(ARGV[3]) - tonumber(began) > 2000
+    if wanted and known < number then number = known end
   end
 end
 local function told(what, entry)
   return {number, what, entry, values[5] or '0', values[6] or ''}
 end
-local entry = number > settled and redis.call('HGET', KEYS[2], number)
+local over = number <= top and not open[number]
+local entry = open[number] ~= '?' and open[number]
 local answers, limit = tonumber(values[5] or '0'), tonumber(ARGV[5])
 local due, due_entry
 if limit > 0 and (not entry or answers >= limit) then
-  local open = 0
-  local given = redis.call('HGETALL', KEYS[2])
-  for i = 1, #given, 2 do
-    if given[i + 1] ~= '' then
-      open = open + 1
-      local kind, position, spare = string.match(given[i + 1], '^(%u?)|(%d+)|%d+|(%d)')
-      local known = tonumber(given[i])
+  local begun = 0
+  for known, given in pairs(open) do
+    if given ~= '?' then
+      begun = begun + 1
+      local kind, position, spare = string.match(given, '^(%u?)|(%d+)|%d+|(%d)')
       if kind ~= 'G' and spare == '0' and tonumber(position) <= limit and due ~= number and (known == number or known < (due or math.huge)) then
-        due, due_entry = known, given[i + 1]
+        due, due_entry = known, given
       end
     end
   end
   if answers >= limit and not due and turns - spares >= tonumber(ARGV[6]) then return told('ended', '') end
-  if answers + open + (entry and 0 or 1) <= limit then due = nil end
+  if answers + begun + (entry and 0 or 1) <= limit then due = nil end
 end
-if number <= settled or entry == '' then return told('over', '') end
+if over then return told('over', '') end
 if not entry and number > top + 8 then return told('early', '') end
 if due and ARGV[2] == '1' then return told('none', '') end
 if due then
   number, entry = due, due_entry
 elseif not entry then
-  if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[4]) then return told('full', '') end
+  local passed = math.max(0, number - top - 1)
+  if kept + passed >= tonumber(ARGV[4]) then return told('full', '') end
+  for known = top + 1, number - 1 do redis.call('HSET', KEYS[2], known, '?') end
   turns, spares = turns + 1, spares + tonumber(ARGV[2])
   entry = table.concat({'', turns - spares, redis.call('HGET', KEYS[3], 'revision') or '0', ARGV[2], ARGV[3]}, '|')
   redis.call('HSET', KEYS[2], number, entry)
@@ -114,13 +128,15 @@ return {1, number}
 #: Takes the best query this participant has not seen, with another head than their last where there is one. It leaves
 #: the list, counts as seen, is pending and belongs to the turn, all at once: two participants never take the same
 #: element, and a query whose participant disappears is known to the backend. Returns the entry of the turn, which is an
-#: earlier one where the turn had a query already, nothing when the list holds none for them, 'gone' if they are.
+#: earlier one where the turn had a query already, nothing when the list holds none for them or the turn is over, 'gone'
+#: if they are.
 #: KEYS queries, asked, pending, participant, given · ARGV token, now (ms), most elements looked at, number of the turn,
 #: beginning of its entry
 TAKE_QUERY = """
 if redis.call('EXISTS', KEYS[4]) == 0 then return 'gone' end
 local entry = redis.call('HGET', KEYS[5], ARGV[4])
-if entry and entry ~= '' and string.sub(entry, 1, 1) ~= '|' then return entry end
+if not entry or entry == '' then return false end
+if string.sub(entry, 1, 1) ~= '|' then return entry end
 local function take(element, key)
   redis.call('LREM', KEYS[1], 1, element)
   redis.call('SADD', KEYS[2], key)
@@ -152,14 +168,15 @@ return false
 
 #: Chooses the first of several candidates that this participant has not seen; the first of all when they have seen
 #: each, or none where only an unseen one is wanted. It counts as seen, belongs to the turn, and is pending where a
-#: learner should know of it. Returns the entry of the turn, which is an earlier one where the turn had a query already,
-#: nothing where none was chosen, or 'gone' where there is no such participant any more.
+#: learner should know of it. Returns the entry of the turn, which is an earlier one if the turn had a query already,
+#: nothing if none was chosen or the turn is over, or 'gone' if there is no such participant any more.
 #: KEYS asked, participant, state, given[, pending] · ARGV token, now (ms), name of a counter or '', number of the turn,
 #: beginning of its entry, 1 if only an unseen one is wanted, then the candidates as elements of a list
 REMEMBER_QUERY = """
 if redis.call('EXISTS', KEYS[2]) == 0 or redis.call('EXISTS', KEYS[3]) == 0 then return 'gone' end
 local entry = redis.call('HGET', KEYS[4], ARGV[4])
-if entry and entry ~= '' and string.sub(entry, 1, 1) ~= '|' then return entry end
+if not entry or entry == '' then return false end
+if string.sub(entry, 1, 1) ~= '|' then return entry end
 local function key_of(element) return string.match(element, '^[^|]+') end
 local chosen = ARGV[6] == '0' and ARGV[7]
 for i = 7, #ARGV do

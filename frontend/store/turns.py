@@ -208,9 +208,10 @@ class Turns(Verbs):
             )
         )
         last = int(top or turns or 0)
-        first = int(settled if settled is not None else last) + 1
-        unanswered = (number for number in range(first, last + 1) if given.get(str(number), "|") != "")
-        return Numbers(tuple(unanswered), last + 1)
+        unanswered = {int(number) for number, entry in given.items() if entry} - {0}
+        if settled is not None:  # of an earlier version, which kept no entry for a number that was passed over
+            unanswered |= {number for number in range(int(settled) + 1, last + 1) if str(number) not in given}
+        return Numbers(tuple(sorted(unanswered)), last + 1)
 
     async def count_due(self, experiment: str, participant: str, *, ends_after: int) -> int:
         """Return how many of the queries that must not be passed over are still to be
@@ -219,7 +220,7 @@ class Turns(Verbs):
         given: dict[str, str] = await self._connection.do(
             lambda client: client.hgetall(Keys(experiment).given(participant))
         )
-        parts = [entry.split("|", 4) for entry in given.values() if entry]
+        parts = [entry.split("|", 4) for entry in given.values() if entry not in {"", "?"}]
         return sum(kind != "G" and spare == "0" and int(place) <= ends_after for kind, place, _, spare, *_ in parts)
 
     async def count_turn(self, experiment: str, participant: str, sampler: str) -> int:

@@ -12,12 +12,14 @@ import pytest
 from backend.store import Store as BackendStore
 from frontend.context import Context
 from frontend.participant.queries import MOST_BYTES, MOST_FILES, loads_ahead, prefetch_targets
+from frontend.security import Session
 from frontend.store import Store
 from frontend.store.lua import TAKE_QUERY
-from frontend.store.turns import Choice, GivenQuery
+from frontend.store.turns import MOST_OPEN, Choice, GivenQuery, Numbers, take_query
 from salmon.records import Query
 from salmon.samplers.passive import Random, candidates
 from salmon.spec import TargetSpec
+from salmon.wire import Keys
 from tests.studies import study
 
 COLORS = "targets: [red, green, blue, cyan, pink, gold, grey, navy]\nseed: 3\n"
@@ -130,6 +132,94 @@ async def test_a_listed_query_is_asked_after_the_last_answer_if_others_came_befo
     await colors.answer({"token": listed["token"], "winner": listed["left"]})
     assert (await turns.begin_turn(*at, now_ms=1, number=4, ends_after=2)).outcome == "ended"
     assert (await turns.begin_turn(*at, now_ms=1, number=4, ends_after=2, listed_until=4)).position == 4
+
+
+async def test_a_reserve_that_stays_unused_ends_nothing_and_few_turns_are_kept(
+    client: httpx.AsyncClient, context: Context, store: Store
+) -> None:
+    colors = await study(client, context, COLORS + "html: {max_queries: 0}\nsamplers: {Random: {}}\n", "long")
+    arrival = await colors.arrive(puid="patient")
+    session = context.signer.read_session(arrival["session"])
+    query, reserve = await colors.query(arrival, number=1), await colors.query(arrival, number=2, spare=True)
+    most_kept = 0
+    for number in range(3, 303):
+        ahead = await colors.query(arrival, number=number)
+        await colors.answer({"token": query["token"], "winner": query["left"]})
+        query = ahead
+        most_kept = max(most_kept, len(await entries_of(store, session)))
+    assert most_kept <= 4  # the reserve, the query on the page, the one ahead, and one that has just ended
+    numbers = await store.turns.read_numbers(session.experiment, session.participant)
+    assert (numbers.open, numbers.next) == ((2, 302), 303)
+    await colors.answer({"token": reserve["token"], "winner": reserve["left"]})
+    assert await colors.query(arrival, number=2) == {"over": True, "answers": 301}
+    assert (await colors.query(arrival, number=302))["token"] == query["token"]
+
+
+async def entries_of(store: Store, session: Session) -> dict[str, str]:
+    key = Keys(session.experiment).given(session.participant)
+    return await store.turns._connection.do(lambda client: client.hgetall(key))
+
+
+async def test_sixty_four_turns_may_be_open_and_no_more(client: httpx.AsyncClient, context: Context) -> None:
+    colors = await study(client, context, COLORS + "html: {max_queries: 0}\nsamplers: {Random: {}}\n", "many-open")
+    arrival = await colors.arrive(puid="collector")
+    queries = [await colors.query(arrival, number=number) for number in range(1, MOST_OPEN + 1)]
+    with pytest.raises(httpx.HTTPStatusError, match="409"):
+        await colors.query(arrival, number=MOST_OPEN + 1)
+    await colors.answer({"token": queries[30]["token"], "winner": queries[30]["left"]})
+    assert (await colors.query(arrival, number=MOST_OPEN + 1))["trial"] == MOST_OPEN + 1
+
+
+async def test_a_number_that_was_passed_over_can_still_be_asked_for(
+    client: httpx.AsyncClient, context: Context, store: Store
+) -> None:
+    colors = await study(client, context, COLORS + "samplers: {Random: {}}\n", "out-of-order")
+    arrival = await colors.arrive(puid="jumps")
+    session = context.signer.read_session(arrival["session"])
+    third = await colors.query(arrival, number=3)
+    await colors.answer({"token": third["token"], "winner": third["left"]})
+    assert (await store.turns.read_numbers(session.experiment, session.participant)).open == (1, 2)
+    assert [(await colors.query(arrival, number=number))["trial"] for number in (2, 1)] == [2, 1]
+    assert (await colors.query(arrival, number=3))["over"] is True
+
+
+async def test_a_participant_of_an_earlier_version_goes_on_where_they_were(
+    client: httpx.AsyncClient, context: Context, store: Store
+) -> None:
+    colors = await study(client, context, COLORS + "samplers: {Random: {}}\n", "begun-before")
+    arrival = await colors.arrive(puid="half-way")
+    session = context.signer.read_session(arrival["session"])
+    at, keys = (session.experiment, session.participant), Keys(session.experiment)
+    open_turn = "G|4|1|0|nonce|5|Random|1.0|0,1,2|Random||1.0|0|0"
+    fields = {"turns": 5, "spares": 1, "top": 6, "settled": 1, "status": "active"}
+    given = {"2": "|2|1|1|5", "3": "", "5": "", "6": open_turn}
+    do = store.turns._connection.do
+    await do(lambda client: client.hset(keys.participant(session.participant), mapping=fields))
+    await do(lambda client: client.hset(keys.given(session.participant), mapping=given))
+    assert await store.turns.read_numbers(*at) == Numbers((2, 4, 6), 7)
+    seen = [(await store.turns.begin_turn(*at, now_ms=1, number=number)).outcome for number in (1, 3, 5, 2, 4, 7)]
+    assert seen == ["over", "over", "over", "begun", "begun", "begun"]
+    assert await store.turns.read_numbers(*at) == Numbers((2, 4, 6, 7), 8)
+    assert set(await entries_of(store, session)) == {"2", "4", "6", "7"}
+
+
+async def test_a_query_chosen_too_late_does_not_open_a_turn_that_is_over(
+    client: httpx.AsyncClient, context: Context, store: Store, probe: BackendStore
+) -> None:
+    colors = await study(client, context, COLORS, "too-late")
+    arrival = await colors.arrive(puid="quick")
+    session = context.signer.read_session(arrival["session"])
+    at = (session.experiment, session.participant)
+    first = await colors.query(arrival, number=1)
+    turn = await store.turns.begin_turn(*at, now_ms=1, number=1)
+    await colors.answer({"token": first["token"], "winner": first["left"]})
+    await colors.query(arrival, number=2)
+    query = Query(5, (6, 7), score=5.0, trial_type="active", probability=1.0)
+    probe.publish(session.experiment, "Adaptive", probe.take_over(session.experiment), queries=[query])
+    late = take_query(*at, "Adaptive", turn, token="late", probability=1.0, now_ms=2)
+    assert await store.turns.choose(late) is None
+    assert await store.turns.peek_queries(session.experiment, "Adaptive", 1) == [query]  # another turn may take it
+    assert (await store.turns.read_numbers(*at)).open == (2,)
 
 
 async def test_sets_for_validation_get_no_random_query_in_between(client: httpx.AsyncClient, context: Context) -> None:

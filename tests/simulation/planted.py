@@ -279,9 +279,7 @@ PLANTED: dict[str, Fault] = {
     ),
     "a turn that is asked for again begins anew": Fault(
         "BEGIN_TURN",
-        in_script(
-            _TURN, "local entry = number > settled and redis.call('HGET', KEYS[2], number)", "local entry = false"
-        ),
+        in_script(_TURN, "local entry = open[number] ~= '?' and open[number]", "local entry = false"),
         "fixed queries are complete",
     ),
     "nobody is admitted": Fault(
@@ -344,6 +342,11 @@ PLANTED: dict[str, Fault] = {
         "BEGIN_TURN",
         in_script(_TURN, ">= tonumber(ARGV[4]) then", ">= 1000 then"),
         "few turns are open",
+    ),
+    "turns that have ended count as open": Fault(
+        "BEGIN_TURN",
+        in_script(_TURN, "redis.call('HDEL', KEYS[2], known)", "kept = kept + 1"),
+        "everybody finishes",
     ),
     "a change keeps the status alone": Fault(
         "CHANGE_STATUS",

@@ -15,9 +15,10 @@ from frontend.participant.routes import router
 from tests.program import REPOSITORY
 from tests.simulation.invariants import INVARIANTS
 from tests.simulation.planted import PLANTED, SEARCHED, Fault, find_seed, read_seed
-from tests.simulation.world import Outcome, run
+from tests.simulation.world import LONG_EVERY, LONG_TRIALS, Outcome, run
 
-SEEDS = range(12)
+LONG = LONG_EVERY - 1
+SEEDS = (*range(12), LONG)
 MANUAL = (REPOSITORY / "docs" / "reliability.md").read_text()
 
 
@@ -42,6 +43,12 @@ def simulate(seed: int, fault: Fault | None) -> tuple[str, set[str]]:
         return clean(seed).digest, violated(clean(seed))
     outcome = run(seed, fault, until=fault.invariant)
     return outcome.digest, violated(outcome)
+
+
+def test_a_long_seed_walks_hundreds_of_trials_with_a_reserve() -> None:
+    outcome = clean(LONG)
+    assert outcome.answers >= LONG_TRIALS
+    assert outcome.scenario.max_queries == LONG_TRIALS
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -59,6 +59,8 @@ WEBS = 2
 #: Kinds of scripts, and how many seeds have any.
 SCRIPTS = ("named", "anonymous", "greedy")
 SHARE_WITH_SCRIPTS = 0.25
+#: One seed in so many has few people and many trials, so that something that piles up over a session is found.
+LONG_EVERY, LONG_TRIALS = 20, 300
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,11 @@ class Scenario:
     scripts: tuple[str, ...]
 
     @staticmethod
-    def draw(generator: random.Random) -> Scenario:
-        """Return a scenario with at least 20 answers."""
-        people = generator.randint(2, 5)
-        n = generator.randint(8, 10)
-        most = generator.randint(max(5, -(-20 // people)), 10 if people < 4 else 8)
+    def draw(generator: random.Random, *, long: bool = False) -> Scenario:
+        """Return a scenario with at least 20 answers; a `long` one has one person or two, and 300 trials each."""
+        people = generator.randint(1, 2) if long else generator.randint(2, 5)
+        n = 16 if long else generator.randint(8, 10)  # so that few of the queries of a long one were asked before
+        most = LONG_TRIALS if long else generator.randint(max(5, -(-20 // people)), 10 if people < 4 else 8)
         fixed = {
             trial: _triple(generator, n) for trial in generator.sample(range(1, most + 1), generator.randint(0, 3))
         }
@@ -168,7 +170,7 @@ class World:
     def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.seed = seed
         self.generator = random.Random(f"salmon {seed}")
-        self.scenario = Scenario.draw(self.generator)
+        self.scenario = Scenario.draw(self.generator, long=seed % LONG_EVERY == LONG_EVERY - 1)
         self.loop = loop
         self.events: list[str] = []
         self.store_clock = Clock()
