@@ -8,9 +8,10 @@ SEEDS ?= 1000
 KILLS ?= 200
 PEOPLE ?= 50
 ANSWERS ?= 1000000
+TRIALS ?= 1000
 export PYTHON
 
-.PHONY: help serve test test-fast coverage check generated simulate-faults chaos agreement soak bench bench-training docs gallery pictures lock editor-bundle sbom audit clean
+.PHONY: help serve test test-fast coverage check generated simulate-faults walk chaos agreement soak bench bench-training docs gallery pictures lock editor-bundle sbom audit clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -55,6 +56,11 @@ generated: ## write the types of replies, the bodies in docs/routes.md and docs/
 simulate-faults: ## live through SEEDS=1000 seeds of the simulated world from FIRST=0, or one again (SEED=…)
 	@requirements/install test
 	@OMP_NUM_THREADS=1 .venv/bin/python -m tests.simulation $(if $(SEED),--seed $(SEED) $(if $(FAULT),--planted '$(FAULT)'),--first $(FIRST) --seeds $(SEEDS))
+
+walk: ## walk studies of TRIALS=1000 trials to their end on the real page, in Chromium; about 10 minutes
+	@requirements/install test
+	@requirements/install-programs
+	@OMP_NUM_THREADS=1 SALMON_WALK=$(TRIALS) .venv/bin/python -m pytest -q --durations=0 --timeout=1800 tests/browser/test_walk.py
 
 chaos: ## kill, stop, starve and damage the running program (KILLS=200) under people (PEOPLE=50); about 25 minutes
 	@requirements/install test
