@@ -8,6 +8,7 @@ COPY requirements/serve.txt requirements/torch.txt requirements/install-torch re
 RUN python -m venv /salmon && /salmon/bin/pip install --require-hashes -r requirements/serve.txt \
     && requirements/install-torch /salmon/bin/python
 COPY pyproject.toml README.md LICENSE ./
+COPY requirements/build_backend.py requirements/
 COPY salmon salmon
 COPY frontend frontend
 COPY backend backend

@@ -4,6 +4,7 @@ WORKDIR /build
 COPY requirements/frontend.txt requirements/
 RUN python -m venv /salmon && /salmon/bin/pip install --no-cache-dir --require-hashes -r requirements/frontend.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY requirements/build_backend.py requirements/
 COPY salmon salmon
 COPY frontend frontend
 COPY backend backend
