@@ -18,6 +18,12 @@ def picture(colour: int = 0, kind: str = "PNG", size: tuple[int, int] = (4, 3)) 
     return file.getvalue()
 
 
+def broken_picture() -> bytes:
+    """A PNG with a good header and garbage behind it."""
+    whole = picture(size=(400, 300))
+    return whole[:33] + bytes(range(256)) * 4
+
+
 def sound(samples: bytes, rate: int) -> bytes:
     """A WAV file of 16-bit samples."""
     file = io.BytesIO()

@@ -11,7 +11,8 @@ from types import MappingProxyType
 _FIELD = re.compile(r"\{(\w+)\}")
 
 _PLAIN = """
-title question thanks loading load_failed try_again begin continue back copy copied welcome welcome_open_end
+title question thanks loading load_failed try_again go_on_without begin continue back copy copied welcome
+welcome_open_end
 welcome_pointer fullscreen resumed review consent agree disagree declined leave instructions practice
 practice_start practice_right practice_wrong practice_done check screened_out check_failed failed_checks return_submission
 withdraw withdraw_confirm withdrawn

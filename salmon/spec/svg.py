@@ -28,6 +28,7 @@ class SvgReader:
     def __init__(self) -> None:
         self.size: tuple[int, int] = (0, 0)
         self._findings: list[str] = []
+        self._damage: tuple[str, ...] = ()
         self._style: list[str] = []
         self._style_characters = 0
         self._style_depth = 0  # how many elements are open since a style began, itself included
@@ -44,8 +45,13 @@ class SvgReader:
         """Read the next bytes of the file."""
         self._parse(piece, final=False)
 
+    def damage(self) -> tuple[str, ...]:
+        """Return why no browser shows the file, once all bytes were fed; a sentence without its subject."""
+        self._parse(b"", final=True)
+        return self._damage
+
     def findings(self) -> tuple[str, ...]:
-        """What is wrong, once all bytes were fed; each a sentence without its subject."""
+        """Return what is wrong, once all bytes were fed; each a sentence without its subject."""
         self._parse(b"", final=True)
         self._check_style("".join(self._style))
         return tuple(dict.fromkeys(self._findings))
@@ -59,7 +65,8 @@ class SvgReader:
             self._dead = True
         except expat.ExpatError as error:
             self._dead = True
-            self._findings.append(f"is not well-formed XML (line {error.lineno})")
+            self._damage = (f"is not well-formed XML (line {error.lineno})",)
+            self._findings += self._damage
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(":")[2].lower()

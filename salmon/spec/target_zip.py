@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from salmon.errors import MediaError, Problem, listed, shown
+from salmon.spec.decoding import MOST_PIXELS, can_decode
 from salmon.spec.feature_file import (
     FEATURE_FILES,
     MAX_FEATURE_BYTES,
@@ -218,6 +219,7 @@ def _file(
     """Copy one member to its sink; return None if it cannot be taken."""
     digest = hashlib.sha256()
     svg = SvgReader() if member.extension == "svg" else None
+    kind = KIND_OF[member.extension]
     head = b""
     size_bytes = 0
     try:
@@ -233,8 +235,8 @@ def _file(
     except _DamagedError:
         problems.append(_damage_problem(member))
         return None
-    if svg is not None and not trusted:
-        findings = svg.findings()
+    if svg is not None:
+        findings = svg.findings() if not trusted else svg.damage()
         problems.extend(
             Problem(
                 f"{shown(member.name)} {finding}.",
@@ -246,16 +248,34 @@ def _file(
         if findings:
             return None
     width_px, height_px = svg.size if svg is not None else picture_size(member.extension, head)
+    if kind == "image" and svg is None and not _is_shown(archive, member, width_px * height_px, problems):
+        return None
     return ManifestEntry(
         index,
         member.name,
-        KIND_OF[member.extension],
+        kind,
         digest.hexdigest(),
         size_bytes,
         member.extension,
         width_px,
         height_px,
     )
+
+
+def _is_shown(archive: zipfile.ZipFile, member: Member, pixels: int, problems: list[Problem]) -> bool:
+    """Whether a browser can show a picture, as far as can be told; one that is too large to be tried is a warning."""
+    if pixels > MOST_PIXELS:
+        what = f"has {pixels / 1e6:,.0f} megapixels, so many that it was not tried and that phones may not show it"
+        problems.append(
+            _member_problem(member.name, what, "Save it smaller: two megapixels fill a screen.", warning=True)
+        )
+    elif not can_decode(member.extension, lambda: archive.open(member.info)):
+        what = f"is damaged: it begins as {member.extension} files do, but cannot be decoded, so no browser can show it"
+        problems.append(
+            _member_problem(member.name, what, "Save it again with a program that shows it, or leave it out.")
+        )
+        return False
+    return True
 
 
 def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:

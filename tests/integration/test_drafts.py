@@ -14,7 +14,7 @@ from frontend.auth import make_account
 from frontend.context import Context
 from frontend.store.drafts import GONE_MS, MOST_VERSIONS, ONE_VERSION_MS
 from salmon.spec import parse_spec
-from tests.archives import picture, sound
+from tests.archives import broken_picture, picture, sound
 from tests.people import PASSWORD
 
 pytestmark = pytest.mark.usefixtures("quick_hashes")
@@ -148,6 +148,26 @@ async def test_the_files_of_a_zip_are_shown_and_odd_ones_named(owned: Owned, cli
     assert strange["name"] == "f.gif"
     assert "type, gif" in strange["odd"][0]
     assert "size in pixels" in strange["odd"][1]
+
+
+async def test_a_picture_that_cannot_be_decoded_is_named_by_the_editor_and_when_it_is_launched(owned: Owned) -> None:
+    whole = [(f"{name}.png", picture(place, size=(40, 30))) for place, name in enumerate("abc")]
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in (*whole, ("d.png", broken_picture())):
+            archive.writestr(name, content)
+    await upload(owned, file.getvalue())
+    problems = (await check(owned, SPEC))["problems"]
+    assert [(problem["source"], problem["path"], problem["warning"]) for problem in problems] == [
+        ("t.zip", "d.png", False)
+    ]
+    assert "cannot be decoded" in problems[0]["message"]
+    files = {"spec": ("x.yaml", SPEC.encode()), "targets": ("t.zip", file.getvalue())}
+    refused = await owned("POST", "/api/experiments", files=files)
+    assert refused.status_code == 422
+    assert "'d.png' is damaged" in refused.text
+    alone = await owned("POST", "/api/draft/targets", files={"targets": ("d.png", broken_picture())})
+    assert [problem["path"] for problem in alone.json()["problems"]] == ["d.png"]
 
 
 async def test_single_files_are_added_and_taken_out(owned: Owned) -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from salmon.cli.check import check, schema
 from salmon.spec import editor_schema
-from tests.archives import picture, write_zip
+from tests.archives import broken_picture, picture, write_zip
 
 
 def _run(*arguments: Path) -> tuple[int, list[str]]:
@@ -28,6 +28,15 @@ def test_targets_from_a_zip_are_counted_also_where_it_lies_beside_the_file(examp
     ready = (0, ["experiment.yaml is ready: 12 targets; Adaptive 100%."])
     assert _run(examples / "shapes" / "experiment.yaml", examples / "shapes" / "targets.zip") == ready
     assert _run(examples / "shapes" / "experiment.yaml") == ready
+
+
+def test_a_picture_that_cannot_be_decoded_is_a_mistake(tmp_path: Path):
+    spec = tmp_path / "eggs.yaml"
+    spec.write_text("samplers: {Random: {}}\n")
+    whole = [(f"{name}.png", picture(place)) for place, name in enumerate("abc")]
+    code, lines = _run(spec, write_zip(tmp_path / "eggs.zip", [*whole, ("d.png", broken_picture())]))
+    assert (code, lines[-1]) == (1, "1 mistake.")
+    assert lines[0].startswith("eggs.zip: 'd.png' is damaged: it begins as png files do, but cannot be decoded")
 
 
 def test_each_mistake_is_a_line_that_editors_understand(tmp_path: Path):

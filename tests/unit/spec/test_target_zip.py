@@ -1,10 +1,13 @@
 """A ZIP of targets is taken whole or refused with everything that is wrong with it."""
 
+import io
 import struct
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from salmon.errors import MediaError
 from salmon.spec import check_archive, read_archive, target_zip
@@ -271,7 +274,6 @@ def test_names_in_another_alphabet_are_kept_or_refused_but_never_garbled(tmp_pat
         (b"<rect fill='u\\72l(https://evil.org)'/>", "imports a style, or hides one behind a backslash"),
         (b"<g xml:base='https://evil.org/'/>", "refers to something outside itself (https://evil.org/)"),
         (b"<set attributeName='xlink:href' to='x'/>", "changes an address or a reaction while it is shown"),
-        (b"<g>", "is not well-formed XML (line 1)"),
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -279,6 +281,73 @@ def test_a_drawing_that_does_something_is_refused_unless_it_is_trusted(tmp_path:
     files = [("a.svg", b"<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'>" + body + b"</svg>")]
     assert _sentences(write_zip(tmp_path / "t.zip", files)) == [f"'a.svg' {finding}."]
     assert _sentences(tmp_path / "t.zip", trusted=True) == []
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_drawing_that_no_browser_shows_is_refused_also_if_it_is_trusted(tmp_path: Path, *, trusted: bool):
+    path = write_zip(
+        tmp_path / "t.zip", [("a.svg", b"<?xml version='1.0'?><svg xmlns='http://www.w3.org/2000/svg'><g>")]
+    )
+    assert _sentences(path, trusted=trusted) == ["'a.svg' is not well-formed XML (line 1)."]
+
+
+KINDS = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "webp": "WEBP", "avif": "AVIF"}
+
+
+@pytest.mark.parametrize("extension", KINDS)
+@pytest.mark.parametrize("damage", ["garbage", "cut"])
+def test_a_picture_that_cannot_be_decoded_is_refused_with_its_name(tmp_path: Path, extension: str, damage: str):
+    whole = noise(KINDS[extension])
+    half = len(whole) // 2
+    broken = whole[:half] + (np.random.default_rng(1).bytes(half) if damage == "garbage" else b"")
+    files = [(f"good.{extension}", whole), (f"d.{extension}", broken)]
+    damaged = f"'d.{extension}' is damaged: it begins as {extension} files do, but cannot be decoded, so no browser can show it."
+    expected = [] if (extension, damage) in UNNOTICED else [damaged]
+    assert _sentences(write_zip(tmp_path / "t.zip", files)) == expected
+
+
+#: What every browser shows, too, although it looks wrong: in these formats almost any bytes are pixels.
+UNNOTICED = {("bmp", "garbage"), ("jpg", "garbage"), ("webp", "garbage")}
+
+
+def noise(kind: str) -> bytes:
+    file = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def test_pictures_of_every_mode_that_browsers_show_are_taken(tmp_path: Path):
+    saved = {
+        "grey.png": ("L", {}),
+        "deep.png": ("I;16", {}),
+        "palette.png": ("P", {}),
+        "clear.png": ("RGBA", {}),
+        "one-bit.png": ("1", {}),
+        "print.jpg": ("CMYK", {}),
+        "slow.jpg": ("RGB", {"progressive": True}),
+        "grey.jpg": ("L", {}),
+        "clear.webp": ("RGBA", {"lossless": True}),
+        "clear.avif": ("RGBA", {}),
+    }
+    files: list[tuple[str, bytes]] = []
+    for name, (mode, options) in saved.items():
+        file = io.BytesIO()
+        Image.new(mode, (30, 20)).save(file, KINDS[name.rpartition(".")[2]], **options)
+        files.append((name, file.getvalue()))
+    for name, kind in (("moves.gif", "GIF"), ("moves.webp", "WEBP")):
+        file = io.BytesIO()
+        frames = [Image.new("RGB", (30, 20), (shade, 0, 0)) for shade in (0, 100, 200)]
+        frames[0].save(file, kind, save_all=True, append_images=frames[1:])
+        files.append((name, file.getvalue()))
+    assert _sentences(write_zip(tmp_path / "t.zip", files)) == []
+
+
+def test_a_picture_too_large_to_be_tried_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(target_zip, "MOST_PIXELS", 100)
+    manifest, problems = check_archive(write_zip(tmp_path / "t.zip", [("huge.png", picture(size=(20, 20)))]))
+    assert manifest is not None
+    assert [(problem.warning, problem.path) for problem in problems] == [(True, "huge.png")]
 
 
 def test_a_drawing_cannot_unfold_without_end(tmp_path: Path):

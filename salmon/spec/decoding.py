@@ -1,0 +1,25 @@
+"""Decode pictures once when they are uploaded, so that no participant meets one that cannot be shown."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import IO
+
+#: Larger pictures are not decoded here: that takes four bytes of memory for each pixel.
+MOST_PIXELS = 50_000_000
+
+
+def can_decode(extension: str, open_file: Callable[[], IO[bytes]]) -> bool:
+    """Return whether the file is a whole picture of its format; of an animation, whether its first frame is."""
+    from PIL import Image, features
+
+    if extension == "avif" and not features.check("avif"):
+        return True  # nothing here can tell
+    try:
+        with open_file() as file, Image.open(file) as picture:
+            # A JPEG is read to its end as usual, but its pixels are made at an eighth of the size.
+            picture.draft("RGB", (1, 1))
+            picture.load()
+    except (OSError, SyntaxError, ValueError, struct.error, zlib.error, EOFError, IndexError, OverflowError):
+        return False
+    return True
