@@ -229,6 +229,7 @@ async def _read_inputs(context: Context, experiment: ServedExperiment) -> Overvi
         ),
         media_problems=context.media.watch(experiment.id, experiment.files),
         message_problems=await problems_of(context, experiment),
+        targets=experiment.targets,
     )
 
 

@@ -15,6 +15,7 @@ from frontend.metrics import Latency
 from frontend.store.answers import MINUTE_MS, Counts, bin_start_ms
 from frontend.store.experiments import State
 from frontend.store.models import HistoryLine
+from salmon.errors import shown
 from salmon.spec.consistency import unbuilt_values
 
 
@@ -244,6 +245,7 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
         )
         for problem in seen.media_problems[:_MOST_FILES]
     ]
+    found += unloaded(seen)
     found += [make_sentence("warning", problem, "The file names it under notify.") for problem in seen.message_problems]
     found += [
         *ended_by_itself(seen.state),
@@ -291,6 +293,28 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
             )
         )
     return sorted(found, key=lambda sentence: sentence["level"] != "error")
+
+
+def unloaded(seen: OverviewInputs) -> list[Sentence]:
+    """Return which targets could not be loaded or shown on pages of participants, the most frequent first."""
+    counted = seen.counts.get("load_failed")
+    failed = sorted((target for target in counted if target < len(seen.targets)), key=lambda target: -counted[target])
+    return [
+        make_sentence(
+            "error",
+            f"{shown(seen.targets[target].filename)} could not be shown: pages reported it {times(counted[target])}.",
+            "Participants are offered to go on without it, and then give no answers about it."
+            " Look at the file and replace it; if it is right, their connections may be poor.",
+            page="targets",
+            link="Look at the targets",
+        )
+        for target in failed[:_MOST_FILES]
+    ]
+
+
+def times(count: int) -> str:
+    """Return how often something happened, in words."""
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _backend(seen: OverviewInputs) -> BackendState:

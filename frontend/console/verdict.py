@@ -15,7 +15,7 @@ from frontend.store.answers import Counts
 from frontend.store.experiments import ExperimentState
 from frontend.store.models import HeldOutAccuracy, HistoryLine
 from frontend.store.places import Places
-from salmon.spec import Spec
+from salmon.spec import Spec, TargetSpec
 from salmon.wire import Heartbeat
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class OverviewInputs:
     places: Places = field(default_factory=Places)
     proposed: int = 0
     message_problems: tuple[str, ...] = ()
+    targets: Sequence[TargetSpec] = ()
 
 
 #: What the experimenter can do about a verdict, by the button beside it.

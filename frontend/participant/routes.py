@@ -3,6 +3,8 @@
 They translate HTTP: what participants are shown, asked and allowed is decided by the pure modules beside this one.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Query, Request
@@ -215,7 +217,7 @@ async def add_events(slug: str, session_key: SessionHeader, request: Request, co
     """Keep what happened on the page: focus, sizes, skips, files that did not load."""
     del slug
     session = context.signer.read_session(session_key)
-    await context.catalogue.read(session.experiment)  # a deleted experiment keeps nothing
+    experiment = await context.catalogue.read(session.experiment)  # a deleted experiment keeps nothing
     bodies = read_one_or_many(await request.body(), _events, _MOST_EVENTS, "events")
     now_ms = str(context.now_ms())
     entries = [
@@ -224,8 +226,15 @@ async def add_events(slug: str, session_key: SessionHeader, request: Request, co
         for body in bodies
     ]
     if not is_tryout(session.participant):
-        await context.store.participants.add_events(session.experiment, session.participant, entries)
+        unloaded = unloaded_targets(bodies, len(experiment.targets))
+        await context.store.participants.add_events(session.experiment, session.participant, entries, unloaded=unloaded)
     return {"stored": len(entries)}
+
+
+def unloaded_targets(bodies: Iterable[EventBody], n: int) -> list[int]:
+    """Return the targets of which a page says that a file could not be loaded or shown."""
+    told = [re.fullmatch(r"target ([0-9]{1,7})", body.detail) for body in bodies if body.event == "load_failed"]
+    return [int(match[1]) for match in told if match is not None and int(match[1]) < n]
 
 
 async def _count_due(context: Context, experiment: ServedExperiment, session: Session, participant: Participant) -> int:

@@ -524,10 +524,13 @@ class Participants(Verbs):
         key = Keys(experiment).participant(participant)
         await self._change((key,), (("HSET", key, "status", Status.COMPLETED.value),))
 
-    async def add_events(self, experiment: str, participant: str, events: Sequence[dict[str, str]]) -> None:
+    async def add_events(
+        self, experiment: str, participant: str, events: Sequence[dict[str, str]], *, unloaded: Sequence[int] = ()
+    ) -> None:
         """Append what happened on a page; the oldest events go when there are too many.
 
         What one participant sends beyond their share is counted and not kept, so that nobody pushes others' events out.
+        `unloaded` are the targets whose files could not be loaded; they are counted as long as events are kept.
         """
         keys = Keys(experiment)
         key = keys.participant(participant)
@@ -537,7 +540,8 @@ class Participants(Verbs):
             (sent, *_) = await self._change((key,), (("HINCRBY", key, "events", len(events)), *counted))
             kept = events[: max(0, EVENTS_EACH - (int(sent) - len(events)))]
             appended = ("XADD", keys.events, "MAXLEN", "~", EVENTS_KEPT, "*", "participant", participant)
-            await self._change((key,), [(*appended, *fields_of(event)) for event in kept])
+            failed = [("HINCRBY", keys.counts, f"load_failed:{target}", 1) for target in unloaded] if kept else []
+            await self._change((key,), [*((*appended, *fields_of(event)) for event in kept), *failed])
 
     async def read_recent_events(self, experiment: str, *, since_ms: int, most: int) -> list[dict[str, str]]:
         """Return what pages reported since a time (Unix ms): the newest of it, no more than `most`."""

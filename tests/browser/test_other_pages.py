@@ -16,7 +16,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Request, expect
 
-from tests.browser.participant import Laboratory, chosen, plain, slug_of
+from tests.archives import broken_picture, picture, write_zip
+from tests.browser.participant import MEDIA, Laboratory, chosen, plain, slug_of
 from tests.nginx import Nginx, free_port
 from tests.program import REPOSITORY, Program, poll
 
@@ -108,6 +109,31 @@ def test_a_plain_page_of_another_site_asks_queries_and_gets_the_code(
     assert chosen(rows) == given
     assert {row["puid"] for row in rows} == {"elsewhere"}
     assert all(float(row["response_time"]) > 0 for row in rows)
+
+
+def test_a_plain_page_of_another_site_passes_over_a_picture_that_cannot_be_shown(
+    laboratory: Laboratory, site: Site, page: Page, tmp_path: Path
+) -> None:
+    files = [(f"{k}.png", picture(40 * k, size=(40, 40))) for k in range(5)]
+    spec = MEDIA.replace("COUNT", "3") + f"security: {{origins: ['{site.origin}']}}\n"
+    fixed = "sampling: {details: {1: {sampler: Random, query: [2, 0, 1]}}}\n"  # the first query shows it
+    address = laboratory.launch("passed-over", spec + fixed, write_zip(tmp_path / "t.zip", files))
+    source = httpx.post(f"{address}arrive", json={"parameters": {"puid": "look"}}).json()["targets"][2]["source"]
+    page.route(f"**{source}", lambda route: route.fulfill(body=broken_picture(), content_type="image/png"))
+    page.clock.install()
+    html = PLAIN_PAGE.replace("SERVER", laboratory.program.address).replace("ADDRESS", address)
+    page.goto(site.page("index.html", html) + "?puid=elsewhere")
+    for number in range(3):
+        while not page.locator(
+            "#head img"
+        ).is_visible():  # it is loaded again after pauses, which need not be waited for
+            page.clock.run_for(1000)
+        page.locator("#left").click()
+        page.wait_for_function(f"window.study.given === {number + 1}")
+    expect(page.locator("#end")).to_contain_text("3 answers")
+    rows = laboratory.rows(address)
+    assert len(rows) == 3
+    assert all("2" not in {row["head"], row["winner"], row["loser"]} for row in rows)
 
 
 def test_a_site_that_the_file_does_not_name_gets_nothing(laboratory: Laboratory, site: Site, page: Page) -> None:

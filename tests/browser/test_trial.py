@@ -10,8 +10,18 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.archives import picture, sound, write_zip
-from tests.browser.participant import MEDIA, PHONE, READY, Laboratory, Participant, assert_accessible, box_of, plain
+from tests.archives import broken_picture, picture, sound, write_zip
+from tests.browser.participant import (
+    MEDIA,
+    PHONE,
+    READY,
+    Laboratory,
+    Participant,
+    assert_accessible,
+    box_of,
+    plain,
+    slug_of,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -87,6 +97,33 @@ def test_trials_wait_for_all_files_and_files_that_fail_are_retried(
     participant.button("Try again").click()
     participant.answer(2)
     expect(page.locator("#debrief")).to_be_visible()
+
+
+def test_participants_go_on_without_a_picture_that_cannot_be_shown_and_the_overview_names_it(
+    laboratory: Laboratory, participant: Participant, page: Page, tmp_path: Path
+) -> None:
+    files = [(f"{k}.png", picture(50 * k, size=(40, 40))) for k in range(6)]
+    address = laboratory.launch("undecodable", MEDIA.replace("COUNT", "8"), write_zip(tmp_path / "t.zip", files))
+    source = httpx.post(f"{address}arrive", json={"parameters": {"puid": "look"}}).json()["targets"][2]["source"]
+    page.route(f"**{source}", lambda route: route.fulfill(body=broken_picture(), content_type="image/png"))
+    participant.open(f"{address}?puid=stuck")
+    expect(page.get_by_text("Some files of this study could not be loaded")).to_be_visible(timeout=15_000)
+    expect(participant.button("Go on without them")).to_have_count(0)  # it may be the connection, the first time
+    participant.button("Try again").click()
+    expect(participant.button("Go on without them")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("you can close this page")).to_be_visible()
+    assert_accessible(page)
+    participant.button("Go on without them").click()
+    participant.answer(8)
+    expect(page.locator("#debrief")).to_be_visible()
+    rows = laboratory.rows(address)
+    assert len(rows) == 8
+    assert all("2" not in {row["head"], row["winner"], row["loser"]} for row in rows)
+    overview = f"{laboratory.program.address}/api/experiments/{slug_of(address)}/overview"
+    sentences = httpx.get(overview, auth=laboratory.login).raise_for_status().json()["sentences"]
+    (named,) = [sentence for sentence in sentences if "could not be shown" in sentence["what"]]
+    assert (named["level"], named["page"]) == ("error", "targets")
+    assert "'2.png'" in named["what"]
 
 
 def test_answers_count_only_after_every_sound_was_played_with_its_button(

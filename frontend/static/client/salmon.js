@@ -1,7 +1,7 @@
 // The client for pages of other sites: arrives at an experiment, fetches queries ahead, and sends answers until they are stored.
 
 import { AnswerStorage } from "../participant/answer_storage.js";
-import { Api, Failure, repeat } from "../participant/api.js";
+import { Api, repeat } from "../participant/api.js";
 import { Journal } from "../participant/journal.js";
 import { sendWhenLeaving } from "../participant/leaving.js";
 import { Outbox } from "../participant/outbox.js";
@@ -11,6 +11,9 @@ import { Strings } from "../participant/strings.js";
 import { browserSecret, TabStorage } from "../participant/tab_storage.js";
 
 const MAX_UNSENT = 20;
+const LOAD_ATTEMPTS = 5; // before a query is passed over because a file cannot be loaded
+const RELOAD_MS = 4000;
+const MOST_PASSED_OVER = 10; // queries in a row; then files are waited for again
 const SIDES = ["left", "right"];
 const TEXTS = {
   check_failed: "One of the last questions had an obvious answer, and another one was chosen. Please look at all three before you choose.",
@@ -62,6 +65,9 @@ export class Salmon {
   #stopped = false;
   #blurred = false;
   #waitMs = 0;
+  #passedOver = 0;
+  /** @type {Set<number>} */
+  #without = new Set();
   /** @type {(sentence: string) => void} */
   onStatus;
 
@@ -123,8 +129,10 @@ export class Salmon {
     while (!this.#finished && !this.#shown) {
       await this.#outbox.waitUntilFewerThan(MAX_UNSENT);
       const query = this.#out || this.#stopped ? null : await this.#run.next();
-      if (query) {
-        await this.#retry(() => this.#load(query));
+      if (query && !(await this.#load(query))) {
+        this.#journal.note("skip", "file");
+        this.#run.skip();
+      } else if (query) {
         this.#shown = query;
         this.#blurred = false;
         this.#waitMs = performance.now() - asked;
@@ -220,13 +228,25 @@ export class Salmon {
     if (arrival.step === "out") this.#out = true;
   }
 
-  /** Load the files of a query; a failure is one that can be tried again. */
+  /** Load the files of a query and resolve to whether they are there; after some attempts, the query is passed over. */
   async #load(query) {
-    try {
-      await this.#stimuli.prepare(query);
-    } catch (missing) {
-      this.#journal.note("load_failed", `target ${missing.target}`);
-      throw new Failure({ code: "load_failed", message: this.#strings.say("load_failed") }, { retryable: true });
+    if (this.#passedOver >= MOST_PASSED_OVER) this.#without.clear();
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#stimuli.prepare(query);
+        this.#passedOver = 0;
+        if (attempt > 1) this.onStatus("");
+        return true;
+      } catch (missing) {
+        this.#journal.note("load_failed", `target ${missing.target}`);
+        if (this.#without.has(missing.target) || attempt === LOAD_ATTEMPTS) {
+          this.#without.add(missing.target);
+          this.#passedOver += 1;
+          return false;
+        }
+        this.onStatus(this.#strings.say("load_failed"));
+        await new Promise((resolve) => setTimeout(resolve, RELOAD_MS));
+      }
     }
   }
 
@@ -260,7 +280,7 @@ export class Salmon {
     let failed = false;
     const reply = await repeat(send, (failure) => {
       failed = true;
-      this.onStatus(failure.code === "load_failed" ? failure.message : this.#strings.failure(failure));
+      this.onStatus(this.#strings.failure(failure));
     });
     if (failed) this.onStatus("");
     return reply;

@@ -165,13 +165,13 @@ class Page {
     return this.#stimuli.preload((done, files) => this.#screens.loading(done, files), all ? undefined : new Set([...practised, ...soon]));
   }
 
-  /** Wait until the files are loaded; offer to retry those that failed. */
+  /** Wait until the files are loaded; offer to retry those that failed, and then to go on without them. */
   async #waitForFiles(loading) {
     this.#screens.waitForFiles();
     let failed = await loading;
-    while (failed.length > 0) {
+    for (let attempt = 0; failed.length > 0; attempt += 1) {
       for (const index of failed) this.#journal.note("load_failed", `target ${index}`);
-      await this.#retries.offerRetry();
+      if (!(await this.#retries.offerRetry({ mayGoOn: attempt > 0 }))) return this.#retries.goOnWithout(failed);
       this.#screens.waitForFiles();
       failed = await this.#preload();
     }
@@ -226,11 +226,14 @@ class Page {
     return this.#retries.request(() => this.#api.step("trials"));
   }
 
-  /** Return the next query when its targets are loaded, or null at the end. */
+  /** Return the next query when its targets are loaded, or null at the end; those whose files are missing are passed over. */
   async #nextReady() {
-    const query = await this.#run.next();
-    if (query) await this.#retries.loadFiles(() => this.#stimuli.prepare(query));
-    return query;
+    for (;;) {
+      const query = await this.#run.next();
+      if (!query || (await this.#retries.loadFiles(() => this.#stimuli.prepare(query)))) return query;
+      this.#journal.note("skip", "file");
+      this.#run.skip();
+    }
   }
 
   /** Return the step after another in this experiment. */

@@ -85,7 +85,9 @@ export class Steps {
     const trials = [];
     trial.showButtons({ skip: false, stop: false });
     for (const [query, shown] of queries.entries()) {
-      const { timing, winner } = await this.#practise(shown);
+      const decided = await this.#practise(shown);
+      if (!decided) continue;
+      const { timing, winner } = decided;
       trials.push({ query, rt_ms: timing.rt_ms, winner });
       if (feedback) await trial.showFeedback(strings.say(winner === shown.nearer ? "practice_right" : "practice_wrong"));
       await trial.gap();
@@ -94,11 +96,11 @@ export class Steps {
     return this.#complete("practice", { trials });
   }
 
-  /** Show a query of the practice until it is answered in time. */
+  /** Show a query of the practice until it is answered in time; null if it is passed over, because a file is missing. */
   async #practise(shown) {
     const { retries, screens, stimuli, strings, trial } = this.#parts;
     for (;;) {
-      await retries.loadFiles(() => stimuli.prepare(shown));
+      if (!(await retries.loadFiles(() => stimuli.prepare(shown)))) return null;
       const decision = trial.decision();
       await trial.show(shown);
       const { late, timing, winner } = await decision;
