@@ -35,7 +35,7 @@ from frontend.security import (
     moment_of_code,
     password_fits,
 )
-from frontend.store.accounts import LOCAL, Account, Invitation, Role, new_account, with_password
+from frontend.store.accounts import LOCAL, Account, Invitation, Role, new_account
 from frontend.store.experiments import ExperimentState
 from frontend.store.sessions import Access, ConsoleSession, Guesser, Scope
 from salmon.logs import fields
@@ -235,11 +235,9 @@ INVITATION_HOURS = 7 * 24
 
 
 async def take_up(context: Context, invited: Invitation, secret: str, name: str, password: str) -> Account:
-    """Use an invitation up: make its account, or set the new password; ForbiddenError where it is void."""
+    """Use an invitation up: make its account and return it, or set the new password; ForbiddenError if it is void."""
     password_hash = await asyncio.to_thread(hash_password, password)
     account = new_account(name, password_hash, invited.role, now_ms=context.now_ms())
-    if invited.purpose == "reset" and (known := await context.store.accounts.read(name)) is not None:
-        account = with_password(known, password_hash)
     await context.store.accounts.take_up(digest_of(secret), account, now_ms=context.now_ms())
     return account
 

@@ -376,7 +376,7 @@ def reset_user(
         secret = await make_reset(context, name, by="server")
         account = await context.store.accounts.read(name)
         if second_factor and account is not None:
-            await context.store.accounts.set_second_factor(account, "", ())
+            await context.store.accounts.remove_second_factor(account)
         await note(None, context, "server", "password reset offered", name)
         return secret
 

@@ -74,7 +74,6 @@ async def take_up_invitation(
     except SalmonError as error:
         return context.pages.show(_login_page(context, message=str(error)), status=status_of(error))
     if invited.purpose == "reset":
-        await context.store.sessions.end_all(account.id)
         await note(request, context, name, "password reset", "by a link")
         return RedirectResponse("/console/login", status_code=303)
     await note(request, context, name, "account created", f"{account.role}, invited by {invited.by}")

@@ -1,9 +1,9 @@
 """Accounts of experimenters in the store, and the single-use links that make them or reset their passwords."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from frontend.errors import ConflictError, ForbiddenError
+from frontend.errors import ConflictError, ForbiddenError, NotFoundError
 from frontend.store import lua
 from frontend.store.connection import Verbs
 from salmon.wire import (
@@ -41,7 +41,8 @@ class Account:
     """The login of an experimenter.
 
     Experiments belong to the `id`, which is never given twice; a name can be taken again when its account was removed.
-    `second_factor` is the secret of one-time codes; empty where none are asked for.
+    `second_factor` is the secret of one-time codes; empty if none are asked for. `version` grows with each change, so a
+    change can be refused if it was decided on an account that is not like that any more.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Account:
     created_ms: int
     id: str
     second_factor: str = ""
+    version: int = 0
 
     def encode(self) -> str:
         """Return the JSON that is stored."""
@@ -121,9 +123,27 @@ class Accounts(Verbs):
         """Return the name of the account with this id; what is no account's stands for itself, such as `local`."""
         return (await self.names()).get(identifier, identifier)
 
-    async def write(self, account: Account) -> None:
-        """Store an account that was changed."""
-        await self._connection.do(lambda client: client.hset(ACCOUNTS, account.name, account.encode()))
+    async def set_password(self, account: Account, password_hash: str) -> Account:
+        """Change the password of an account as it was read, end its sessions and return it, all at once;
+        ConflictError if it was changed meanwhile.
+        """
+        return await self._set(account, {"password_hash": password_hash}, version=account.version)
+
+    async def set_role(self, account: Account, role: Role) -> Account:
+        """Change the role of an account, whatever else has changed of it, end its sessions and return it, all at once;
+        ConflictError if the server would have no owner.
+        """
+        return await self._set(account, {"role": role})
+
+    async def set_second_factor(self, account: Account, secret: str, digests: tuple[str, ...]) -> None:
+        """Store the secret of an account's one-time codes and the digests of its recovery codes, or "" and none, at
+        once; ConflictError if the account was changed since it was read.
+        """
+        await self._set(account, {"second_factor": secret}, digests, version=account.version)
+
+    async def remove_second_factor(self, account: Account) -> None:
+        """Remove the second factor of an account with its recovery codes, whatever else has changed of it, at once."""
+        await self._set(account, {"second_factor": ""})
 
     async def create(self, account: Account) -> None:
         """Make an account under a free name; of several owners made at once, one succeeds.
@@ -137,23 +157,14 @@ class Accounts(Verbs):
             raise ConflictError(f"There is an account called {account.name!r} already.", hint="Choose another name.")
 
     async def remove(self, account: Account) -> None:
-        """Remove an account with its sessions, API tokens, invitations and second factor, all at once."""
-        ended = await self._fields_of(SESSIONS, "account", account.id)
-        tokens = await self._fields_of(API_TOKENS, "account", account.id)
-        links = await self._fields_of(INVITATIONS, "name", account.name)
-        codes = await self._recovery_fields(account.id)
-        await self._connection.together(
-            lambda pipeline: (
-                pipeline.hdel(ACCOUNTS, account.name),
-                pipeline.hdel(USED_CODES, account.id),
-                *(pipeline.hdel(SESSIONS, *ended) for _ in ended[:1]),
-                *(pipeline.hdel(API_TOKENS, *tokens) for _ in tokens[:1]),
-                *(pipeline.hdel(LAST_USED, *ended, *tokens) for _ in (ended + tokens)[:1]),
-                *(pipeline.hdel(INVITATIONS, *links) for _ in links[:1]),
-                *(pipeline.hdel(RECOVERY_CODES, *codes) for _ in codes[:1]),
-                pipeline.delete(*draft_keys(account.id)),
-            )
+        """Remove an account with its sessions, API tokens, invitations and second factor, all at once; ConflictError if
+        the server would have no owner.
+        """
+        keys = (ACCOUNTS, SESSIONS, LAST_USED, API_TOKENS, INVITATIONS, RECOVERY_CODES, USED_CODES)
+        outcome = await self._connection.run(
+            lua.REMOVE_ACCOUNT, (*keys, *draft_keys(account.id)), (account.name, account.id)
         )
+        _check_outcome(outcome, account)
 
     async def invite(self, digest: str, invitation: Invitation) -> None:
         """Keep an invitation under the digest of its secret. Those that nobody can use any more are forgotten."""
@@ -187,33 +198,18 @@ class Accounts(Verbs):
         return None
 
     async def take_up(self, digest: str, account: Account, *, now_ms: int) -> None:
-        """Write the account that an invitation is for, and mark the invitation as used;
-        ForbiddenError where it is void.
+        """Make the account that an invitation is for, or give the account its password and end its sessions, and mark
+        the invitation as used, all at once; ForbiddenError if it is void.
         """
         outcome = await self._connection.run(
             lua.TAKE_UP_INVITATION,
-            (ACCOUNTS, INVITATIONS),
-            (digest, now_ms, account.name, account.encode(), account.id, _OWNER),
+            (ACCOUNTS, SESSIONS, LAST_USED, INVITATIONS),
+            (digest, now_ms, account.name, account.encode(), _OWNER),
         )
         if outcome != "done":
             raise ForbiddenError(
                 _REFUSALS[outcome], hint="Ask the owner of this server for a new link, or log in with your account."
             )
-
-    async def set_second_factor(self, account: Account, secret: str, digests: tuple[str, ...]) -> None:
-        """Store the secret of an account's one-time codes and the digests of its recovery
-        codes, or "" and none, at once.
-        """
-        old = await self._recovery_fields(account.id)
-        changed = replace(account, second_factor=secret)
-        await self._connection.together(
-            lambda pipeline: (
-                pipeline.hset(ACCOUNTS, account.name, changed.encode()),
-                *(pipeline.hdel(RECOVERY_CODES, *old) for _ in old[:1]),
-                *(pipeline.hdel(USED_CODES, account.id) for _ in [secret] if not secret),
-                *(pipeline.hset(RECOVERY_CODES, f"{account.id}:{digest}", "1") for digest in digests),
-            )
-        )
 
     async def count_recovery_codes(self, account: str) -> int:
         """Return how many recovery codes of an account are left."""
@@ -231,9 +227,17 @@ class Accounts(Verbs):
         fields: dict[str, str] = await self._connection.do(lambda client: client.hgetall(RECOVERY_CODES))
         return tuple(field for field in fields if field.startswith(f"{account}:"))
 
-    async def _fields_of(self, key: str, name: str, value: str) -> tuple[str, ...]:
-        kept: dict[str, str] = await self._connection.do(lambda client: client.hgetall(key))
-        return tuple(field for field, text in kept.items() if decode_json(text)[name] == value)
+    async def _set(
+        self, account: Account, fields: dict[str, str], digests: tuple[str, ...] = (), *, version: int | None = None
+    ) -> Account:
+        """Change fields of an account, of a version or of any, and return it as it is then."""
+        outcome, changed = await self._connection.run(
+            lua.CHANGE_ACCOUNT,
+            (ACCOUNTS, SESSIONS, LAST_USED, RECOVERY_CODES, USED_CODES),
+            (account.name, account.id, "" if version is None else version, encode_json(fields), *digests),
+        )
+        _check_outcome(outcome, account)
+        return Account.decode(changed)
 
     async def _claim_ownership(self, name: str) -> None:
         if await self._connection.do(lambda client: client.hsetnx(ACCOUNTS, _OWNER, name)):
@@ -249,6 +253,14 @@ def new_account(name: str, password_hash: str, role: Role, *, now_ms: int) -> Ac
     return Account(name, password_hash, role, now_ms, draw_account_id())
 
 
-def with_password(account: Account, password_hash: str) -> Account:
-    """Return the account with another password."""
-    return replace(account, password_hash=password_hash)
+def _check_outcome(outcome: str, account: Account) -> None:
+    """Raise the error of a change that was not made."""
+    if outcome == "gone":
+        raise NotFoundError(f"There is no account called {account.name!r} any more.", hint="Nothing was changed.")
+    if outcome == "only_owner":
+        raise ConflictError("This is the only owner.", hint="Make another account an owner first.")
+    if outcome == "changed":
+        raise ConflictError(
+            "This account was changed at the same moment.",
+            hint="Nothing was changed by this; look at it and try again.",
+        )

@@ -420,31 +420,122 @@ if given == 1 then redis.call('HINCRBY', KEYS[6], ARGV[4], 1) end
 return {id, 1, given, all}
 """
 
-#: Takes an invitation up: the account is written and the invitation is used, both or neither, so that of two who open
-#: the same link one succeeds. Returns 'done', or why not: 'unknown', 'used', 'old', 'taken' (there is such an account,
-#: or for the owner's link any) or 'gone' (the account whose password was to be reset).
-#: KEYS accounts, invitations · ARGV digest, now (ms), name, account as JSON, id of that account, field of the owner's
+
+def _with_accounts(script: str) -> str:
+    """Return a script that changes accounts; its first keys are the accounts, the sessions and when they were used."""
+    return f"""
+local function end_all(key, account)
+  local kept = redis.call('HGETALL', key)
+  for i = 1, #kept, 2 do
+    if cjson.decode(kept[i + 1]).account == account then
+      redis.call('HDEL', key, kept[i])
+      redis.call('HDEL', KEYS[3], kept[i])
+    end
+  end
+end
+local function remove_recovery_codes(key, account)
+  local kept = redis.call('HGETALL', key)
+  for i = 1, #kept, 2 do
+    if string.sub(kept[i], 1, #account + 1) == account .. ':' then redis.call('HDEL', key, kept[i]) end
+  end
+end
+local function is_only_owner(account)
+  if account.role ~= 'owner' then return false end
+  local kept = redis.call('HGETALL', KEYS[1])
+  for i = 1, #kept, 2 do
+    if string.sub(kept[i], 1, 1) ~= '@' and kept[i] ~= account.name and cjson.decode(kept[i + 1]).role == 'owner' then
+      return false
+    end
+  end
+  return true
+end
+-- Returns the account of a name if it has this id. Those of earlier versions have none stored, and no account is made
+-- without one any more: it is the one that was meant.
+local function find_account(name, id)
+  local kept = redis.call('HGET', KEYS[1], name)
+  local account = kept and cjson.decode(kept)
+  if account and (account.id or id) == id then return account end
+end
+local function change_account(account, id, fields)
+  for name, value in pairs(fields) do account[name] = value end
+  account.id, account.version = id, (account.version or 0) + 1
+  local changed = cjson.encode(account)
+  redis.call('HSET', KEYS[1], account.name, changed)
+  if fields.password_hash or fields.role then end_all(KEYS[2], id) end
+  return changed
+end
+{script}"""
+
+
+#: Compare-and-set of an account's fields: changes them if the account still has this id and, where a version is given,
+#: has not been changed since that version. Another password or role ends its sessions, and another second factor
+#: replaces its recovery codes, at once. Returns {'done', account}, or why not: 'gone', 'changed' or 'only_owner'.
+#: KEYS accounts, sessions, last used, recovery codes, used codes · ARGV name, id, version or '' for any, JSON of the
+#: fields, digests of the new recovery codes
+CHANGE_ACCOUNT = _with_accounts("""
+local account = find_account(ARGV[1], ARGV[2])
+if not account then return {'gone', ''} end
+if ARGV[3] ~= '' and tonumber(ARGV[3]) ~= (account.version or 0) then return {'changed', ''} end
+local fields = cjson.decode(ARGV[4])
+if fields.role and fields.role ~= 'owner' and is_only_owner(account) then return {'only_owner', ''} end
+local changed = change_account(account, ARGV[2], fields)
+if fields.second_factor then
+  remove_recovery_codes(KEYS[4], ARGV[2])
+  if fields.second_factor == '' then redis.call('HDEL', KEYS[5], ARGV[2]) end
+  for i = 5, #ARGV do redis.call('HSET', KEYS[4], ARGV[2] .. ':' .. ARGV[i], '1') end
+end
+return {'done', changed}
+""")
+
+#: Removes an account of this id with everything that lets somebody in with it. Returns 'done', 'gone' or 'only_owner'.
+#: KEYS accounts, sessions, last used, API tokens, invitations, recovery codes, used codes, then those of its draft
+#: ARGV name, id
+REMOVE_ACCOUNT = _with_accounts("""
+local account = find_account(ARGV[1], ARGV[2])
+if not account then return 'gone' end
+if is_only_owner(account) then return 'only_owner' end
+end_all(KEYS[2], ARGV[2])
+end_all(KEYS[4], ARGV[2])
+local links = redis.call('HGETALL', KEYS[5])
+for i = 1, #links, 2 do
+  if cjson.decode(links[i + 1]).name == ARGV[1] then redis.call('HDEL', KEYS[5], links[i]) end
+end
+remove_recovery_codes(KEYS[6], ARGV[2])
+redis.call('HDEL', KEYS[7], ARGV[2])
+for i = 8, #KEYS do redis.call('DEL', KEYS[i]) end
+redis.call('HDEL', KEYS[1], ARGV[1])
+return 'done'
+""")
+
+#: Takes an invitation up: the account is made, or gets its new password, and the invitation is used, both or neither,
+#: so that of two who open the same link one succeeds. A reset changes the password alone, and ends the sessions.
+#: Returns 'done', or why not: 'unknown', 'used', 'old', 'taken' (there is such an account, or for the owner's link any)
+#: or 'gone' (the account whose password was to be reset).
+#: KEYS accounts, sessions, last used, invitations · ARGV digest, now (ms), name, account as JSON, field of the owner's
 #: claim
-TAKE_UP_INVITATION = """
-local kept = redis.call('HGET', KEYS[2], ARGV[1])
+TAKE_UP_INVITATION = _with_accounts("""
+local kept = redis.call('HGET', KEYS[4], ARGV[1])
 if not kept then return 'unknown' end
 local invitation = cjson.decode(kept)
 if invitation.used_ms > 0 then return 'used' end
 if tonumber(ARGV[2]) > invitation.ends_ms then return 'old' end
-local there = redis.call('HGET', KEYS[1], ARGV[3])
 if invitation.purpose == 'reset' then
-  if not there or invitation.account ~= ARGV[5] then return 'gone' end
-elseif there then
+  local account = find_account(ARGV[3], invitation.account)
+  if not account then return 'gone' end
+  change_account(account, invitation.account, {password_hash = cjson.decode(ARGV[4]).password_hash})
+elseif redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1 then
   return 'taken'
-elseif invitation.purpose == 'first' then
-  if redis.call('HLEN', KEYS[1]) > redis.call('HEXISTS', KEYS[1], ARGV[6]) then return 'taken' end
-  redis.call('HSET', KEYS[1], ARGV[6], ARGV[3])
+else
+  if invitation.purpose == 'first' then
+    if redis.call('HLEN', KEYS[1]) > redis.call('HEXISTS', KEYS[1], ARGV[5]) then return 'taken' end
+    redis.call('HSET', KEYS[1], ARGV[5], ARGV[3])
+  end
+  redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
 end
-redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
 invitation.used_ms = tonumber(ARGV[2])
-redis.call('HSET', KEYS[2], ARGV[1], cjson.encode(invitation))
+redis.call('HSET', KEYS[4], ARGV[1], cjson.encode(invitation))
 return 'done'
-"""
+""")
 
 #: Finds what a cookie or an API token stands for, with its account, and notes that it was used, at most once a minute.
 #: What has ended, or was idle for too long, is removed. Returns {what was kept, account}, or nothing.

@@ -329,6 +329,7 @@ def test_every_script_of_the_program_is_compared_here() -> None:
         getattr(frontend.store.lua, name)
         for name in (
             *("FIND_SESSION", "RELEASE_GUESS", "RESERVE_GUESS", "TAKE_UP_INVITATION", "USE_CODE", "SAVE_DRAFT"),
+            *("CHANGE_ACCOUNT", "REMOVE_ACCOUNT"),
             *("ERASE_PARTICIPANT", "ERASE_ANSWER", "COPY_ENTRIES", "REPLACE_STREAM", "END_RUN"),
             *("CLAIM_PAYMENT", "SETTLE_PAYMENT", "CLAIM_CREDIT", "COUNT_PLACES"),
         )
