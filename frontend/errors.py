@@ -272,15 +272,17 @@ def challenge_of(status: int) -> dict[str, str]:
     return {"WWW-Authenticate": 'Basic realm="Salmon", charset="UTF-8"'} if status == 401 else {}
 
 
+def waiting_of(error: SalmonError) -> dict[str, str]:
+    """Return the header that says when a request may be repeated, if an error does."""
+    return {"Retry-After": str(math.ceil(error.wait_seconds))} if isinstance(error, BusyError) else {}
+
+
 async def answer_salmon_error(request: Request, error: SalmonError) -> Response:
     """Answer with a SalmonError: as a page for people and as JSON for programs."""
     status, content = status_of(error), body_of(error)["error"]
     if isinstance(error, StoreError) and (problem := request.app.state.context.disk.problem):
         content["hint"] = problem
-    headers = challenge_of(status)
-    if isinstance(error, BusyError):
-        headers = {"Retry-After": str(math.ceil(error.wait_seconds))}
-    return _answer(request, status, content, headers)
+    return _answer(request, status, content, challenge_of(status) | waiting_of(error))
 
 
 async def answer_http_error(request: Request, error: HTTPException) -> Response:

@@ -142,10 +142,16 @@ def check_load(context: Context) -> None:
 
 
 async def take_in(
-    context: Context, experiment: ServedExperiment, source: Source, puid: str, *, comes_back: bool = False
+    context: Context,
+    experiment: ServedExperiment,
+    source: Source,
+    puid: str,
+    *,
+    status: Status = Status.ARRIVED,
+    comes_back: bool = False,
 ) -> Participant:
-    """Return the participant of a platform's id, new or known; where no place is left,
-    look for people who left first.
+    """Return the participant of a platform's id, new (with this status) or known; if no place is left, look for people
+    who left first.
     """
 
     async def arrive() -> Participant:
@@ -154,6 +160,7 @@ async def take_in(
             source,
             puid,
             now_ms=context.now_ms(),
+            status=status,
             quota=experiment.quota,
             comes_back=comes_back,
         )

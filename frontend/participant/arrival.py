@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Literal
 
 from frontend.errors import AgainError, BadRequestError, BegunError, GapError, LinkError
+from frontend.prolific.signed_links import TOKEN
 from frontend.store.participants import Participant, Source
 from frontend.store.statuses import FINISHED, UNDER_WAY, Status
 from salmon.spec.schema import Resume, ResumePolicy
@@ -23,13 +24,14 @@ _SUBMISSION: dict[str, str] = {"prolific": "SESSION_ID", "connect": "assignmentI
 
 #: The parameter of a one-time link; its value is signed, and stands for one person.
 INVITED = "i"
-#: Parameter -> the platform that sends it, in the order in which they are believed.
+#: Parameter -> the platform that sends it, in the order in which they are believed. An invitation comes first: it is
+#: one participant, whatever is added to its link.
 _IDENTIFIERS: dict[str, Source] = {
+    INVITED: "link",
     "PROLIFIC_PID": "prolific",
     "participantId": "connect",
     "survey_code": "sona",
     "workerId": "mturk",
-    INVITED: "link",
     "puid": "link",
 }
 #: What else platforms send with it, and what is kept to send the participant back.
@@ -61,11 +63,22 @@ def link_for(address: str, platform: str) -> str:
 
 @dataclass(frozen=True)
 class Arrival:
-    """Who a link says is here: `source` is the platform, `puid` its id of the person."""
+    """Who a link says is here: `source` is the platform, `puid` its id of the person.
+
+    `invited` says that the id is that of a one-time link, and `signature` is Prolific's; neither is checked yet.
+    """
 
     source: Source
     puid: str
     companions: dict[str, str] = field(default_factory=dict)
+    invited: bool = False
+    signature: str = ""
+
+    @property
+    def signed(self) -> dict[str, str]:
+        """The signature and the ids that it has to be about: those that count here, whatever else the link says."""
+        ids = {"PROLIFIC_PID": self.puid} if self.source == "prolific" else {}
+        return {**self.companions, **ids, TOKEN: self.signature}
 
 
 def is_preview(parameters: Mapping[str, str]) -> bool:
@@ -82,11 +95,12 @@ def read_arrival(parameters: Mapping[str, str], *, fresh: str, platform: str = "
     if is_preview(parameters):
         raise BadRequestError("This is a preview: accept the task to begin.", where="assignmentId")
     companions = {name: _read_id(parameters, name) for name in _COMPANIONS if parameters.get(name, "").strip()}
+    signature = parameters.get(TOKEN, "").strip()
     for name, source in _IDENTIFIERS.items():
-        if parameters.get(name, "").strip():
-            return Arrival(source, _read_id(parameters, name), companions)
+        if parameters.get(name, "").strip() or (name == INVITED and name in parameters):
+            return Arrival(source, _read_id(parameters, name), companions, name == INVITED, signature)
     if platform == "link":
-        return Arrival("link", fresh, companions)
+        return Arrival("link", fresh, companions, signature=signature)
     wanted = next(name for name, source in _IDENTIFIERS.items() if source == platform)
     raise LinkError(
         f"The link does not say who you are: it has no {wanted}.",

@@ -4,36 +4,20 @@ participant begins or goes on.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from frontend.admission import address_of
 from frontend.context import Context, WithContext
-from frontend.errors import (
-    BusyError,
-    ForgedError,
-    LinkError,
-    status_of,
-)
+from frontend.errors import ForgedError, status_of
 from frontend.experiments import ServedExperiment
 from frontend.html import plain
 from frontend.languages import direction_of, language_of, strings_of
-from frontend.lifecycle import check_load, check_open, check_takes_in, close_if_due, come_back, take_in, takes_in
+from frontend.lifecycle import check_load, check_open
 from frontend.pages import ErrorPage, ParticipantPage
-from frontend.participant.arrival import (
-    INVITED,
-    Arrival,
-    Visit,
-    WayBack,
-    is_new_submission,
-    is_preview,
-    mark_of,
-    read_arrival,
-    visit_of,
-    way_back,
-)
+from frontend.participant.arrival import Arrival, is_preview, mark_of, read_arrival
+from frontend.participant.entry import admit, check_invitation, check_signature
 from frontend.participant.page_content import (
     ArrivalReply,
     ParticipantSetting,
@@ -53,11 +37,10 @@ from frontend.participant.queries import (
 from frontend.participant.steps import (
     next_step,
 )
-from frontend.prolific.signed_links import check_link
 from frontend.schemas import ArriveBody
 from frontend.security import Session
 from frontend.store.participants import Participant
-from frontend.store.statuses import FINISHED, OUT
+from frontend.store.statuses import OUT
 from salmon.errors import SalmonError
 from salmon.wire.keys import draw_tryout_id, is_tryout
 
@@ -87,8 +70,8 @@ async def page(slug: str, request: Request, context: WithContext) -> Response:
     language = language_of(parameters.get("lang", ""), spec.page.language)
     strings = strings_of(language, spec.page.strings)
     try:
-        _check_link(context, experiment, parameters)
-        await _check_signature(context, experiment, request, parameters, expires=False)
+        if not context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
+            await _check_link(context, experiment, request, parameters)
     except SalmonError as error:
         if "text/html" not in request.headers.get("accept", ""):
             raise
@@ -138,15 +121,9 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
         return await _arrive_to_try(context, experiment, body)
     fresh = secrets.token_hex(8)
     arrival = read_arrival(body.parameters, fresh=fresh, platform=spec.recruitment.platform)
-    _check_invitation(context, experiment, body.parameters)
     known = await _find_known(context, experiment, body.session, "" if arrival.puid == fresh else arrival.puid)
-    if known is None:
-        await _admit(context, experiment, request)
-        await _check_signature(context, experiment, request, body.parameters)
-    if await close_if_due(context, experiment):
-        experiment = await context.catalogue.read(experiment.id)
-    participant = await _find_or_take_in(context, experiment, arrival, known)
-    participant, way = await _go_on(context, experiment, arrival, participant, known=known is not None, body=body)
+    entrant = await admit(context, request, experiment, arrival, door="page", known=known, browser=body.browser)
+    experiment, participant = entrant.experiment, entrant.participant
     session, language = await _begin_session(
         context, experiment, participant, body, arrival.companions, address=address_of(request)
     )
@@ -154,114 +131,23 @@ async def arrive(slug: str, body: ArriveBody, request: Request, context: WithCon
     if resumed:
         await _note_event(context, session, "resumed" if known else "came_back", now_ms)
     own = experiment.for_participant(participant)
-    return await _arrival_reply(context, own, session, participant, language, resumed=resumed, review=way == "review")
-
-
-async def _find_or_take_in(
-    context: Context, experiment: ServedExperiment, arrival: Arrival, known: Participant | None
-) -> Participant:
-    """Return who arrives, with their group: somebody new only where the experiment takes people in.
-
-    Who was here before goes on, or gets the way out again, also from another browser and where nobody new gets in.
-    """
-    participant, now_ms = known, context.now_ms()
-    if participant is None and not takes_in(experiment, now_ms=now_ms):
-        participant = await context.store.participants.find(experiment.id, arrival.source, arrival.puid)
-    if participant is None:
-        check_takes_in(experiment, now_ms=now_ms)
-        participant = await take_in(context, experiment, arrival.source, arrival.puid)
-    if participant.status not in FINISHED and not experiment.state.lets_finish:
-        check_open(experiment.state.state)
-    return participant if participant.group else replace(participant, group=experiment.group_of(participant.place))
-
-
-async def _go_on(
-    context: Context,
-    experiment: ServedExperiment,
-    arrival: Arrival,
-    participant: Participant,
-    *,
-    known: bool,
-    body: ArriveBody,
-) -> tuple[Participant, WayBack]:
-    """Return as whom somebody goes on, and how: as before, or as a participant of a new visit."""
-    participant, visit = await _find_visit(context, experiment, arrival, participant, same_tab=known)
-    now_ms, resume = context.now_ms(), experiment.spec.resume
-    if visit == "same":
-        way = way_back(resume, participant, same_tab=known, browser=body.browser, now_ms=now_ms)
-        if way != "restart":
-            back = await come_back(context, experiment, participant)
-            return replace(back, group=participant.group), way
-    else:
-        check_takes_in(experiment, now_ms=now_ms)
-    anew = await context.store.participants.restart(
-        experiment.id,
-        participant.id,
-        arrival.source,
-        arrival.puid,
-        now_ms=now_ms,
-        group=participant.group,
-        round_number=participant.round + (visit == "once_more"),
-        quota=experiment.quota,
+    return await _arrival_reply(
+        context, own, session, participant, language, resumed=resumed, review=entrant.way == "review"
     )
-    return anew, "restart"
 
 
-async def _find_visit(
-    context: Context, experiment: ServedExperiment, arrival: Arrival, participant: Participant, *, same_tab: bool
-) -> tuple[Participant, Visit]:
-    """Return what an arrival is, and whose it is: the submission of an earlier time
-    belongs to the participant of then.
-    """
-    if participant.round > 0 and is_new_submission(arrival, participant):
-        earlier = await context.store.participants.find_earlier(experiment.id, arrival.source, arrival.puid)
-        for one in earlier:
-            if one.companions and not is_new_submission(arrival, one):
-                return one, "same"
-    policy, repeats = experiment.spec.resume.policy, experiment.spec.recruitment.repeats
-    return participant, visit_of(arrival, participant, repeats=repeats, policy=policy, same_tab=same_tab)
-
-
-def _check_link(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:
+async def _check_link(
+    context: Context, experiment: ServedExperiment, request: Request, parameters: Mapping[str, str]
+) -> None:
     """Refuse a link that cannot be right, and an experiment that nobody has opened yet."""
-    if context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
-        return
-    if not is_preview(parameters):
-        read_arrival(parameters, fresh="", platform=experiment.spec.recruitment.platform)
-        _check_invitation(context, experiment, parameters)
+    if is_preview(parameters):
+        arrival = Arrival("link", "")
+    else:
+        arrival = read_arrival(parameters, fresh="", platform=experiment.spec.recruitment.platform)
+        check_invitation(context, experiment, arrival)
+    await check_signature(context, request, experiment, arrival, expires=False)
     if experiment.state.state == "draft":
         check_open("draft")
-
-
-async def _check_signature(
-    context: Context,
-    experiment: ServedExperiment,
-    request: Request,
-    parameters: Mapping[str, str],
-    *,
-    expires: bool = True,
-) -> None:
-    """Refuse a link that Prolific has not signed, where the file asks for signed links; a try-out needs none."""
-    study = experiment.spec.recruitment.prolific
-    if study is None or not study.signed_links or experiment.spec.recruitment.platform != "prolific":
-        return
-    if context.signer.allows_tryout(parameters.get(_TRYOUT, ""), experiment.id):
-        return
-    address = f"{context.address(request)}/e/{experiment.state.slug}/"
-    await check_link(parameters, address, context.study_keys, now_ms=context.now_ms(), expires=expires)
-
-
-def _check_invitation(context: Context, experiment: ServedExperiment, parameters: Mapping[str, str]) -> None:
-    """Refuse a one-time link that was not made here, and any other where only these are let in."""
-    if INVITED in parameters:
-        context.signer.check_invitation(experiment.id, parameters[INVITED].strip())
-    elif experiment.spec.recruitment.invited_only:
-        raise LinkError(
-            "Only invited people can take part in this study.",
-            fault="missing",
-            hint="Open the link of your invitation.",
-            where=INVITED,
-        )
 
 
 def _refusal(error: SalmonError, strings: Mapping[str, str], language: str) -> ErrorPage:
@@ -389,17 +275,6 @@ async def _arrival_reply(
             trials=TRIALS_AHEAD,
         ),
     }
-
-
-async def _admit(context: Context, experiment: ServedExperiment, request: Request) -> None:
-    """Let an arrival in, or tell it to wait because too many came from its address at once."""
-    wait_ms = await context.store.participants.admit(experiment.id, address_of(request), now_ms=context.now_ms())
-    if wait_ms > 0:
-        raise BusyError(
-            "Many people are starting at this moment.",
-            hint="You do not need to do anything: this page begins by itself.",
-            wait_seconds=wait_ms / 1000,
-        )
 
 
 async def _note_event(context: Context, session: Session, event: str, now_ms: int) -> None:

@@ -7,7 +7,7 @@ those of the page. Many ask without saying for whom, and name the participant on
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
@@ -18,15 +18,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from frontend.context import Context, WithContext
 from frontend.errors import BadRequestError, ConflictError, EndedError, ForbiddenError, GoneError
 from frontend.experiments import OpenPage, ServedExperiment
-from frontend.lifecycle import check_takes_in, close_at_last_answer
+from frontend.lifecycle import close_at_last_answer
 from frontend.participant import queries
+from frontend.participant.arrival import Arrival
+from frontend.participant.entry import admit, check_script
 from frontend.participant.shortcut import PlainRequest, is_plain, is_short
 from frontend.salmon1.errors import OldError, OldRoute, answer_old_error
 from frontend.salmon1.experiment import ForParticipants, for_participants, newest
 from frontend.schemas import Json
 from frontend.security import Session
 from frontend.store.participants import Participant
-from frontend.store.statuses import OUT, Status
+from frontend.store.statuses import OUT
 from frontend.store.turns import Turn
 from salmon.records import NO_SCORE, Answer, Query, Served, Timing
 from salmon.wire.keys import NOBODY, is_tryout
@@ -78,15 +80,17 @@ async def front_door(request: Request, context: WithContext) -> Response:
 
 
 @router.get("/query")
-async def query(experiment: ForParticipants, context: WithContext, sampler: str = "", puid: str = "") -> Json:
+async def query(
+    request: Request, experiment: ForParticipants, context: WithContext, sampler: str = "", puid: str = ""
+) -> Json:
     """Return a query of the given sampler, or of one drawn by `sampling.probs`; with the token that its answer should
     carry.
     """
-    return await _give(context, experiment, sampler, puid)
+    return await _give(context, request, experiment, sampler, puid)
 
 
-async def _give(context: Context, experiment: ServedExperiment, sampler: str, puid: str) -> Json:
-    _check_served(context, experiment)
+async def _give(context: Context, request: Request, experiment: ServedExperiment, sampler: str, puid: str) -> Json:
+    check_script(context, experiment)
     if sampler and sampler not in experiment.spec.samplers:
         raise OldError(
             500,
@@ -94,8 +98,10 @@ async def _give(context: Context, experiment: ServedExperiment, sampler: str, pu
             hint=f"The samplers are {', '.join(experiment.spec.samplers)}.",
             where="sampler",
         )
-    give = _next_query(context, experiment, puid, sampler) if puid else _anonymous_query(context, experiment, sampler)
-    served = await give
+    if puid:
+        served = await _next_query(context, request, experiment, puid, sampler)
+    else:
+        served = await _anonymous_query(context, experiment, sampler)
     return {
         "sampler": served.sampler,
         "score": served.score,
@@ -109,7 +115,7 @@ async def _give(context: Context, experiment: ServedExperiment, sampler: str, pu
 @router.post("/answer")
 async def record_answer(request: Request, context: WithContext) -> Json:
     """Record an answer; the same one sent again is recorded once, and one that comes late is taken."""
-    return await _record(context, await request.body())
+    return await _record(context, request, await request.body())
 
 
 class ScriptShortcut:
@@ -125,31 +131,31 @@ class ScriptShortcut:
             headers: dict[bytes, bytes] = dict(scope["headers"])
             plain = PlainRequest(scope, receive, send, scope["path"])
             if kind == ("POST", "/answer") and is_plain(headers) and is_short(headers):
-                await plain.answer(partial(_answer_script, plain), answer_old_error)
+                await plain.answer(partial(_answer_script, plain, Request(scope)), answer_old_error)
                 return
             asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
             if kind == ("GET", "/query") and is_plain(headers) and asked.keys() <= {"puid", "sampler"}:
-                await plain.answer(partial(_ask_for_script, plain.context, **asked), answer_old_error)
+                await plain.answer(partial(_ask_for_script, plain.context, Request(scope), **asked), answer_old_error)
                 return
         await self._app(scope, receive, send)
 
 
-async def _ask_for_script(context: Context, sampler: str = "", puid: str = "") -> tuple[int, Json]:
-    return 200, await _give(context, await for_participants(context), sampler, puid)
+async def _ask_for_script(context: Context, request: Request, sampler: str = "", puid: str = "") -> tuple[int, Json]:
+    return 200, await _give(context, request, await for_participants(context), sampler, puid)
 
 
-async def _answer_script(request: PlainRequest) -> tuple[int, Json] | None:
-    content = await request.read_body()
-    return None if content is None else (200, await _record(request.context, content))
+async def _answer_script(plain: PlainRequest, request: Request) -> tuple[int, Json] | None:
+    content = await plain.read_body()
+    return None if content is None else (200, await _record(plain.context, request, content))
 
 
-async def _record(context: Context, content: bytes) -> Json:
+async def _record(context: Context, request: Request, content: bytes) -> Json:
     body = _read(content)
     if body.token:
-        served = await _read_token(context, body)
+        served = await _read_token(context, request, body)
     else:
         named = await for_participants(context)
-        served = await _read_unsigned(context, await context.catalogue.read(named.id), body)
+        served = await _read_unsigned(context, request, await context.catalogue.read(named.id), body)
     if is_tryout(served.participant):
         await context.store.participants.answer_to_try(
             served.experiment, served.participant, served.nonce, served.trial
@@ -168,11 +174,13 @@ async def _anonymous_query(context: Context, experiment: ServedExperiment, sampl
     while (served := await queries.anonymous_query(context, experiment, sampler)) is None:
         context.catalogue.forget_newest()
         experiment = await for_participants(context)
-        _check_served(context, experiment)
+        check_script(context, experiment)
     return served
 
 
-async def _begin_turn(context: Context, experiment: ServedExperiment, puid: str) -> tuple[ServedExperiment, str, Turn]:
+async def _begin_turn(
+    context: Context, request: Request, experiment: ServedExperiment, puid: str
+) -> tuple[ServedExperiment, str, Turn]:
     """Return the experiment as it is now, the participant of this puid and their next turn.
 
     Whoever has asked before is found without an arrival.
@@ -190,8 +198,8 @@ async def _begin_turn(context: Context, experiment: ServedExperiment, puid: str)
         context.open_pages.forget(key)
         context.catalogue.forget_newest()
         experiment = await for_participants(context)
-        _check_served(context, experiment)
-    arrived = await _arrive(context, experiment, puid)
+        check_script(context, experiment)
+    arrived = await _arrive(context, request, experiment, puid, door="script")
     turn = await turns.begin_turn(experiment.id, arrived.id, now_ms=context.now_ms())
     session = Session(experiment.id, arrived.id, queries.SCRIPT)
     context.open_pages.remember(
@@ -200,9 +208,11 @@ async def _begin_turn(context: Context, experiment: ServedExperiment, puid: str)
     return experiment, arrived.id, turn
 
 
-async def _next_query(context: Context, experiment: ServedExperiment, puid: str, sampler: str) -> Served:
+async def _next_query(
+    context: Context, request: Request, experiment: ServedExperiment, puid: str, sampler: str
+) -> Served:
     """Return the next query of this puid; one that is on a list is given again until it is answered."""
-    experiment, participant, turn = await _begin_turn(context, experiment, puid)
+    experiment, participant, turn = await _begin_turn(context, request, experiment, puid)
     session = Session(experiment.id, participant, queries.SCRIPT)
     if turn.status in OUT:
         raise EndedError("This participant's part has ended.", hint="Answers already given are kept.")
@@ -231,18 +241,6 @@ async def _next_query(context: Context, experiment: ServedExperiment, puid: str,
     return queries.serve(given, session=session, revision=turn.revision, number=turn.number, seed=parsed.plan.seed)
 
 
-def _check_served(context: Context, experiment: ServedExperiment) -> None:
-    """Refuse scripts where the experiment is not open, or where they would pass over
-    its consent, checks or platform.
-    """
-    check_takes_in(experiment, now_ms=context.now_ms())
-    if not experiment.spec.serves_scripts:
-        raise ForbiddenError(
-            "This experiment is answered on its own page only: scripts would pass over its consent, checks or platform.",
-            hint="To serve them all the same, write security: {compat: on} into the description.",
-        )
-
-
 def _read(content: bytes) -> OldAnswer:
     try:
         body = OldAnswer.model_validate_json(content)
@@ -259,7 +257,7 @@ def _read(content: bytes) -> OldAnswer:
     return body
 
 
-async def _read_token(context: Context, body: OldAnswer) -> Served:
+async def _read_token(context: Context, request: Request, body: OldAnswer) -> Served:
     """Return the query that was served, on the sides where the script says it showed them."""
     served = context.signer.read_served(body.token)
     if served.head != body.head or {served.left, served.right} != {body.left, body.right}:
@@ -270,7 +268,8 @@ async def _read_token(context: Context, body: OldAnswer) -> Served:
         )
     participant = served.participant
     if participant == NOBODY:
-        answering = await _arrive(context, await context.catalogue.read(served.experiment), body.puid)
+        experiment = await context.catalogue.read(served.experiment)
+        answering = await _arrive(context, request, experiment, body.puid, door="answer")
         participant = await context.store.turns.claim(served.experiment, NOBODY, served.nonce, answering.id)
         if served.published_ms or served.generation:
             await context.store.turns.withdraw_query(served.experiment, served.sampler, _asked(served))
@@ -290,9 +289,9 @@ def _asked(served: Served) -> Query:
     )
 
 
-async def _read_unsigned(context: Context, experiment: ServedExperiment, body: OldAnswer) -> Served:
+async def _read_unsigned(context: Context, request: Request, experiment: ServedExperiment, body: OldAnswer) -> Served:
     """Return the query that a script made up itself, where the experiment allows it."""
-    _check_served(context, experiment)
+    check_script(context, experiment)
     if not experiment.spec.security.accept_unsigned_answers:
         raise ForbiddenError(
             "The answer has no token, so the server cannot tell whether this query was asked.",
@@ -309,7 +308,7 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
         )
     if body.sampler not in experiment.spec.samplers:
         raise OldError(422, f"There is no sampler {body.sampler!r}.", where="sampler")
-    participant = (await _arrive(context, experiment, body.puid)).id
+    participant = (await _arrive(context, request, experiment, body.puid, door="script")).id
     turn = await context.store.turns.begin_turn(experiment.id, participant, now_ms=context.now_ms())
     await context.store.turns.end_turn(experiment.id, participant, turn.number)
     passive = experiment.passive.get(body.sampler)
@@ -335,10 +334,10 @@ async def _read_unsigned(context: Context, experiment: ServedExperiment, body: O
     )
 
 
-async def _arrive(context: Context, experiment: ServedExperiment, puid: str) -> Participant:
+async def _arrive(
+    context: Context, request: Request, experiment: ServedExperiment, puid: str, *, door: Literal["script", "answer"]
+) -> Participant:
     """Return the participant of this puid, as if their page had been opened."""
     if len(puid) > _LONGEST_PUID or not puid.isprintable():
         raise OldError(422, "The puid is not a valid id: it is too long or has invisible characters.", where="puid")
-    return await context.store.participants.arrive(
-        experiment.id, "link", puid, now_ms=context.now_ms(), status=Status.ACTIVE, quota=experiment.quota
-    )
+    return (await admit(context, request, experiment, Arrival("link", puid), door=door)).participant

@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 
-from frontend.errors import LoginError, body_of, challenge_of, status_of
+from frontend.errors import LoginError, body_of, challenge_of, status_of, waiting_of
 from salmon.errors import Problem, SalmonError, SpecError
 from salmon.spec import read_tree, write_tree
 from salmon.spec.schema import Html, Spec
@@ -46,7 +46,7 @@ class OldRoute(APIRoute):
 async def answer_old_error(request: Request, error: SalmonError) -> Response:
     """Answer with an error as scripts of the first Salmon expect it; browsers get a page."""
     status = error.status if isinstance(error, OldError) else status_of(error)
-    content, headers = body_of(error), challenge_of(status)
+    content, headers = body_of(error), {**challenge_of(status), **waiting_of(error)}
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
         pages = request.app.state.context.pages
         return pages.error(request, status=status, error=content["error"], headers=headers)

@@ -518,6 +518,22 @@ class Spec(Part):
         return self.consent is None and self.checks == Checks() and self.recruitment.platform == "link"
 
     @property
+    def takes_signed_links_only(self) -> bool:
+        """Return whether participants are let in only with a link that Prolific has signed."""
+        study = self.recruitment.prolific
+        return self.recruitment.platform == "prolific" and study is not None and study.signed_links
+
+    @property
+    def unprovable_by_scripts(self) -> tuple[str, ...]:
+        """Return the keys that ask participants for a proof which scripts, who send an id alone, cannot give."""
+        asked = {
+            "recruitment.invited_only": self.recruitment.invited_only,
+            "recruitment.prolific.signed_links": self.takes_signed_links_only,
+            "resume.policy": self.resume.policy != "continue",
+        }
+        return tuple(key for key, is_asked in asked.items() if is_asked)
+
+    @property
     def title(self) -> str:
         """Return the title of the page."""
         return self.html.title
