@@ -1,6 +1,7 @@
 """Start the web process: `python -m frontend`, with its settings in the environment."""
 
 import asyncio
+import logging
 import os
 import socket
 import sys
@@ -24,10 +25,18 @@ from frontend.transfer.rehearsals import keep_clearing
 from frontend.transfer.subprocesses import Subprocesses
 from salmon import logs, parent_watch
 
+log = logging.getLogger("salmon.proxies")
+
 #: How long a client may take for the head of a request, or until the next piece of its body.
 READ_SECONDS = 25.0
 #: How often the supervisor hears that this process serves.
 LIFE_SECONDS = 2.0
+#: What is said at the start if there is a public address, and so a proxy, whose word is not believed.
+_UNNAMED_PROXY = (
+    "No proxy is named, so all visitors have the proxy's address: they share one limit of password guesses and of"
+    " arrivals. Name the proxy by its address in SALMON_TRUSTED_PROXIES or --trusted-proxies, such as 127.0.0.1 if it"
+    " runs on this machine."
+)
 #: Descriptors kept for the store's connections, files, and pipes of subprocesses.
 _OTHER_DESCRIPTORS = 300
 
@@ -42,6 +51,8 @@ def main() -> int:
         return 1
     logs.configure("frontend", level=settings.log_level, style=settings.log_format, directory=settings.log_directory)
     parent_watch.watch(os.environ)
+    if settings.public_url and not settings.trusted_proxies and settings.share_port != "join":
+        log.warning(_UNNAMED_PROXY)
     try:
         listener = _listen(settings)
     except OSError as error:

@@ -125,7 +125,11 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     app.add_middleware(ScriptShortcut)  # these two are outside of the metrics: they count their requests themselves
     app.add_middleware(TrialShortcut)
     app.add_middleware(
-        Proxies, mount=settings.mount, trusted=settings.trusted_proxies, login_header=settings.login_header
+        Proxies,
+        mount=settings.mount,
+        trusted=settings.trusted_proxies,
+        login_header=settings.login_header,
+        login_header_secret=settings.login_header_secret,
     )
     for module in _ROUTERS:
         app.include_router(module.router)

@@ -1,7 +1,8 @@
 """Routes of logging in and out: by name and password, by an invitation, and by the login of an institution.
 
-A proxy that logs people in by itself may say who they are in a header (`SALMON_LOGIN_HEADER`), which is believed from
-the proxies of `SALMON_TRUSTED_PROXIES` only. Local accounts stay, and participants never meet any of this.
+A proxy that logs people in by itself may say who they are in a header (`SALMON_LOGIN_HEADER`), which is believed with
+its secret and from the proxies of `SALMON_TRUSTED_PROXIES` only. Local accounts stay, and participants never meet any
+of this.
 """
 
 import secrets

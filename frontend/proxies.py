@@ -3,11 +3,14 @@
 A proxy may show this server under a path of its host, such as `https://lab.example.edu/salmon/`: the path of
 `SALMON_PUBLIC_URL`, called the mount. Whether the proxy strips the path or keeps it, everything inside sees paths that
 begin at the top, and every redirect gets the mount again. `X-Forwarded-For` and `X-Forwarded-Proto` are believed from
-the proxies of `SALMON_TRUSTED_PROXIES` only, and so is the header that names whom a proxy has logged in. No header
-moves the server: `X-Forwarded-Host` and `X-Forwarded-Prefix` are never read, because `SALMON_PUBLIC_URL` says where it
-is.
+the proxies of `SALMON_TRUSTED_PROXIES` only; nobody is trusted whom it does not name. The header that says whom a proxy
+has logged in is believed with the proxy's secret besides, because other programs may share the proxy's address. No
+header moves the server: `X-Forwarded-Host` and `X-Forwarded-Prefix` are never read, because `SALMON_PUBLIC_URL` says
+where it is.
 """
 
+import logging
+import secrets
 from typing import Any, Literal, cast
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,6 +18,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from salmon.logs import fields
+
+log = logging.getLogger("salmon.proxies")
+
+#: The header in which a proxy proves that it is the one which logs people in.
+PROXY_SECRET = b"x-salmon-proxy-secret"
 #: What the application finds in the scope of a request: what became of the word of a proxy about its sender.
 WORD_OF_PROXY = "salmon.word_of_proxy"
 WordOfProxy = Literal["none", "believed", "ignored"]
@@ -25,10 +34,12 @@ PATH_KEPT = "salmon.path_kept"
 class Proxies:
     """Middleware, outside of all others, behind which requests look as if there were no proxy."""
 
-    def __init__(self, app: ASGIApp, *, mount: str, trusted: str, login_header: str) -> None:
-        self._forwarded = ProxyHeadersMiddleware(cast("Any", app), [each.strip() for each in trusted.split(",")])
+    def __init__(self, app: ASGIApp, *, mount: str, trusted: str, login_header: str, login_header_secret: str) -> None:
+        named = [each.strip() for each in trusted.split(",") if each.strip()]
+        self._forwarded = ProxyHeadersMiddleware(cast("Any", app), named)
         self._mount = mount
         self._login_header = login_header.lower().encode()
+        self._login_header_secret = login_header_secret.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with the address of its sender, its scheme and its path below the mount."""
@@ -36,8 +47,8 @@ class Proxies:
             await self._forwarded(cast("Any", scope), cast("Any", receive), cast("Any", send))
             return
         scope[WORD_OF_PROXY] = self._word_of_proxy(scope)
-        if self._login_header and not self._comes_from_proxy(scope):
-            scope["headers"] = [pair for pair in scope["headers"] if pair[0] != self._login_header]
+        if self._login_header:
+            scope["headers"] = self._without_false_login(scope)
         if self._mount:
             if scope["path"] == self._mount:
                 await Response(status_code=308, headers={"Location": f"{self._mount}/"})(scope, receive, send)
@@ -51,6 +62,22 @@ class Proxies:
         if not any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
             return "none"
         return "believed" if self._comes_from_proxy(scope) else "ignored"
+
+    def _without_false_login(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Return the headers of a request without the proxy's secret, and without a login that the secret does not
+        prove.
+        """
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        shown = [value for name, value in headers if name == PROXY_SECRET]
+        kept = [pair for pair in headers if pair[0] != PROXY_SECRET]
+        if not any(name == self._login_header for name, _ in kept):
+            return kept
+        is_proven = len(shown) == 1 and secrets.compare_digest(shown[0], self._login_header_secret)
+        if is_proven and self._comes_from_proxy(scope):
+            return kept
+        why = "not from a named proxy" if is_proven else "without the proxy's secret"
+        log.warning("login header refused", extra=fields(address=scope["client"] and scope["client"][0], why=why))
+        return [pair for pair in kept if pair[0] != self._login_header]
 
     def _comes_from_proxy(self, scope: Scope) -> bool:
         return bool(scope["client"]) and scope["client"][0] in self._forwarded.trusted_hosts

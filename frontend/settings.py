@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 #: The secret of docker/example.env: who leaves it there could be impersonated by anybody.
@@ -18,6 +18,8 @@ OWN_NAMES = frozenset(
     | {"healthz", "init", "init_exp", "logs", "media", "meta", "metrics", "openapi.json", "query", "readyz", "reset"}
     | {"responses", "restore", "schema.json", "scripts", "static"}
 )
+#: A secret that fits into a header as it is.
+_PROXY_SECRET = re.compile(r"[!-~]{16,}")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
 
 
@@ -52,8 +54,8 @@ class Settings(BaseSettings):
         description="The address that participants use, if there is a proxy in front; it may end in a path.",
     )
     trusted_proxies: str = Field(
-        default="127.0.0.1,::1",
-        description="Addresses and networks of the proxies whose word about a request's sender is believed.",
+        default="",
+        description="Addresses and networks of the proxies whose word about a request's sender is believed; empty: none.",
     )
     upload_gb: float = Field(default=50, gt=0, description="The largest upload of an experimenter, in GB.")
     session_idle_hours: float = Field(
@@ -66,6 +68,12 @@ class Settings(BaseSettings):
         default="",
         pattern=r"^[A-Za-z0-9-]*$",
         description="The header in which a trusted proxy says whom it has logged in, such as X-Remote-User; empty: none.",
+    )
+    login_header_secret: str = Field(
+        default="",
+        repr=False,
+        validate_default=True,
+        description="What that proxy sends as X-Salmon-Proxy-Secret with the header, at least 16 characters.",
     )
     login_name: str = Field(default="your institution", description="Whose login that is, as the login page calls it.")
     login_role: Literal["", "viewer", "experimenter"] = Field(
@@ -152,6 +160,23 @@ class Settings(BaseSettings):
                     f"{each!r} is neither an address nor a network; write them as in 10.0.0.5,192.168.0.0/24"
                 ) from None
         return proxies
+
+    @field_validator("login_header_secret")
+    @classmethod
+    def _check_login_header_secret(cls, secret: str, info: ValidationInfo) -> str:
+        """Refuse a login header that any program which reaches this server could send."""
+        if not info.data.get("login_header"):
+            return secret
+        if not _PROXY_SECRET.fullmatch(secret):
+            raise ValueError(
+                "SALMON_LOGIN_HEADER needs a secret of at least 16 characters without spaces, which the proxy sends as"
+                " X-Salmon-Proxy-Secret: any program of the proxy's machine could send the header alone"
+            )
+        if not info.data.get("trusted_proxies"):
+            raise ValueError(
+                "SALMON_LOGIN_HEADER needs the address of the proxy that sends it in SALMON_TRUSTED_PROXIES"
+            )
+        return secret
 
     @property
     def institution(self) -> str:

@@ -33,12 +33,14 @@ def lines_of_compose() -> str:
 class Caddy:
     """Caddy on a free port of this machine while a `with` block runs, in front of a port of Salmon's.
 
-    At the top of the host it has the lines of compose, and under a path those of the manual.
+    At the top of the host it has the lines of compose, and under a path those of the manual, unless it has `lines` of
+    its own, for `lab.example.edu` and `127.0.0.1:8421`.
     """
 
     folder: Path
     upstream: int
     path: str = "/"
+    lines: str = ""
     port: int = 0
     _process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +82,9 @@ class Caddy:
 
     def _configuration(self) -> str:
         upstream, host = f"127.0.0.1:{self.upstream}", f"http://127.0.0.1:{self.port}"
-        if self.path == "/":
+        if self.lines:
+            pairs, lines = (("lab.example.edu", host), ("127.0.0.1:8421", upstream)), self.lines
+        elif self.path == "/":
             pairs, lines = (("{$SALMON_DOMAIN}", host), ("frontend:8421", upstream)), lines_of_compose()
         else:
             pairs, lines = (("lab.example.edu", host), ("127.0.0.1:8421", upstream)), lines_of_the_manual()

@@ -55,7 +55,7 @@ class Nginx:
     """nginx on a free port of this machine while a `with` block runs, in front of a port of Salmon's.
 
     `path` is where it shows Salmon, and `strips` whether it takes that path away. `changes` are pairs of a line of the
-    manual's configuration and what stands in its place.
+    manual's configuration and what stands in its place. `lines` are others in its place.
     """
 
     folder: Path
@@ -63,6 +63,7 @@ class Nginx:
     path: str = "/"
     strips: bool = False
     changes: tuple[tuple[str, str], ...] = ()
+    lines: str = ""
     certificate: tuple[Path, Path] | None = None
     port: int = 0
     _process: subprocess.Popen[bytes] | None = None
@@ -98,14 +99,14 @@ class Nginx:
             return True
 
     def _configuration(self) -> str:
-        location = location_of_the_manual()
+        location = self.lines or location_of_the_manual()
         target = f"http://127.0.0.1:{self.upstream}"
         pairs = (
             ("location /salmon/", f"location {self.path.rstrip('/')}/"),
             ("proxy_pass http://127.0.0.1:8421;", f"proxy_pass {target}{'/' if self.strips else ''};"),
             *self.changes,
         )
-        for old, new in pairs:
+        for old, new in () if self.lines else pairs:
             assert old in location, f"the manual's configuration has no {old!r}"
             location = location.replace(old, new)
         tls = ""

@@ -60,6 +60,7 @@ class StartedService:
     host: str
     port: int
     public_url: str
+    trusted_proxies: str
     user: str
 
     @property
@@ -68,6 +69,7 @@ class StartedService:
         words = [str(self.python), "-m", "salmon", "serve", "--data", str(self.data)]
         words += ["--host", self.host, "--port", str(self.port)]
         words += ["--public-url", self.public_url] if self.public_url else []
+        words += ["--trusted-proxies", self.trusted_proxies] if self.trusted_proxies else []
         return " ".join(quote(word) for word in words)
 
 
@@ -85,6 +87,9 @@ def install_service(
     port: Annotated[int, typer.Option(help="The port of the web pages.", min=1, max=65535)] = 8421,
     host: Annotated[str, typer.Option(help="127.0.0.1 for this machine and its proxy alone.")] = "127.0.0.1",
     public_url: Annotated[str, typer.Option(help="The address that participants use, if a proxy is in front.")] = "",
+    trusted_proxies: Annotated[
+        str, typer.Option(help="Addresses and networks of the proxies that are believed about who sends a request.")
+    ] = "",
     run_as: Annotated[str, typer.Option(help="The user that the system's service runs as.")] = SYSTEM_USER,
 ) -> None:
     """Print a systemd unit that starts Salmon with the machine, or write it with --write.
@@ -98,6 +103,7 @@ def install_service(
         host=host,
         port=port,
         public_url=public_url,
+        trusted_proxies=trusted_proxies,
         user=run_as if system else "",
     )
     text = unit_of(service)

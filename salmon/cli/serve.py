@@ -39,6 +39,14 @@ def serve(
             help="The address that participants use, if a proxy is in front: https://lab.example.edu/salmon, for example.",
         ),
     ] = "",
+    trusted_proxies: Annotated[
+        str,
+        typer.Option(
+            envvar="SALMON_TRUSTED_PROXIES",
+            help="Addresses and networks of the proxies that are believed about who sends a request: 127.0.0.1 for one on"
+            " this machine.",
+        ),
+    ] = "",
     web_processes: Annotated[
         int | None,
         typer.Option(
@@ -72,7 +80,14 @@ def serve(
             count = web_processes or max(1, (os.cpu_count() or 1) - 1)
             shutil.rmtree(directory.metrics, ignore_errors=True)
             directory.metrics.mkdir(mode=0o700)
-            store, web, learning = programs(directory, host=host, port=port, public_url=public_url, web_processes=count)
+            store, web, learning = programs(
+                directory,
+                host=host,
+                port=port,
+                public_url=public_url,
+                trusted_proxies=trusted_proxies,
+                web_processes=count,
+            )
             # The web process imports its modules while the store reads its files. The learning process, which needs
             # both for longer, leaves them the processors until people are served.
             supervisor.start(*store, web[0])
@@ -94,7 +109,13 @@ def serve(
 
 
 def programs(
-    directory: DataDirectory, *, host: str, port: int, public_url: str = "", web_processes: int = 1
+    directory: DataDirectory,
+    *,
+    host: str,
+    port: int,
+    public_url: str = "",
+    trusted_proxies: str = "",
+    web_processes: int = 1,
 ) -> tuple[tuple[Program, ...], tuple[Program, ...], Program]:
     """Return what runs on one machine: the store, unless an outside one replaces it, the web processes, and the
     learning process.
@@ -113,6 +134,7 @@ def programs(
             "SALMON_HOST": host,
             "SALMON_PORT": str(port),
             "SALMON_PUBLIC_URL": public_url,
+            "SALMON_TRUSTED_PROXIES": trusted_proxies,
             **({"SALMON_SHARE_PORT": "first", METRICS: str(directory.metrics)} if web_processes > 1 else {}),
         },
         wait_for_ready=True,

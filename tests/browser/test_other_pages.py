@@ -256,7 +256,7 @@ def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A program behind nginx, under a path of its host."""
     upstream = free_port()
     nginx = Nginx(tmp_path_factory.mktemp("nginx"), upstream, "/salmon/")
-    options = ("--public-url", nginx.address)
+    options = ("--public-url", nginx.address, "--trusted-proxies", "127.0.0.1")
     with nginx, Program(tmp_path_factory.mktemp("data"), options=options, port=upstream) as program:
         yield Laboratory(program, program.add_user())
 

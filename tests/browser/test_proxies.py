@@ -52,7 +52,7 @@ def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     path, kind = request.param
     upstream, folder = free_port(), tmp_path_factory.mktemp("proxy")
     proxy = Caddy(folder, upstream, path) if kind == "caddy" else Nginx(folder, upstream, path, strips=kind)
-    options = ("--public-url", f"{proxy.address}/", "--web-processes", "2")
+    options = ("--public-url", f"{proxy.address}/", "--trusted-proxies", "127.0.0.1", "--web-processes", "2")
     with proxy, Program(tmp_path_factory.mktemp("data"), options=options, port=upstream) as program:
         yield Proxied(program, proxy)
 

@@ -38,7 +38,7 @@ def nginx(tmp_path_factory: pytest.TempPathFactory) -> Nginx:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory, nginx: Nginx) -> Iterator[Program]:
     """Salmon behind nginx, under a path."""
-    options = ("--public-url", nginx.address)
+    options = ("--public-url", nginx.address, "--trusted-proxies", "127.0.0.1")
     with nginx, Program(tmp_path_factory.mktemp("data"), options=options, port=nginx.upstream) as started:
         started.wait_until_ready()
         yield started

@@ -23,6 +23,7 @@ def service(**changed: object) -> StartedService:
         "host": "127.0.0.1",
         "port": 8421,
         "public_url": "https://lab.example.edu/salmon",
+        "trusted_proxies": "127.0.0.1",
         "user": "salmon",
     }
     return StartedService(**{**values, **changed})  # type: ignore[arg-type]
@@ -31,7 +32,7 @@ def service(**changed: object) -> StartedService:
 UNITS = {
     "system": service(),
     "system with data elsewhere": service(data=Path("/srv/my data/100%")),
-    "user": service(user="", data=Path("/home/ada/salmon-data"), public_url=""),
+    "user": service(user="", data=Path("/home/ada/salmon-data"), public_url="", trusted_proxies=""),
 }
 
 
@@ -108,9 +109,10 @@ def test_the_unit_is_printed_or_written_with_what_to_do_next(tmp_path: Path) -> 
     printed = run(tmp_path)
     assert printed.stdout.startswith("[Unit]\n")
     assert "--write" in printed.stderr
-    written = run(tmp_path, "--write", "--public-url", "https://lab.example.edu/salmon")
+    address = ("--public-url", "https://lab.example.edu/salmon")
+    written = run(tmp_path, "--write", *address, "--trusted-proxies", "127.0.0.1")
     path = tmp_path / ".config/systemd/user/salmon.service"
-    assert "--public-url https://lab.example.edu/salmon\n" in path.read_text()
+    assert f"{' '.join(address)} --trusted-proxies 127.0.0.1\n" in path.read_text()
     assert "systemctl --user enable --now salmon" in written.stdout
     assert (tmp_path / "salmon-data").stat().st_mode & 0o777 == 0o700
 

@@ -29,6 +29,11 @@ COMMAND = re.compile(r"^(?: {4,}|`)(?:\.venv/bin/)?salmon ([a-z]+)\b([^`#\n]*)",
 NOT_RUN = {
     ("accounts.md", "RequestHeader unset X-Remote-User"): "Apache is not installed for the tests",
     (
+        "accounts.md",
+        "location = /console/login/institution {",
+    ): "tests/integration/test_institution_login.py runs nginx with it",
+    ("accounts.md", "lab.example.edu {"): "tests/integration/test_institution_login.py runs Caddy with it",
+    (
         "deployment.md",
         "location /salmon/ {",
     ): "tests/integration/test_proxies.py and tests/browser/test_proxies.py run nginx with it",

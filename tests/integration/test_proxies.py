@@ -3,17 +3,22 @@
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import ValidationError
 
 from frontend.app import create_app
+from frontend.context import Context
 from frontend.proxies import move
 from frontend.settings import OWN_NAMES, Settings
 from frontend.store import Store
+from frontend.store.participants import ARRIVALS_AT_ONCE
 from frontend.store.sessions import FREE_GUESSES
 from tests.people import ELSEWHERE, PASSWORD, Browse, MakeAccount
+from tests.program import Program
+from tests.studies import study
 
 MOUNTED = "https://lab.example.edu/salmon"
 Open = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -157,3 +162,28 @@ def test_no_path_of_ours_can_be_taken_for_the_proxys(settings: Settings) -> None
     routes = create_app(settings).routes
     first = {path.split("/")[1] for path in (getattr(route, "path", "") for route in routes) if path.strip("/")}
     assert first <= OWN_NAMES
+
+
+@pytest.mark.parametrize("named", [(), ("--trusted-proxies", "127.0.0.1")], ids=["unnamed", "named"])
+def test_the_program_says_when_it_starts_which_setting_names_the_proxy(tmp_path: Path, named: tuple[str, ...]) -> None:
+    with Program(tmp_path / "data", options=("--public-url", MOUNTED, "--web-processes", "2", *named)) as program:
+        pass
+    said = [line for line in program.log if "SALMON_TRUSTED_PROXIES or --trusted-proxies" in line]
+    assert len(said) == (0 if named else 1)
+
+
+async def test_participants_behind_a_proxy_that_nobody_named_are_let_in(
+    open_at: Open, settings: Settings, store: Store
+) -> None:
+    """They count as one address, whose limit is that of a class; whoever is over it waits for less than a second."""
+    async with open_at("") as client:
+        one = await study(
+            client, Context(settings, store), "targets: [a, b, c, d]\nsamplers: {Random: {}}\n", "unnamed"
+        )
+        replies = [
+            await client.post(
+                f"/e/{one.slug}/arrive", json={"parameters": {}}, headers={"X-Forwarded-For": f"192.0.2.{number % 250}"}
+            )
+            for number in range(ARRIVALS_AT_ONCE)
+        ]
+    assert {reply.status_code for reply in replies} == {200}
