@@ -37,6 +37,10 @@ from salmon.errors import SpecError
 #: The name under which problems of a posted description are reported.
 _SPEC = Path("init.yaml")
 _NOTHING = "No data has been uploaded: there is no experiment here."
+_HOW_TO_RESET = (
+    "Send DELETE /reset?force=1: everything goes into a bundle first, and then the experiment is archived. The console"
+    " can delete it as well."
+)
 
 router = APIRouter(route_class=OldRoute)
 
@@ -143,7 +147,7 @@ async def init_exp(request: Request, context: WithContext, subprocesses: WithSub
         raise OldError(
             403,
             f"An experiment is already set! {there.slug!r} is here; it has not been deleted, and nothing was initialized.",
-            hint="Visit /reset?force=1 to archive it, and post again. The console can hold many experiments side by side.",
+            hint="Send DELETE /reset?force=1 to archive it, and post again. The console can hold many experiments side by side.",
         )
     async with request.form() as form:
         rdb = _upload(form.get("rdb"))
@@ -162,17 +166,20 @@ async def restore(request: Request, context: WithContext, subprocesses: WithSubp
 
 
 @router.get("/reset")
+async def explain_reset(_: ByScript) -> Json:
+    """Say how an experiment is reset, and change nothing: any site can lead a browser here, which then sends the
+    password that it knows.
+    """
+    return {"success": False, "detail": f"Nothing was changed. {_HOW_TO_RESET}"}
+
+
 @router.delete("/reset")
 async def reset(
     request: Request, context: WithContext, subprocesses: WithSubprocesses, by: ByScript, force: int = 0
 ) -> Json:
     """Archive the experiment: everything of it goes into a bundle first. Accounts stay."""
     if not force:
-        raise OldError(
-            403,
-            "Do you really want to delete *all* data?",
-            hint="Visit /reset?force=1 instead: everything goes into a bundle first, and then the experiment is archived.",
-        )
+        raise OldError(403, "Do you really want to delete *all* data?", hint=_HOW_TO_RESET)
     state = newest(state for state in await context.store.experiments.list() if may_edit(by, state))
     if state is None:
         return {"success": True}

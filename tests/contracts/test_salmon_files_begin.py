@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
+from fastapi.routing import APIRoute
 
+from frontend.salmon1 import downloads
+from frontend.salmon1 import experiment as beginnings
 from frontend.settings import Settings
 from frontend.store import Store
 from tests.contracts.salmon_rows import covers
@@ -57,6 +60,50 @@ async def test_only_one_experiment_runs_until_a_reset_that_loses_nothing(
     experiment = await store.experiments.find(made["experiment"])
     assert (await store.experiments.read(str(experiment))).state == "closed"
     assert await store.answers.count(str(experiment)) == 1
+
+
+@covers("http", "/reset")
+@pytest.mark.parametrize("path", ["/reset", "/reset?force=1"])
+async def test_visiting_the_reset_explains_it_and_changes_nothing(
+    server: OldScript, store: Store, settings: Settings, path: str
+) -> None:
+    """The attack: a site that the experimenter visits leads the browser there, which sends the password it knows."""
+    made = (await server.init(SIX)).json()
+    kept = set(Path(settings.bundles_location).glob("*.zip"))
+    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    for headers in (led, {}):
+        said = (await server.get(path, headers=headers)).json()
+        assert "DELETE /reset?force=1" in said["detail"]
+        assert said["success"] is False
+    experiment = await store.experiments.read(str(await store.experiments.find(made["experiment"])))
+    assert experiment.state == "open"
+    assert set(Path(settings.bundles_location).glob("*.zip")) == kept
+
+
+async def test_no_address_of_experimenters_changes_anything_when_it_is_visited(
+    server: OldScript, store: Store, settings: Settings
+) -> None:
+    made = (await server.init(SIX)).json()
+    await server.answer_one()
+    experiment = str(await store.experiments.find(made["experiment"]))
+
+    async def everything() -> tuple[object, ...]:
+        bundles = sorted(Path(settings.bundles_location).glob("*.zip"))
+        changes = await store.experiments.read_changes(experiment)
+        people = await store.export_reader.read_arrivals(experiment)
+        return await store.experiments.read(experiment), changes, people, await store.accounts.list(), bundles
+
+    addresses = [
+        route.path
+        for module in (beginnings, downloads)
+        for route in module.router.routes
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ())
+    ]
+    assert len(addresses) >= 10
+    before = await everything()
+    for address in addresses:
+        assert (await server.client.get(f"{address}?force=1", auth=AUTH)).status_code < 500 or address == "/embeddings"
+    assert await everything() == before
 
 
 @covers("http", "/init_exp")

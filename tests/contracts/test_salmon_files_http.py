@@ -15,7 +15,7 @@ from frontend.store import Store
 from salmon.export import FIRST_COLUMNS
 from salmon.wire import Keys
 from tests.contracts.salmon_rows import covers
-from tests.old_scripts import HERE, SIX, OldScript
+from tests.old_scripts import AUTH, HERE, SIX, OldScript
 
 
 @covers("http", "/create_user")
@@ -122,7 +122,7 @@ async def test_what_is_fixed_for_each_participant_is_fixed_for_nobody(server: Ol
 async def test_an_answer_that_comes_after_the_reset_is_kept(server: OldScript, store: Store) -> None:
     made = (await server.init(SIX)).json()
     query = (await server.client.get("/query")).json()
-    await server.get("/reset?force=1")
+    (await server.client.delete("/reset?force=1", auth=AUTH)).raise_for_status()
     late = await server.client.post("/answer", json={**query, "winner": query["left"], "puid": "p"})
     assert late.json() == {"success": True}
     assert await store.answers.count(str(await store.experiments.find(made["experiment"]))) == 1

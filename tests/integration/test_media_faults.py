@@ -68,7 +68,7 @@ async def test_downloads_deletion_and_reset_finish_and_name_them(
     old = await client.get("/download", auth=owner)
     assert old.status_code == 200
     assert set(old.headers["X-Salmon-Media-Problems"].split(", ")) == {missing, altered}
-    reset = (await client.get("/reset?force=1", auth=owner)).raise_for_status().json()
+    reset = (await client.delete("/reset?force=1", auth=owner)).raise_for_status().json()
     assert [missing in reset["warnings"][0], altered in reset["warnings"][1]] == [True, True]
     gone = await client.request("DELETE", f"/api/experiments/{slug}", json={"name": slug}, auth=owner)
     assert missing in gone.raise_for_status().json()["media_problems"][0]
