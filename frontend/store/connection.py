@@ -8,7 +8,7 @@ from typing import Any
 
 from hiredis import ReplyError
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
-from redis.asyncio.client import Pipeline
+from redis.asyncio.client import Pipeline as Transaction
 from redis.asyncio.connection import parse_url
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as LostError
@@ -16,7 +16,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from frontend.errors import GoneError
 from frontend.store.lua import CHANGE_WHERE_KNOWN
-from frontend.store.pipelining import Opener, Pipelines, Words
+from frontend.store.pipelining import Opener, Pipeline, Pipelines, Words
 from salmon.errors import StoreError
 from salmon.logs import fields
 from salmon.wire import BACKEND, Heartbeat
@@ -27,8 +27,10 @@ log = logging.getLogger("salmon.store")
 CONNECTIONS = 64
 #: Arrays are read for the console only.
 BINARY_CONNECTIONS = 8
-#: How long an answer waits for its copies, and how long nobody waits after one waited in vain.
+#: How long an answer waits for its copies, how often replicas are asked meanwhile to report what is on their disks, and
+#: how long nobody waits after one waited in vain.
 COPY_MS = 1000
+REPORT_MS = 10
 UNCOPIED_SECONDS = 10.0
 #: How long a request waits for a connection, and a command for its answer.
 WAIT_SECONDS = 5.0
@@ -74,7 +76,7 @@ class Connection:
         except RedisError as error:
             raise _translate(error) from error
 
-    async def together(self, commands: Callable[[Pipeline], object]) -> list[Any]:
+    async def together(self, commands: Callable[[Transaction], object]) -> list[Any]:
         """Run several commands in one round trip and one transaction: all of them or none."""
         try:
             async with self._client.pipeline(transaction=True) as pipeline:
@@ -135,9 +137,7 @@ class Connection:
         """Call the scripts of each batch in one write, and wait once for the copies of all."""
         while self._to_copy:
             batch, self._to_copy = self._to_copy, []
-            wait: Words = ("WAITAOF", 1, self._copies - 1, COPY_MS)
-            calls = (self._copied_scripts.call(*words) for words in (*(words for words, _ in batch), wait))
-            *replies, copied = await asyncio.gather(*calls, return_exceptions=True)
+            replies, copied = await self._call_and_copy([words for words, _ in batch])
             self._note_copies(copied)
             for (_, waiting), reply in zip(batch, replies, strict=True):
                 if waiting.done():
@@ -146,6 +146,40 @@ class Connection:
                     waiting.set_exception(reply)
                 else:
                     waiting.set_result(reply)
+
+    async def _call_and_copy(self, calls: Sequence[Words]) -> tuple[Sequence[Any], Any]:
+        """Return the replies to some scripts, and the last reply to WAITAOF; instead of any of them an exception.
+
+        WAITAOF goes out behind the replies, not with the scripts: it makes a replica report how far its disk is, once
+        and at once. Together with what the scripts wrote, it would come before that is on disk there, and the next
+        report comes by itself, up to a second later.
+        """
+        try:
+            pipeline = await self._copied_scripts.connected()
+        except (OSError, ReplyError) as error:
+            return [error] * len(calls), error
+        replies = await asyncio.gather(*(pipeline.call(*words) for words in calls), return_exceptions=True)
+        try:
+            return replies, await self._wait_for_copies(pipeline)
+        except (OSError, ReplyError) as error:
+            return replies, error
+
+    async def _wait_for_copies(self, pipeline: Pipeline) -> Any:
+        """Return the reply to WAITAOF, which is repeated until the copies are there or `COPY_MS` are over.
+
+        It counts for what its own connection has written, so a new connection would have nothing to wait for.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + COPY_MS / 1000
+        while True:
+            reply = pipeline.call("WAITAOF", 1, self._copies - 1, REPORT_MS)
+            await asyncio.wait((reply,), timeout=REPORT_MS / 1000)
+            if not reply.done():
+                # A store that has nothing to do looks ten times a second which time-outs are over; a command wakes it.
+                await asyncio.gather(reply, self._scripts.call("PING"))
+            copied = await reply
+            if isinstance(copied, ReplyError) or copied[1] >= self._copies - 1 or loop.time() >= deadline:
+                return copied
 
     def _note_copies(self, copied: Any) -> None:
         if isinstance(copied, BaseException) or copied[1] < self._copies - 1:

@@ -106,10 +106,14 @@ class Pipelines:
 
     async def call(self, *words: str | int) -> Any:
         """Return the reply to a command, which may be a hiredis.ReplyError; ConnectionError where none came."""
+        return await (await self.connected()).call(*words)
+
+    async def connected(self) -> Pipeline:
+        """Return the open pipeline, for calls that must all travel on the same connection."""
         pipeline = self._pipeline
         if pipeline is None or not pipeline.open or pipeline.loop is not asyncio.get_running_loop():
-            pipeline = await self._connect()
-        return await pipeline.call(*words)
+            return await self._connect()
+        return pipeline
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import statistics
 import subprocess
 import time
 from collections.abc import Generator
@@ -100,6 +101,48 @@ async def test_confirmed_answers_are_on_the_replica_when_the_store_and_its_disk_
         restored = Store.open(f"redis://127.0.0.1:{second}")
         assert await restored.answers.count(experiment) == confirmed
         await restored.close()
+
+
+async def seconds_of_answers(client: httpx.AsyncClient, slug: str, session: str, count: int) -> list[float]:
+    """How long answers take that are given one after the other."""
+    seconds: list[float] = []
+    for _ in range(count):
+        began = time.perf_counter()
+        (await answer(client, slug, session)).raise_for_status()
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+async def test_a_second_copy_takes_an_answer_no_longer_than_the_disks_need(
+    tmp_path: Path, ports: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A replica reports once a second by itself how far its disk is, and no answer waits for that."""
+    first, second = ports
+    secret, data = secrets.token_hex(16), str(tmp_path / "data")
+    medians: dict[int, float] = {}
+    with (
+        valkey(tmp_path / "first", first),
+        valkey(tmp_path / "second", second, "--replicaof", f"127.0.0.1 {first}"),
+    ):
+        for copies in (1, 2):
+            settings = Settings(redis_url=f"redis://127.0.0.1:{first}", secret=secret, data=data, copies=copies)
+            store = Store.open(settings.redis_url, copies=copies)
+            transport = httpx.ASGITransport(create_app(settings, store))
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                slug = f"copies-{copies}"
+                spec = f"{COLORS}html: {{max_queries: 0}}\n"
+                one = await study(client, Context(settings, store), spec, slug)
+                session = (await one.arrive(puid="p"))["session"]
+                deadline = time.monotonic() + 60
+                while (await answer(client, slug, session)).is_error or store.connection.problem:
+                    assert time.monotonic() < deadline
+                    await asyncio.sleep(0.1)
+                caplog.clear()
+                medians[copies] = statistics.median(await seconds_of_answers(client, slug, session, 31))
+            await store.close()
+    assert [record.message for record in caplog.records if "not copied" in record.message] == []
+    # Two disks one after the other and another round trip; waiting for a report takes some hundred times as long.
+    assert medians[2] < 30 * medians[1], medians
 
 
 async def test_without_the_second_copy_answers_are_confirmed_and_the_console_says_so(
