@@ -2,14 +2,15 @@
 
 A power cut may leave half a command, or zeros, at the end of the file. The store refuses such a file, or cuts it
 without keeping what it cut. `prepare_files` keeps a dated copy and cuts after the last whole command. Damage before the
-end, and a missing list of files, are errors that say what to do, because continuing would lose answers.
+end, and files that are missing, empty or not listed, are errors that say what to do: continuing would lose answers.
 """
 
 import logging
 import mmap
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,24 +31,102 @@ _COMMAND = re.compile(rb"\*([1-9]\d{0,6})\r\n\$\d")
 _LENGTH = re.compile(rb"\$(\d{1,10})\r\n")
 _COUNT = re.compile(rb"\*(\d{1,7})\r\n")
 
+_INCREMENTAL = ".incr.aof"
+#: What to do about a loss.
+RESTORE = "Restore the data directory from a backup, or go on without what is missing: salmon serve --start-empty"
+
 Bytes = mmap.mmap | bytes
 
 
-def prepare_files(redis: Path, kept: Path, *, now: datetime | None = None) -> str:
+def prepare_files(
+    redis: Path,
+    kept: Path,
+    *,
+    noted: Mapping[str, int] | None = None,
+    start_empty: bool = False,
+    now: datetime | None = None,
+) -> str:
     """Make the files in the store's directory such that it can start; return a sentence if one was repaired, else "".
 
-    `kept` is where the copy of a damaged file goes. StartError where a repair would lose answers.
+    `kept` is the folder for damaged files, and `noted` is what `files_in` returned in an earlier run. StartError if
+    answers would be lost by starting, unless `start_empty`: files that the store cannot use are then moved to `kept`.
     """
+    now = now or datetime.now(UTC)
     for pattern in _LEFTOVERS:
         for path in redis.glob(pattern):
             path.unlink(missing_ok=True)
             log.info("leftover removed", extra=fields(file=path.name))
     folder = redis / FOLDER
-    _check_manifest(folder)
-    written = sorted(folder.glob("*.incr.aof"), key=_number)
+    if loss := find_loss(redis, noted or {}):
+        if not start_empty:
+            raise StartError(f"{loss.message} Nothing was started.", hint=loss.hint)
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in loss.unusable:
+            path.rename(kept / _dated(path, now))
+    written = sorted(folder.glob(f"*{_INCREMENTAL}"), key=_number)
     if not written or written[-1].stat().st_size == 0:
         return ""
-    return _mend(written[-1], kept, now or datetime.now(UTC))
+    return _mend(written[-1], kept, now)
+
+
+def files_in(redis: Path) -> dict[str, int]:
+    """Return the names of the files that the store reads when it starts, and their sizes."""
+    folder = redis / FOLDER
+    return {name: path.stat().st_size for name in _listed(folder)[0] if (path := folder / name).exists()}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is missing of a store, what to do, and the files that are in the way of a start without it."""
+
+    message: str
+    hint: str
+    unusable: tuple[Path, ...] = ()
+
+
+def find_loss(redis: Path, noted: Mapping[str, int]) -> Loss | None:
+    """Return what the store has lost, as its files and a note of `files_in` tell; None if it has lost nothing.
+
+    Only files that are missing, empty or not listed are a loss: a file is appended to until a rewrite replaces it, so
+    nothing that an experimenter deletes makes one smaller, and a backup may be older than the note.
+    """
+    return next(_losses(redis / FOLDER, {name: size for name, size in noted.items() if size}), None)
+
+
+def _losses(folder: Path, noted: Mapping[str, int]) -> Iterator[Loss]:
+    files = [path for path in sorted(folder.glob("appendonly.aof.*")) if path.suffix in {".aof", ".rdb"}]
+    manifest = folder / MANIFEST
+    named, replaced = _listed(folder)
+    if files and not named | replaced:
+        yield Loss(
+            f"The store's data are in {folder}, but the list of its files is missing or empty: {manifest.name}.",
+            _list_anew(files),
+            tuple(files),
+        )
+    if noted and not files:
+        yield Loss(f"The store's files in {folder} are gone; they held {sum(noted.values()):,} bytes.", RESTORE)
+    for name in sorted(name for name in named if not (folder / name).exists()):
+        yield Loss(
+            f"The store's file {folder / name} is missing, which {manifest.name} names.", RESTORE, (manifest, *files)
+        )
+    # What a rewrite has replaced may be left over, older than what the list names, and a new file is listed while it is
+    # still empty.
+    newest = max((_number(Path(name)) for name in named if name.endswith(_INCREMENTAL)), default=0)
+    beyond = [path for path in files if path.name.endswith(_INCREMENTAL) and _number(path) > newest]
+    for path in beyond:
+        if size := path.stat().st_size:
+            yield Loss(
+                f"The store's file {path} holds {size:,} bytes, but {manifest.name} does not name it.",
+                _list_anew([path for path in files if path in beyond or path.name in named]),
+                tuple(beyond),
+            )
+    for name in sorted(noted.keys() & named):
+        if (folder / name).stat().st_size == 0:
+            yield Loss(f"The store's file {folder / name} is empty; it held {noted[name]:,} bytes.", RESTORE)
+    # Only a rewrite replaces files, and it begins with a new base.
+    if all(name in named for name in noted if ".base." in name):
+        for name in sorted(noted.keys() - named):
+            yield Loss(f"The store's file {folder / name} is gone; it held {noted[name]:,} bytes.", RESTORE)
 
 
 def whole_until(content: Bytes, start: int = 0) -> tuple[int, int]:
@@ -97,7 +176,7 @@ def _mend(path: Path, kept: Path, now: datetime) -> str:
         )
     try:
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy = kept / f"{path.name}.{now:%Y%m%dT%H%M%SZ}"
+        copy = kept / _dated(path, now)
         shutil.copyfile(path, copy)
         copy.chmod(0o600)
         with path.open("r+b") as file:
@@ -146,27 +225,25 @@ def _later_command(content: Bytes, broken: int) -> int:
     return 0
 
 
-def _check_manifest(folder: Path) -> None:
-    """Refuse files without the list that names them: the store would start empty, and so would everything else."""
-    files = [path for path in sorted(folder.glob("appendonly.aof.*")) if path.suffix in {".aof", ".rdb"}]
+def _listed(folder: Path) -> tuple[set[str], set[str]]:
+    """Return the files that the list of a store's files names, and those of them that a rewrite has replaced.
+
+    They are named as history (type h) until they are removed: a kill in between leaves only their names.
+    """
     manifest = folder / MANIFEST
     lines = manifest.read_text(errors="replace").splitlines() if manifest.exists() else []
-    named = {parts[1] for line in lines if len(parts := line.split()) > 1}
-    if files and not named:
-        raise StartError(
-            f"The store's data are in {folder}, but the list of its files is missing or empty: {manifest.name}.",
-            hint="Nothing was started. Restore the list from a backup, or write it with these lines, the newest files"
-            " last:\n" + "\n".join(_manifest_lines(files)),
-        )
-    # What a rewrite has replaced is named as history (type h) until it is removed: a kill in between leaves only its
-    # name.
-    replaced = {parts[1] for line in lines if (parts := line.split())[4:6] == ["type", "h"]}
-    lacking = sorted(name for name in named - replaced if not (folder / name).exists())
-    if lacking:
-        raise StartError(
-            f"The store's file {folder / lacking[0]} is missing, which {manifest.name} names.",
-            hint="Nothing was started. Restore the data directory from a backup.",
-        )
+    words = [parts for line in lines if len(parts := line.split()) > 1]
+    replaced = {parts[1] for parts in words if parts[4:6] == ["type", "h"]}
+    return {parts[1] for parts in words} - replaced, replaced
+
+
+def _list_anew(files: Sequence[Path]) -> str:
+    lines = "\n".join(_manifest_lines(files))
+    return f"{RESTORE}. Or write the list with these lines, the newest files last:\n{lines}"
+
+
+def _dated(path: Path, now: datetime) -> str:
+    return f"{path.name}.{now:%Y%m%dT%H%M%SZ}"
 
 
 def _manifest_lines(files: Sequence[Path]) -> list[str]:

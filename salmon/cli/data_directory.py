@@ -50,6 +50,16 @@ class DataDirectory:
         return self.root / "media"
 
     @property
+    def noted_files(self) -> Path:
+        """Return the note of the store's files and their sizes, from which a later start finds out what was lost."""
+        return self.root / "store-files.json"
+
+    @property
+    def damaged(self) -> Path:
+        """Return the folder of copies of damaged files."""
+        return self.root / "damaged"
+
+    @property
     def running(self) -> Path:
         """Return the file with the ids of the processes started last."""
         return self.root / "running"
@@ -75,9 +85,13 @@ class DataDirectory:
         return f"unix://{user}:{password}@{self.socket}?db=0"
 
     def prepare(self) -> None:
-        """Make the directory and its folders, readable by their owner only."""
+        """Make the directory and its folders, readable by their owner only.
+
+        The store's folder is made with the secrets: if it is missing later, the store's data are.
+        """
         try:
-            for path in (self.root, self.redis, self.media, self.running):
+            store = () if self._secrets.exists() else (self.redis,)
+            for path in (self.root, *store, self.media, self.running):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             probe = self.root / ".writable"
             probe.write_bytes(b"")
@@ -98,7 +112,7 @@ class DataDirectory:
 
     def credentials(self) -> Credentials:
         """Return the secrets of this directory, which are made on first use."""
-        path = self.root / "credentials.json"
+        path = self._secrets
         if not path.exists():
             made = Credentials(*(secrets.token_urlsafe(32) for _ in range(4)))
             write_private_or_stop(path, json.dumps(vars(made)))
@@ -113,6 +127,10 @@ class DataDirectory:
             known = replace(known, eraser=secrets.token_urlsafe(32))
             write_private_or_stop(path, json.dumps(vars(known)))
         return known
+
+    @property
+    def _secrets(self) -> Path:
+        return self.root / "credentials.json"
 
     def lock(self) -> IO[str]:
         """Lock the directory for this process; the lock ends with the process, however it ends."""

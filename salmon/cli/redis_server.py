@@ -10,8 +10,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from salmon.cli.append_only_file import prepare_files
+from salmon.cli.append_only_file import RESTORE, prepare_files
 from salmon.cli.data_directory import DataDirectory, write_private_or_stop
+from salmon.cli.store_note import read_note
 from salmon.cli.supervisor import Program, responds
 from salmon.errors import StartError
 from salmon.wire import access_list
@@ -63,10 +64,20 @@ def configuration(directory: DataDirectory) -> str:
     return "\n".join(lines) + "\n"
 
 
-def redis_program(directory: DataDirectory) -> Program:
-    """Return how the supervisor starts the embedded server on this data directory."""
+def redis_program(directory: DataDirectory, *, start_empty: bool = False) -> Program:
+    """Return how the supervisor starts the embedded server on this data directory.
+
+    StartError if the store's data are missing, unless `start_empty`.
+    """
     server = find_server()
-    repaired = prepare_files(directory.redis, directory.root / "damaged")
+    if not directory.redis.exists() and not start_empty:
+        raise StartError(
+            f"The store's folder {directory.redis} is missing, although the data directory was used before. Nothing was started.",
+            hint=RESTORE,
+        )
+    directory.redis.mkdir(mode=0o700, exist_ok=True)
+    noted = read_note(directory.noted_files)
+    repaired = prepare_files(directory.redis, directory.damaged, noted=noted, start_empty=start_empty)
     if repaired:
         print(f"salmon: {repaired}", file=sys.stderr)
     path = directory.redis / "server.conf"

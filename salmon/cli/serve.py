@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ import typer
 from salmon import logs, parent_watch
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import redis_program
-from salmon.cli.supervisor import Program, Supervisor
+from salmon.cli.store_note import keep_note
+from salmon.cli.supervisor import STOP_SECONDS, Program, Supervisor
 from salmon.parent_watch import ALIVE
 
 DEFAULT_DATA = Path("salmon-data")
@@ -56,6 +58,10 @@ def serve(
             max=64,
         ),
     ] = None,
+    start_empty: Annotated[
+        bool,
+        typer.Option("--start-empty", help="Start although data of the store are missing, and go on without them."),
+    ] = False,
 ) -> None:
     """Start store, backend and web pages, and keep them running until Ctrl-C.
 
@@ -76,6 +82,8 @@ def serve(
         supervisor.stop_orphans(gentle=("redis",))
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda _number, _frame: supervisor.stop())
+        store_stopped = threading.Event()
+        noting = threading.Thread(target=keep_note, args=(directory, store_stopped), daemon=True)
         try:
             count = web_processes or max(1, (os.cpu_count() or 1) - 1)
             shutil.rmtree(directory.metrics, ignore_errors=True)
@@ -87,10 +95,13 @@ def serve(
                 public_url=public_url,
                 trusted_proxies=trusted_proxies,
                 web_processes=count,
+                start_empty=start_empty,
             )
             # The web process imports its modules while the store reads its files. The learning process, which needs
             # both for longer, leaves them the processors until people are served.
             supervisor.start(*store, web[0])
+            if store:
+                noting.start()
             if supervisor.stopping:
                 return
             port_taken, address, *invitation = (supervisor.announced("frontend") or "").split(" ")
@@ -105,6 +116,9 @@ def serve(
             supervisor.watch()
         finally:
             supervisor.shut_down()
+            store_stopped.set()
+            if noting.is_alive():
+                noting.join(STOP_SECONDS)
             shutil.rmtree(directory.metrics, ignore_errors=True)
 
 
@@ -116,14 +130,15 @@ def programs(
     public_url: str = "",
     trusted_proxies: str = "",
     web_processes: int = 1,
+    start_empty: bool = False,
 ) -> tuple[tuple[Program, ...], tuple[Program, ...], Program]:
     """Return what runs on one machine: the store, unless an outside one replaces it, the web processes, and the
     learning process.
     """
+    outside = os.environ.get("SALMON_REDIS_URL")
+    store = () if outside else (redis_program(directory, start_empty=start_empty),)
     credentials = directory.credentials()
     shared = {"SALMON_DATA": directory.files_location, "SALMON_SECRET": credentials.secret}
-    outside = os.environ.get("SALMON_REDIS_URL")
-    store = () if outside else (redis_program(directory),)
     web = Program(
         name="frontend",
         command=(sys.executable, "-m", "frontend"),

@@ -3,12 +3,13 @@
 import asyncio
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -16,9 +17,11 @@ from typing import Self
 import httpx
 import psutil
 import pytest
+import redis
 
 from frontend.__main__ import READ_SECONDS
 from salmon.cli.append_only_file import FOLDER, MANIFEST
+from salmon.cli.data_directory import DataDirectory
 from tests.bundles import rows_of
 from tests.crash.test_living_program import dask_process
 from tests.program import Program, poll
@@ -281,6 +284,94 @@ def test_a_store_without_its_list_of_files_does_not_start_empty(tmp_path: Path) 
     (file.parent / MANIFEST).write_bytes(listed)
     with program:
         assert answers_in(program, "damaged", login) == confirmed
+
+
+def list_the_base_alone(store: Path) -> None:
+    listed = store / FOLDER / MANIFEST
+    base = [line for line in listed.read_text().splitlines() if line.endswith("type b")]
+    listed.write_text("\n".join(base) + "\n")
+
+
+def empty_the_newest_file(store: Path) -> None:
+    os.truncate(max((store / FOLDER).glob("*.incr.aof")), 0)
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (list_the_base_alone, "does not name it"),
+        (empty_the_newest_file, "is empty"),
+        (lambda store: shutil.rmtree(store / FOLDER), "are gone"),
+        (shutil.rmtree, "is missing"),
+    ],
+    ids=["list names the base alone", "newest file empty", "no files", "no folder"],
+)
+def test_a_store_that_lost_its_answers_does_not_start_empty(
+    tmp_path: Path, lose: Callable[[Path], None], said: str
+) -> None:
+    with Program(tmp_path / "data") as program:
+        program.add_user()
+        program.launch_text("lost", SPEC)
+        with Answering(program, "lost") as participant:
+            for _ in range(15):
+                participant.one()
+    secrets = (program.data / "credentials.json").read_bytes()
+    whole = {path.name: path.read_bytes() for path in (program.data / "redis" / FOLDER).glob("*.incr.aof")}
+    lose(program.data / "redis")
+    for _ in range(2):  # a refused start changes nothing, so the next one refuses, too
+        program.log.clear()
+        with pytest.raises(AssertionError, match=said):
+            program.start()
+        assert program.stop() == 1
+        assert not any("invitation=" in line or "Traceback" in line for line in program.log)
+    assert any("--start-empty" in line for line in program.log)
+    left = {path.name: path.read_bytes() for path in (program.data / "redis").rglob("*.incr.aof")}
+    program.options = ("--start-empty",)
+    with program:
+        assert program.invitation
+    kept = {path.name.rsplit(".", 1)[0]: path.read_bytes() for path in (program.data / "damaged").glob("*.incr.aof.*")}
+    assert kept == (left if left == whole else {})  # what was there is moved aside, not written over
+    assert (program.data / "credentials.json").read_bytes() == secrets
+    program.options, program.invitation = (), ""
+    with program:  # and it is the store of today
+        assert program.invitation
+
+
+def test_a_store_that_holds_what_it_held_starts_again(tmp_path: Path) -> None:
+    """Stopped before anything came, killed at once, deleted to the last experiment, rewritten and killed."""
+    program = Program(tmp_path / "data")
+    for end in (program.stop, program.stop, program.kill):
+        program.start()
+        assert program.invitation
+        end()
+    program.start()
+    login = program.add_user()
+    assert program.run("user", "role", login[0], "owner").returncode == 0
+    program.launch_text("gone", SPEC)
+    with Answering(program, "gone") as participant:
+        for _ in range(15):
+            participant.one()
+    program.stop()
+    program.start()
+    with httpx.Client(base_url=program.address, auth=login, timeout=60) as client:
+        client.put("/api/experiments/gone/state", json={"state": "closed"}).raise_for_status()
+        client.request("DELETE", "/api/experiments/gone", json={"name": "gone"}).raise_for_status()
+        poll(lambda: client.get("/api/experiments").json() == [], "the experiment to go")
+    program.kill()
+    program.start()
+    directory = DataDirectory(program.data)
+    with redis.Redis.from_url(directory.redis_url("eraser", directory.credentials().eraser)) as client:
+        before = {path.name for path in (directory.redis / FOLDER).glob("*.base.rdb")}
+        client.bgrewriteaof()
+        poll(
+            lambda: before.isdisjoint(path.name for path in (directory.redis / FOLDER).glob("*.base.rdb")),
+            "the rewrite",
+        )
+    program.kill()
+    program.invitation = ""
+    with program:
+        assert program.invitation == ""
+        assert httpx.get(f"{program.address}/api/experiments", auth=login).json() == []
 
 
 def test_a_flipped_byte_of_an_answer_is_told_by_every_export(tmp_path: Path) -> None:

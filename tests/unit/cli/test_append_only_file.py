@@ -1,5 +1,6 @@
 """What is done to the store's append-only files before it starts."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from salmon.cli import append_only_file
-from salmon.cli.append_only_file import FOLDER, MANIFEST, ends_well, prepare_files, whole_until
+from salmon.cli.append_only_file import (
+    FOLDER,
+    MANIFEST,
+    ends_well,
+    files_in,
+    find_loss,
+    prepare_files,
+    whole_until,
+)
 from salmon.errors import StartError
 
 NOW = datetime(2026, 11, 19, 5, 30, tzinfo=UTC)
@@ -120,6 +129,76 @@ def test_a_listed_file_that_is_missing_is_named(store: Path, tmp_path: Path) -> 
     (store / FOLDER / "appendonly.aof.1.base.rdb").unlink()
     with pytest.raises(StartError, match=r"1\.base\.rdb is missing"):
         prepare_files(store, tmp_path / "damaged")
+
+
+def listed(store: Path, *lines: str) -> None:
+    (store / FOLDER / MANIFEST).write_text("".join(f"file appendonly.aof.{line}\n" for line in lines))
+
+
+BASE, INCREMENTAL = "1.base.rdb seq 1 type b", "1.incr.aof seq 1 type i"
+
+
+def test_what_was_noted_is_missed_when_it_is_gone(store: Path, tmp_path: Path) -> None:
+    noted = files_in(store)
+    assert noted == {"appendonly.aof.1.base.rdb": 6, last(store).name: last(store).stat().st_size}
+    assert find_loss(store, noted) is None
+    listed(store, BASE)
+    unlisted = find_loss(store, {})
+    assert unlisted is not None
+    assert "does not name it" in unlisted.message
+    last(store).unlink()
+    assert "is gone; it held" in getattr(find_loss(store, noted), "message", "")
+    listed(store, BASE, INCREMENTAL)
+    last(store).write_bytes(b"")
+    assert "is empty; it held" in getattr(find_loss(store, noted), "message", "")
+    shutil.rmtree(store / FOLDER)
+    with pytest.raises(StartError, match="are gone") as raised:
+        prepare_files(store, tmp_path / "damaged", noted=noted)
+    assert "--start-empty" in raised.value.hint
+    assert prepare_files(store, tmp_path / "damaged", noted=noted, start_empty=True) == ""
+
+
+def test_what_is_not_listed_is_moved_aside_for_an_empty_start(store: Path, tmp_path: Path) -> None:
+    content = last(store).read_bytes()
+    listed(store, BASE)
+    prepare_files(store, tmp_path / "damaged", start_empty=True, now=NOW)
+    assert not last(store).exists()
+    assert (tmp_path / "damaged" / f"{last(store).name}.20261119T053000Z").read_bytes() == content
+    assert (store / FOLDER / "appendonly.aof.1.base.rdb").exists()
+
+
+def test_a_rewrite_loses_nothing_wherever_it_is_killed(store: Path) -> None:
+    noted = files_in(store)
+    second = store / FOLDER / "appendonly.aof.2.incr.aof"
+    second.write_bytes(b"")  # made, and not yet listed
+    assert find_loss(store, noted) is None
+    listed(store, BASE, INCREMENTAL, "2.incr.aof seq 2 type i")
+    assert find_loss(store, noted) is None
+    base = store / FOLDER / "appendonly.aof.2.base.rdb"
+    base.write_bytes(b"VALKEY")  # written, and not yet listed
+    assert find_loss(store, noted) is None
+    listed(
+        store,
+        "2.base.rdb seq 2 type b",
+        "1.base.rdb seq 1 type h",
+        "1.incr.aof seq 1 type h",
+        "2.incr.aof seq 2 type i",
+    )
+    assert find_loss(store, noted) is None
+    assert files_in(store).keys() == {base.name, second.name}
+    last(store).unlink()
+    assert find_loss(store, noted) is None
+    listed(store, "2.base.rdb seq 2 type b", "2.incr.aof seq 2 type i")  # the old base is left over
+    assert find_loss(store, noted) is None
+
+
+def test_an_older_backup_and_a_store_without_a_note_are_no_loss(store: Path) -> None:
+    assert find_loss(store, {"appendonly.aof.7.base.rdb": 90, "appendonly.aof.9.incr.aof": 100}) is None
+    assert find_loss(store, {name: size * 10 for name, size in files_in(store).items()}) is None
+    assert find_loss(store, {}) is None
+    last(store).write_bytes(b"")
+    assert find_loss(store, {}) is None  # nothing was written yet
+    assert find_loss(store, files_in(store)) is None
 
 
 def test_leftovers_of_a_killed_rewrite_are_removed(store: Path, tmp_path: Path) -> None:
