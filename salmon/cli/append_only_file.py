@@ -9,7 +9,7 @@ import logging
 import mmap
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +23,10 @@ FOLDER = "appendonlydir"
 MANIFEST = "appendonly.aof.manifest"
 #: Files that a rewrite or a snapshot leaves behind when it is killed.
 _LEFTOVERS = ("temp-*.aof", "temp-*.rdb", f"{FOLDER}/temp-*")
-#: How much of the end is looked at first; a whole file is read only where this does not end in whole commands.
+#: How much of the end is looked at first; a whole file is read only if this does not end in whole commands.
 _END_BYTES = 1 << 20
-#: Places tried, in that part, at which a command may begin.
-_PLACES = 64
+#: How much of a file is read between two lines of the log: some seconds of a processor.
+_REPORT_BYTES = 1 << 26
 _COMMAND = re.compile(rb"\*([1-9]\d{0,6})\r\n\$\d")
 _LENGTH = re.compile(rb"\$(\d{1,10})\r\n")
 _COUNT = re.compile(rb"\*(\d{1,7})\r\n")
@@ -129,13 +129,14 @@ def _losses(folder: Path, noted: Mapping[str, int]) -> Iterator[Loss]:
             yield Loss(f"The store's file {folder / name} is gone; it held {noted[name]:,} bytes.", RESTORE)
 
 
-def whole_until(content: Bytes, start: int = 0) -> tuple[int, int]:
+def whole_until(content: Bytes, start: int = 0, *, report: Callable[[int], None] | None = None) -> tuple[int, int]:
     """Return (where the last whole command ends that is in no open transaction, where whole commands end).
 
-    `start` is where a command begins.
+    `start` is where a command begins. `report` is called now and then with how far the content is read.
     """
     at = good = start
     open_transaction = False
+    next_report = start + _REPORT_BYTES
     while at < len(content):
         end, name = _command(content, at)
         if end == 0:
@@ -144,36 +145,57 @@ def whole_until(content: Bytes, start: int = 0) -> tuple[int, int]:
         at = end
         if not open_transaction:
             good = at
+        if report is not None and at >= next_report:
+            report(at)
+            next_report = at + _REPORT_BYTES
     return good, at
 
 
 def ends_well(content: Bytes) -> bool:
     """Return whether the end of a file is whole commands; looks at as little of it as possible."""
-    reach = _END_BYTES
-    while reach < len(content):
-        begin = len(content) - reach
-        for tried, found in enumerate(_COMMAND.finditer(content, begin)):
-            if tried == _PLACES:
-                break
-            if whole_until(content, found.start()) == (len(content), len(content)):
-                return True
-        reach *= 8
-    return whole_until(content) == (len(content), len(content))
+    return _read_until(content) == (len(content), len(content))
+
+
+def find_damage(redis: Path) -> None:
+    """Raise StartError if one of the files that the store appends to is damaged; reads all of them."""
+    for name in sorted(files_in(redis), key=lambda name: _number(Path(name))):
+        path = redis / FOLDER / name
+        if name.endswith(_INCREMENTAL) and path.stat().st_size:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                good, broken = whole_until(content, report=_reporter(path, len(content)))
+                if broken < len(content):
+                    raise _damaged(path, good, broken, _later_command(content, broken))
+
+
+def _read_until(content: Bytes, report: Callable[[int], None] | None = None) -> tuple[int, int]:
+    """Return what `whole_until` returns; if only the end has to be read for that, nothing else is.
+
+    No byte of the end is parsed twice: a place that looks like a command and does not lead to the end of the file is
+    followed by the next one behind what could be read from it.
+    """
+    at = len(content) - _END_BYTES
+    while at > 0 and (found := _COMMAND.search(content, at)):
+        good, stopped = whole_until(content, found.start())
+        if good == stopped == len(content):
+            return good, stopped
+        at = max(stopped, found.start() + 1)
+    return whole_until(content, report=report)
+
+
+def _reporter(path: Path, size: int) -> Callable[[int], None]:
+    """Return what logs how far a file is read."""
+    return lambda read: log.info("store file is checked", extra=fields(file=path.name, read_bytes=read, of_bytes=size))
 
 
 def _mend(path: Path, kept: Path, now: datetime) -> str:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if ends_well(content):
-            return ""
         size = len(content)
-        good, broken = whole_until(content)
+        good, broken = _read_until(content, _reporter(path, size))
+        if good == broken == size:
+            return ""
         later = _later_command(content, broken)
     if later:
-        raise StartError(
-            f"The store's file {path} is damaged at byte {broken:,}, and whole commands follow at byte {later:,}.",
-            hint="Nothing was changed. Restore the data directory from a backup. To go on with what was recorded before the"
-            f" damage instead, copy the file, and then: truncate -s {good} {path}",
-        )
+        raise _damaged(path, good, broken, later)
     try:
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy = kept / _dated(path, now)
@@ -192,6 +214,15 @@ def _mend(path: Path, kept: Path, now: datetime) -> str:
     )
     log.warning("store file repaired", extra=fields(file=path.name, removed_bytes=size - good, copy=str(copy)))
     return sentence
+
+
+def _damaged(path: Path, good: int, broken: int, later: int) -> StartError:
+    follow = f", and whole commands follow at byte {later:,}" if later else ""
+    return StartError(
+        f"The store's file {path} is damaged at byte {broken:,}{follow}.",
+        hint="Nothing was changed. Restore the data directory from a backup. To go on with what was recorded before the"
+        f" damage instead, copy the file, and then: truncate -s {good} {path}",
+    )
 
 
 def _command(content: Bytes, at: int) -> tuple[int, bytes]:

@@ -13,10 +13,12 @@ from typing import Annotated
 import typer
 
 from salmon import logs, parent_watch
+from salmon.cli.append_only_file import find_damage
 from salmon.cli.data_directory import DataDirectory
 from salmon.cli.redis_server import redis_program
 from salmon.cli.store_note import keep_note
 from salmon.cli.supervisor import STOP_SECONDS, Program, Supervisor
+from salmon.errors import StartError
 from salmon.parent_watch import ALIVE
 
 DEFAULT_DATA = Path("salmon-data")
@@ -99,7 +101,12 @@ def serve(
             )
             # The web process imports its modules while the store reads its files. The learning process, which needs
             # both for longer, leaves them the processors until people are served.
-            supervisor.start(*store, web[0])
+            try:
+                supervisor.start(*store, web[0])
+            except StartError:
+                if store and supervisor.announced(store[0].name) is None:
+                    find_damage(directory.redis)  # its own words do not say at which byte
+                raise
             if store:
                 noting.start()
             if supervisor.stopping:

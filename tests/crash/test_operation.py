@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from frontend.__main__ import READ_SECONDS
-from salmon.cli.append_only_file import FOLDER, MANIFEST
+from salmon.cli.append_only_file import FOLDER, MANIFEST, whole_until
 from salmon.cli.data_directory import DataDirectory
 from tests.bundles import rows_of
 from tests.crash.test_living_program import dask_process
@@ -269,6 +269,21 @@ def test_zeros_at_the_end_of_the_file_are_cut_with_a_sentence(tmp_path: Path) ->
         assert answers_in(program, "damaged", login) == confirmed
         (copy,) = (tmp_path / "data" / "damaged").iterdir()
         assert copy.read_bytes().endswith(bytes(4096))
+
+
+def test_the_place_of_damage_in_the_middle_is_said(tmp_path: Path) -> None:
+    program = Program(tmp_path / "data")
+    _, _, file = killed_with_answers(program)
+    content = file.read_bytes()
+    place = content.index(b"*", len(content) // 2)
+    place, _ = whole_until(content[:place])
+    ping = b"*1\r\n$4\r\nPING\r\n"
+    file.write_bytes(content[:place] + bytes(50) + content[place:] + ping * (2_000_000 // len(ping)))
+    program.log.clear()
+    with pytest.raises(AssertionError, match=f"is damaged at byte {place:,}, and whole commands follow at byte"):
+        program.start()
+    assert program.stop() == 1
+    assert any("truncate -s" in line for line in program.log)
 
 
 def test_a_store_without_its_list_of_files_does_not_start_empty(tmp_path: Path) -> None:

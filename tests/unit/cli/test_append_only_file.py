@@ -14,6 +14,7 @@ from salmon.cli.append_only_file import (
     MANIFEST,
     ends_well,
     files_in,
+    find_damage,
     find_loss,
     prepare_files,
     whole_until,
@@ -103,6 +104,37 @@ def test_a_whole_file_is_left_alone_and_only_its_end_is_read(
     assert last(store).stat().st_mtime_ns == before
     assert min(read_from) > 0
     assert not (tmp_path / "damaged").exists()
+
+
+@pytest.mark.parametrize("tail", [bytes(range(256)), b"*3\r\n$3\r\nSET\r\n$1\r\n", bytes(4096)])
+def test_a_damaged_end_is_found_in_one_pass(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tail: bytes
+) -> None:
+    monkeypatch.setattr(append_only_file, "_REPORT_BYTES", 1 << 20)
+    whole = last(store).read_bytes() + command("SET", "b", "x" * 100) * 20_000
+    last(store).write_bytes(whole + tail)
+    parsed, real = 0, append_only_file._command
+
+    def counted(content: append_only_file.Bytes, at: int) -> tuple[int, bytes]:
+        nonlocal parsed
+        parsed += 1
+        return real(content, at)
+
+    monkeypatch.setattr(append_only_file, "_command", counted)
+    with caplog.at_level("INFO"):
+        assert "were removed" in prepare_files(store, tmp_path / "damaged", now=NOW)
+    assert last(store).read_bytes() == whole
+    # All commands once, those of the last megabyte twice, and a few attempts in the tail.
+    assert parsed < 20_003 + (1 << 20) / len(command("SET", "b", "x" * 100)) + len(tail)
+    assert [record.fields["read_bytes"] >> 20 for record in caplog.records if "checked" in record.message] == [1, 2]
+
+
+def test_the_place_of_damage_that_the_end_does_not_show_is_said(store: Path, tmp_path: Path) -> None:
+    whole = last(store).read_bytes()
+    last(store).write_bytes(whole + bytes(50) + command("SET", "b", "x" * 100) * 20_000)
+    assert prepare_files(store, tmp_path / "damaged") == ""  # the store itself refuses such a file
+    with pytest.raises(StartError, match=rf"is damaged at byte {len(whole)}, .* follow at byte {len(whole) + 50}"):
+        find_damage(store)
 
 
 def test_damage_with_commands_behind_it_is_left_alone_and_explained(store: Path, tmp_path: Path) -> None:
