@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Mapping
 
 import uvicorn
 import uvloop
@@ -50,7 +51,8 @@ def main() -> int:
             print(f"salmon frontend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
     logs.configure("frontend", level=settings.log_level, style=settings.log_format, directory=settings.log_directory)
-    parent_watch.watch(os.environ)
+    causes: dict[str, str] = {}
+    parent_watch.watch(os.environ, causes)
     if settings.public_url and not settings.trusted_proxies and settings.share_port != "join":
         log.warning(_UNNAMED_PROXY)
     try:
@@ -62,7 +64,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    uvloop.run(_serve(settings, listener))
+    uvloop.run(_serve(settings, listener, causes))
     return 0
 
 
@@ -140,9 +142,9 @@ class TimedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> None:
+async def _serve(settings: Settings, listener: socket.socket, causes: Mapping[str, str]) -> None:
     store = Store.open(settings.redis_url, copies=settings.copies)
-    app = create_app(settings, store)
+    app = create_app(settings, store, causes=causes)
     TimedProtocol.most_connections = max(64, parent_watch.raise_descriptor_limit() - _OTHER_DESCRIPTORS)
     server = uvicorn.Server(
         uvicorn.Config(

@@ -85,10 +85,13 @@ _ROUTERS = (
 _server = APIRouter()
 
 
-def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
-    """Build the application of settings and a store, which it closes at the end."""
+def create_app(settings: Settings, store: Store | None = None, *, causes: Mapping[str, str] | None = None) -> FastAPI:
+    """Build the application of settings and a store, which it closes at the end.
+
+    `causes` are told by the supervisor: why programs have died.
+    """
     own = store or Store.open(settings.redis_url, copies=settings.copies)
-    context = Context(settings, own)
+    context = Context(settings, own, causes={} if causes is None else causes)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -231,7 +234,8 @@ async def healthz() -> Response:
 async def readyz(context: WithContext) -> Response:
     """Answer 200 when Redis answers and the backend's heartbeat is there, and 503 with what is missing otherwise.
 
-    A disk that is full is named first; one that is nearly full is a warning.
+    A disk that is full is named first; one that is nearly full is a warning. Without Redis, the hint says why it has
+    stopped if that is known.
 
     Without a backend participants can still answer: queries are then random, and counted as fallbacks.
     """
@@ -240,7 +244,8 @@ async def readyz(context: WithContext) -> Response:
     try:
         heartbeat = await context.store.connection.read_heartbeat()
     except StoreError:
-        return JSONResponse({"status": "no redis", "hint": "Redis does not respond."}, status_code=503)
+        hint = context.store_problem or "Redis does not respond."
+        return JSONResponse({"status": "no redis", "hint": hint}, status_code=503)
     if heartbeat is None:
         return JSONResponse(
             {"status": "no backend", "hint": "The learning process sends no heartbeat."}, status_code=503

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,6 +34,8 @@ class Context:
     store: Store
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     nonce: Callable[[], str] = field(default=lambda: secrets.token_urlsafe(12))
+    #: Why programs of this server have died, by name, as its supervisor tells; "" if they run again.
+    causes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def signer(self) -> Signer:
@@ -96,9 +98,17 @@ class Context:
         return DataDisk(self.settings.data, self.settings.disk_warning_mb)
 
     @property
+    def store_problem(self) -> str:
+        """Why the store does not work, as far as this process knows from its disk and its supervisor."""
+        cause = self.causes.get("redis", "")
+        if not cause or self.disk.full:
+            return self.disk.problem
+        return f"The store has stopped: {cause}. Answers are recorded again when it runs; the server's log has its last words."
+
+    @property
     def warning(self) -> str:
         """What the people of this server should know about its disk and its copies; nothing where all is well."""
-        return " ".join(filter(None, (self.disk.problem, self.store.connection.problem, *self.notices.values())))
+        return " ".join(filter(None, (self.store_problem, self.store.connection.problem, *self.notices.values())))
 
     @cached_property
     def notices(self) -> dict[str, str]:

@@ -280,7 +280,7 @@ def waiting_of(error: SalmonError) -> dict[str, str]:
 async def answer_salmon_error(request: Request, error: SalmonError) -> Response:
     """Answer with a SalmonError: as a page for people and as JSON for programs."""
     status, content = status_of(error), body_of(error)["error"]
-    if isinstance(error, StoreError) and (problem := request.app.state.context.disk.problem):
+    if isinstance(error, StoreError) and (problem := request.app.state.context.store_problem):
         content["hint"] = problem
     return _answer(request, status, content, challenge_of(status) | waiting_of(error))
 

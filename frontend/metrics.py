@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -88,6 +89,7 @@ class DataDisk:
         self._warn_below = warn_below_mb * 1_000_000
         self._asked = -inf
         self._free: int | None = None
+        self._fault = ""
 
     @property
     def full(self) -> bool:
@@ -97,8 +99,10 @@ class DataDisk:
 
     @property
     def problem(self) -> str:
-        """What people should know: that the disk is full, or nearly; nothing otherwise."""
+        """What people should know: that the disk takes no files, is full or nearly; nothing otherwise."""
         free = self._read_free()
+        if self._fault and not self.full:
+            return self._fault
         if free is None or free >= max(self._warn_below, FULL_DISK_BYTES):
             return ""
         if self.full:
@@ -109,11 +113,22 @@ class DataDisk:
         """Return the free bytes as of a second ago at the most; None where they are not known."""
         if time.monotonic() - self._asked > 1.0:
             self._asked = time.monotonic()
-            try:
-                self._free = None if self._path is None else shutil.disk_usage(self._path).free
-            except OSError:
-                self._free = None
+            self._free, self._fault = None, ""
+            if self._path is not None:
+                with suppress(OSError):
+                    self._free = shutil.disk_usage(self._path).free
+                    self._fault = _fault_of(os.statvfs(self._path))
         return self._free
+
+
+def _fault_of(disk: os.statvfs_result) -> str:
+    if disk.f_flag & os.ST_RDONLY:
+        return (
+            "The disk with the data directory is a read-only file system: make it writable. No answers can be recorded."
+        )
+    if disk.f_files and disk.f_favail == 0:  # file systems that make inodes as they need them have none to count
+        return "The disk with the data directory has no inodes left, so no file can be made: remove files that nobody needs."
+    return ""
 
 
 class MetricsMiddleware:

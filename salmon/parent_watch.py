@@ -3,9 +3,10 @@ keep the garbage collector short.
 
 A supervised process stops when its supervisor has ended, for whatever reason.
 
-The supervisor holds the other end of the process's standard input and never writes to it. When the supervisor dies,
-even by kill -9, the operating system closes that end: reading returns, and the process asks itself to stop. Processes
-that were not started by a supervisor are not watched, and keep their standard input.
+The supervisor holds the other end of the process's standard input, and writes there only why another of its programs
+has died. When the supervisor dies, even by kill -9, the operating system closes that end: reading returns, and the
+process asks itself to stop. Processes that were not started by a supervisor are not watched, and keep their standard
+input.
 """
 
 import gc
@@ -14,7 +15,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 #: Set by the supervisor for its children.
 SUPERVISED = "SALMON_SUPERVISED"
@@ -29,10 +30,19 @@ YOUNG_OBJECTS = 100_000
 GRACE_SECONDS = 8.0
 
 
-def watch(environment: Mapping[str, str]) -> None:
-    """Watch standard input in a thread if a supervisor started this process; otherwise do nothing."""
+def watch(environment: Mapping[str, str], causes: MutableMapping[str, str] | None = None) -> None:
+    """Watch standard input in a thread if a supervisor started this process; otherwise do nothing.
+
+    `causes` then holds why programs of the supervisor have died, by name, as far as it knows: "" once they run again.
+    """
     if environment.get(SUPERVISED) == "1":
-        threading.Thread(target=_wait_for_end, name="parent-watch", daemon=True).start()
+        told = {} if causes is None else causes
+        threading.Thread(target=_wait_for_end, args=(told,), name="parent-watch", daemon=True).start()
+
+
+def cause_line(program: str, cause: str) -> bytes:
+    """Return what a supervisor writes to tell why a program has died, or "" that it runs again."""
+    return f"{program} {cause}\n".encode()
 
 
 def announce(message: str) -> None:
@@ -72,9 +82,14 @@ def show_life() -> None:
         print(ALIVE, flush=True)
 
 
-def _wait_for_end() -> None:
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
+def _wait_for_end(causes: MutableMapping[str, str]) -> None:
+    unread = b""
+    # Not through sys.stdin: at its end, the interpreter would wait for the lock that a reading thread holds.
+    while read := os.read(sys.stdin.fileno(), 1024):
+        *lines, unread = (unread + read).split(b"\n")
+        for line in lines:
+            program, _, cause = line.decode(errors="replace").partition(" ")
+            causes[program] = cause
     # The process handles SIGTERM as an orderly stop. If that hangs, the timer ends it.
     overdue = threading.Timer(GRACE_SECONDS, os._exit, args=(1,))
     overdue.daemon = True

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import threading
@@ -23,7 +22,7 @@ from pathlib import Path
 
 from salmon.errors import StartError
 from salmon.logs import fields
-from salmon.parent_watch import SUPERVISED
+from salmon.parent_watch import SUPERVISED, cause_line
 
 log = logging.getLogger("salmon.supervisor")
 
@@ -31,8 +30,10 @@ log = logging.getLogger("salmon.supervisor")
 PROVED_SECONDS = 10.0
 #: The longest pause between two starts.
 LONGEST_PAUSE_SECONDS = 30.0
-#: The last lines of a program's standard output, shown if it dies.
+#: The last lines of a program's standard output, which tell why it died, and how many of them are logged then, without
+#: its banner.
 LINES_KEPT = 20
+LAST_WORDS = 5
 #: How long a program may take to stop before it is ended at once.
 STOP_SECONDS = 10.0
 #: How long an orphan may take that asks to be stopped gently: what it has confirmed is on disk in any case.
@@ -40,7 +41,16 @@ ORPHAN_SECONDS = 1.0
 #: The pause before a start while the disk is full, and the free space below which it is.
 FULL_DISK_PAUSE_SECONDS = 2.0
 FULL_DISK_BYTES = 4_000_000
-_FULL_DISK_WORDS = "No space left on device"
+#: What the system says, and the store itself when it gets no memory, and what that means.
+_CAUSES = {
+    "No space left on device": "disk full",
+    "Disk quota exceeded": "disk quota used up",
+    "Input/output error": "input/output error",
+    "Read-only file system": "read-only file system",
+    "Cannot allocate memory": "out of memory",
+    "Out Of Memory": "out of memory",
+}
+_FULL = frozenset({"disk full", "disk quota used up", "no inodes left"})
 #: How often a program is probed, how long a probe may take, and after which silence a program is taken to hang.
 PROBE_EVERY_SECONDS = 2.0
 PROBE_SECONDS = 3.0
@@ -98,6 +108,16 @@ def pause_before(deaths: int, lived_seconds: float, *, disk_full: bool = False) 
     return counted, min(LONGEST_PAUSE_SECONDS, 0.25 * 2 ** (counted - 1))
 
 
+def cause_of(said: Iterable[str], *, free_bytes: int, free_inodes: int) -> str:
+    """Return why a program has died, as its last lines and the disk tell; "" if they do not.
+
+    A disk without inodes fails in the same words as a full one. A number that the system does not say is -1.
+    """
+    words = [cause for line in said for word, cause in _CAUSES.items() if word in line]
+    cause = words[-1] if words else "disk full" if 0 <= free_bytes < FULL_DISK_BYTES else ""
+    return "no inodes left" if cause == "disk full" and free_inodes == 0 and free_bytes >= FULL_DISK_BYTES else cause
+
+
 def responds(address: Path, request: bytes) -> bool:
     """Return whether something at a unix socket sends a line in reply to a request, in time."""
 
@@ -142,6 +162,8 @@ class Supervisor:
     _events: queue.SimpleQueue[_Event | None] = field(default_factory=queue.SimpleQueue[_Event | None])
     #: Whether `stop` was called.
     stopping: bool = False
+    #: Why programs that do not run at the moment have died, as far as it is known.
+    _causes: dict[str, str] = field(default_factory=dict[str, str])
     _looked: tuple[float, float] = (0.0, 0.0)
 
     def stop_orphans(self, gentle: Iterable[str] = ()) -> None:
@@ -179,8 +201,10 @@ class Supervisor:
             for child in left:
                 name, code = child.program.name, child.process.poll()
                 if code is not None and child.announced is None:
+                    self._take_last_words(child)
+                    cause = f": {self._causes[name]}" if self._causes.get(name) else ""
                     raise StartError(
-                        f"The program {name} ended with code {code} before it was ready.",
+                        f"The program {name} ended with code {code} before it was ready{cause}.",
                         hint="The lines above say why.",
                     )
                 if time.monotonic() > deadline:
@@ -235,7 +259,10 @@ class Supervisor:
         reader = threading.Thread(target=self._read, args=(program.name, process), daemon=True)
         reader.start()
         now = time.monotonic()
-        return _Child(program, process, reader, started=now, heard=now, deaths=deaths)
+        child = _Child(program, process, reader, started=now, heard=now, deaths=deaths)
+        for name, cause in self._causes.items():
+            _write_cause(child, name, cause)
+        return child
 
     def _note_pid(self, program: Program, pid: int) -> None:
         """Write down which process this is, for the supervisor that comes after this one."""
@@ -268,6 +295,12 @@ class Supervisor:
         process.wait()
         self._events.put(_Event(name, process.pid))
 
+    def _take_last_words(self, child: _Child) -> None:
+        """Take the events up to the death of a program that has ended."""
+        deadline = time.monotonic() + STOP_SECONDS
+        while not self.stopping and child.restart_at is None and (left := deadline - time.monotonic()) > 0:
+            self._take_event(left)
+
     def _take_event(self, timeout_seconds: float | None) -> None:
         try:
             event = self._events.get(timeout=timeout_seconds)
@@ -286,6 +319,7 @@ class Supervisor:
             child.heard = time.monotonic()
         elif child.program.ready in event.line and child.announced is None:
             child.announced = event.line.partition(child.program.ready)[2].strip()
+            self._tell(event.child, "")
             child.heard = time.monotonic()
             if child.program.probe is not None:
                 threading.Thread(target=self._probe, args=(child, child.program.probe), daemon=True).start()
@@ -300,28 +334,39 @@ class Supervisor:
     def _note_death(self, child: _Child) -> None:
         if self.stopping:
             return
-        for line in child.said:
-            log.error("last words", extra=fields(program=child.program.name, line=line))
+        if child.said:  # in one event, because equal ones are damped
+            log.error(
+                "last words", extra=fields(program=child.program.name, lines=" | ".join(list(child.said)[-LAST_WORDS:]))
+            )
         lived = time.monotonic() - child.started
-        full = self._disk_is_full(child)
-        child.deaths, pause = pause_before(child.deaths, lived, disk_full=full)
+        cause = self._cause_of(child)
+        child.deaths, pause = pause_before(child.deaths, lived, disk_full=cause in _FULL)
         child.restart_at = time.monotonic() + pause
         log.error(
             "program died",
             extra=fields(
                 program=child.program.name,
                 code=child.process.returncode,
+                **({"cause": cause} if cause else {}),
                 lived_seconds=round(lived, 1),
                 restart_in_seconds=pause,
-                **({"disk": "full"} if full else {}),
             ),
         )
+        self._tell(child.program.name, cause)
 
-    def _disk_is_full(self, child: _Child) -> bool:
+    def _cause_of(self, child: _Child) -> str:
+        free_bytes = free_inodes = -1
         with suppress(OSError):
-            if shutil.disk_usage(self.running).free < FULL_DISK_BYTES:
-                return True
-        return any(_FULL_DISK_WORDS in line for line in child.said)
+            disk = os.statvfs(self.running)
+            free_bytes, free_inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else -1
+        return cause_of(child.said, free_bytes=free_bytes, free_inodes=free_inodes)
+
+    def _tell(self, program: str, cause: str) -> None:
+        """Note why a program does not run, or that it runs, and tell those that read it, if that is new to them."""
+        if self._causes.get(program, "") != cause:
+            self._causes[program] = cause
+            for child in self._children.values():
+                _write_cause(child, program, cause)
 
     def _kill_hung(self) -> None:
         """Kill every program that has been silent for too long; its death is then noticed like any other."""
@@ -358,6 +403,14 @@ class Supervisor:
                     child.restart_at = time.monotonic() + FULL_DISK_PAUSE_SECONDS
                 else:
                     log.info("program restarted", extra=fields(program=name, deaths=child.deaths))
+
+
+def _write_cause(child: _Child, program: str, cause: str) -> None:
+    """Tell one of our own programs why another does not run; the store would not read it."""
+    if child.program.alive and child.process.stdin is not None:
+        with suppress(OSError, ValueError):  # it has just ended
+            child.process.stdin.write(cause_line(program, cause))
+            child.process.stdin.flush()
 
 
 def _command_of(pid: int) -> str | None:

@@ -383,13 +383,13 @@ async def lose_media(at: Scene) -> None:
     at.notes.append("a medium is missing: the bundle was written all the same")
 
 
-def build_shim(folder: Path) -> Path | None:
-    """Compile the library that drops what is not synced; None where there is no C compiler."""
+def build_shim(folder: Path, name: str = "unsynced") -> Path | None:
+    """Compile the library that drops what is not synced, or another of this folder; None if there is no C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
-    library = folder / "unsynced.so"
-    source = REPOSITORY / "tests" / "chaos" / "unsynced.c"
+    library = folder / f"{name}.so"
+    source = REPOSITORY / "tests" / "chaos" / f"{name}.c"
     subprocess.run((compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"), check=True)
     return library
 

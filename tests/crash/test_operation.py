@@ -181,10 +181,10 @@ def test_a_scheduler_that_is_killed_and_started_again_is_joined_again(tmp_path: 
 
 
 @contextmanager
-def small_disk(path: Path, megabytes: int) -> Iterator[Path]:
+def small_disk(path: Path, megabytes: int, *options: str) -> Iterator[Path]:
     """A file system of its own; skipped where this user may not mount one."""
     path.mkdir()
-    command = ("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path))
+    command = ("mount", "-t", "tmpfs", "-o", ",".join((f"size={megabytes}m", *options)), "tmpfs", str(path))
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"this user may not mount a small file system, so the full disk was not tried: {mounted.stderr}")

@@ -1,5 +1,7 @@
 """The supervisor's decisions, and what it does with real programs."""
 
+import io
+import logging
 import os
 import signal
 import sys
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from salmon import logs
 from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.supervisor import (
     FULL_DISK_PAUSE_SECONDS,
@@ -21,6 +24,7 @@ from salmon.cli.supervisor import (
     START_SECONDS,
     Program,
     Supervisor,
+    cause_of,
     heard_after,
     is_hung,
     pause_before,
@@ -99,6 +103,87 @@ def test_secrets_are_made_once_and_only_their_owner_reads_them(tmp_path: Path) -
 def test_deaths_on_a_full_disk_are_not_counted_and_pauses_stay_short() -> None:
     assert pause_before(7, lived_seconds=0.1, disk_full=True) == (7, FULL_DISK_PAUSE_SECONDS)
     assert FULL_DISK_PAUSE_SECONDS <= 5
+
+
+@pytest.mark.parametrize(
+    ("said", "free_bytes", "free_inodes", "cause"),
+    [
+        (
+            ["banner", "Error writing to the AOF file: Input/output error", "Exiting..."],
+            10**9,
+            10,
+            "input/output error",
+        ),
+        (["Can't open the append-only file x.aof: Read-only file system"], 10**9, 10, "read-only file system"),
+        (["Error writing: No space left on device"], 10**9, 10, "disk full"),
+        (["Error writing: No space left on device"], 10**9, -1, "disk full"),
+        (["Error writing: No space left on device"], 0, 0, "disk full"),
+        (["Can't open: No space left on device"], 10**9, 0, "no inodes left"),
+        (["Out Of Memory allocating 4096 bytes!", "Guru Meditation"], 10**9, 10, "out of memory"),
+        (["fork: Cannot allocate memory", "fsync: Input/output error"], 10**9, 10, "input/output error"),
+        ([], 1000, 10, "disk full"),
+        ([], -1, -1, ""),
+        (["banner", "bye bye"], 10**9, 0, ""),
+    ],
+)
+def test_the_cause_is_what_was_said_last(said: list[str], free_bytes: int, free_inodes: int, cause: str) -> None:
+    assert cause_of(said, free_bytes=free_bytes, free_inodes=free_inodes) == cause
+
+
+def test_the_last_words_of_a_program_are_logged_and_others_learn_the_cause(
+    tmp_path: Path,
+) -> None:
+    """Not its banner, also where it dies again and again."""
+    heard = tmp_path / "heard"
+    code = (
+        "import os, time; from salmon import parent_watch; causes = {}; parent_watch.watch(os.environ, causes);"
+        " print('ready', flush=True)\n"
+        f"while True: open({str(heard)!r}, 'w').write(causes.get('dying', '-')); time.sleep(0.01)"
+    )
+    broken = tmp_path / "broken"
+    dying = (
+        f"import os, time; print(*(f'banner {{n}}' for n in range(15)), sep='\\n', flush=True)\n"
+        f"print('ready', flush=True)\n"
+        f"while not os.path.exists({str(broken)!r}): time.sleep(0.01)\n"
+        "print('Error writing to the AOF file: Input/output error', 'Exiting...', sep='\\n', flush=True)"
+    )
+    handler = logging.StreamHandler(lines := io.StringIO())
+    handler.setFormatter(logs.EventFormatter("supervisor"))
+    handler.addFilter(logs.RepeatFilter())
+    logging.getLogger().addHandler(handler)
+    supervisor = Supervisor(tmp_path)
+    try:
+        supervisor.start(
+            program("worker", code, wait_for_ready=True, alive="alive"), program("dying", dying, wait_for_ready=True)
+        )
+        watching = threading.Thread(target=supervisor.watch)
+        watching.start()
+        broken.touch()
+        poll(lambda: heard.read_text() == "input/output error", "the cause to be told")
+        poll(lambda: lines.getvalue().count("program died") > 1, "the second death")
+        broken.unlink()
+        poll(lambda: heard.read_text() == "", "the end of it to be told")
+    finally:
+        logging.getLogger().removeHandler(handler)
+        supervisor.stop()
+        watching.join(10)
+        supervisor.shut_down()
+    said = [line for line in lines.getvalue().splitlines() if "last words" in line]
+    died = [line for line in lines.getvalue().splitlines() if "program died" in line]
+    assert len(said) == len(died) > 1
+    assert all("Input/output error | Exiting..." in line and "banner 3 " not in line for line in said)
+    assert all('cause="input/output error"' in line for line in died)
+
+
+def test_the_last_words_before_a_start_that_fails_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    supervisor = Supervisor(tmp_path)
+    code = "print('Can\\'t open the file: Read-only file system'); raise SystemExit(1)"
+    with pytest.raises(StartError, match="before it was ready: read-only file system"):
+        supervisor.start(program("broken", code, wait_for_ready=True))
+    assert [record.fields["lines"] for record in caplog.records if record.message == "last words"] == [
+        "Can't open the file: Read-only file system"
+    ]
+    supervisor.shut_down()
 
 
 @given(st.floats(0, 1000))
