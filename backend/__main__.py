@@ -48,6 +48,7 @@ def main() -> int:
         for problem in error.errors():
             print(f"salmon backend: SALMON_{str(problem['loc'][0]).upper()}: {problem['msg']}.", file=sys.stderr)
         return 1
+    os.umask(parent_watch.PRIVATE_UMASK)
     logs.configure("backend", level=settings.log_level, style=settings.log_format, directory=settings.log_directory)
     parent_watch.watch(os.environ)
     os.nice(NICENESS)

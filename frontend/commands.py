@@ -4,9 +4,9 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, cast, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 
 import typer
 from rich.console import Console
@@ -27,6 +27,7 @@ from frontend.transfer.import_bundle import Imported
 from frontend.transfer.nightly_bundles import file_at
 from frontend.transfer.source import ExportSource
 from frontend.transfer.subprocesses import BUNDLE, ExportOrder
+from salmon import parent_watch
 from salmon.cli.check import find_archive
 from salmon.cli.data_directory import DataDirectory, write_private_or_stop
 from salmon.cli.serve import DEFAULT_DATA, DataOption
@@ -474,7 +475,7 @@ def _with_eraser(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Re
         async with erasure.open_eraser(_settings(data)) as context:
             return await work(context)
 
-    return asyncio.run(run())
+    return _run_privately(run())
 
 
 def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Result:
@@ -484,7 +485,16 @@ def _with_store(data: Path, work: Callable[[Context], Awaitable[Result]]) -> Res
         async with open_context(_settings(data)) as context:
             return await work(context)
 
-    return asyncio.run(run())
+    return _run_privately(run())
+
+
+def _run_privately(work: Coroutine[Any, Any, Result]) -> Result:
+    """Do something that writes into the data directory, as the server does: for its own user only."""
+    before = os.umask(parent_watch.PRIVATE_UMASK)
+    try:
+        return asyncio.run(work)
+    finally:
+        os.umask(before)
 
 
 def _settings(data: Path) -> Settings:

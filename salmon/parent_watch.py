@@ -1,5 +1,6 @@
-"""What a process of Salmon does at its start: watch its supervisor, say that it is ready, ask for file descriptors, and
-keep the garbage collector short.
+"""What a process of Salmon does at its start: watch its supervisor, say that it is ready, ask for file descriptors.
+
+It also keeps its files private, and the garbage collector short.
 
 A supervised process stops when its supervisor has ended, for whatever reason.
 
@@ -26,6 +27,8 @@ MOST_DESCRIPTORS = 65_536
 #: So many young objects may be alive before the collector looks for cycles among them: more than those of 500 requests
 #: under way, which form none.
 YOUNG_OBJECTS = 100_000
+#: The umask of every process of a server: only its own user reads what it writes.
+PRIVATE_UMASK = 0o077
 #: How long an orderly stop may take before the process is ended at once.
 GRACE_SECONDS = 8.0
 

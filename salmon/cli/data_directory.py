@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from salmon.errors import StartError
 
 #: The longest path that every system accepts for a unix socket (the limit is 104 on macOS, 108 on Linux).
 _SOCKET_PATH_LIMIT = 100
+#: What a mode permits other users than the owner.
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,25 @@ class DataDirectory:
                 hint="Choose another with --data DIRECTORY, or make this one writable.",
             ) from error
 
+    def make_private(self) -> str:
+        """Take from other users what they may do with the directory and all in it; return a sentence if that fails.
+
+        A directory that exists may come from a backup, or from somebody who made it with `mkdir`. Links are not
+        followed.
+        """
+        walked = (
+            path
+            for folder, _, names in os.walk(self.root)
+            for path in (Path(folder), *(Path(folder, name) for name in names))
+        )
+        refused = [path for path in walked if not _is_private_now(path)]
+        if not refused:
+            return ""
+        return (
+            f"{refused[0]} cannot be made private ({len(refused):,} of the files and folders of the data directory): other users"
+            f" of this machine may read what participants have answered. As its owner, run: chmod -R go= {self.root}"
+        )
+
     @property
     def files_location(self) -> str:
         """Where media and the bundles of deleted experiments are kept: in SALMON_DATA
@@ -150,6 +172,20 @@ class DataDirectory:
             file.write(str(os.getpid()))
             file.flush()
         return file
+
+
+def _is_private_now(path: Path) -> bool:
+    """Take from a file or folder what other users may do with it; return whether they may do nothing now."""
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode) or not mode & _OTHERS:
+            return True
+        path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+        return not path.stat().st_mode & _OTHERS  # some file systems have no modes, and no error either
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def write_private(path: Path, text: str) -> None:

@@ -69,6 +69,7 @@ def serve(
 
     Example: salmon serve --port 8421 --data ./salmon-data
     """
+    os.umask(parent_watch.PRIVATE_UMASK)  # for all processes that are started
     logs.configure(
         "supervisor",
         level=os.environ.get("SALMON_LOG_LEVEL", "INFO"),
@@ -80,6 +81,8 @@ def serve(
     directory = DataDirectory(data.expanduser().resolve())
     directory.prepare()
     with directory.lock():
+        if exposed := directory.make_private():
+            print(f"salmon: {exposed}", file=sys.stderr)
         supervisor = Supervisor(directory.running)
         supervisor.stop_orphans(gentle=("redis",))
         for name in (signal.SIGINT, signal.SIGTERM):

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -272,3 +273,40 @@ def test_a_program_that_hangs_is_found_by_a_supervisor_that_is_late_again_and_ag
         heard = heard_after(heard, now, late_seconds=6.0)
     assert now - heard == pytest.approx(24.0)
     assert heard_after(99.0, 160.0, late_seconds=61.0) <= 160.0
+
+
+def test_a_directory_is_made_private_and_links_are_not_followed(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data")
+    directory.prepare()
+    outside = tmp_path / "outside"
+    outside.write_text("")
+    outside.chmod(0o644)
+    (directory.media / "link").symlink_to(outside)
+    (directory.media / "gone").symlink_to(tmp_path / "nowhere")
+    (directory.media / "a.svg").write_text("")
+    for path in (directory.root, directory.media, directory.media / "a.svg"):
+        path.chmod(0o775)
+    assert directory.make_private() == ""
+    assert [path.stat().st_mode & 0o777 for path in (directory.root, directory.media)] == [0o700, 0o700]
+    assert (directory.media / "a.svg").stat().st_mode & 0o777 == 0o700
+    assert outside.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_directory_that_cannot_be_made_private_is_a_sentence() -> None:
+    """It belongs to somebody else, who lets us write."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a directory of another user, so one that cannot be made private was not tried")
+    nobody = 65534
+    with tempfile.TemporaryDirectory() as folder:
+        directory = DataDirectory(Path(folder, "data"))
+        directory.prepare()
+        for path in (Path(folder), directory.root, directory.media):
+            path.chmod(0o777)
+        os.seteuid(nobody)
+        try:
+            sentence = directory.make_private()
+        finally:
+            os.seteuid(0)
+        assert sentence.startswith(f"{directory.root} cannot be made private (2 of the files and folders")
+        assert f"chmod -R go= {directory.root}" in sentence
+        assert directory.make_private() == ""
