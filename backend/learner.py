@@ -278,7 +278,7 @@ class Learner:
         self._reporting_to = 0
         self._evaluated = 0
         self._evaluating = 0
-        self._ceiling = float("nan")
+        self._ceiling = self._ceiling_high = float("nan")
         self._left_out: tuple[int, ...] = ()
         self._live_accuracy = LiveAccuracy()
         self._answered = Rate()
@@ -287,6 +287,7 @@ class Learner:
         self._thinned_at = 0
         self._was_cut = False
         self._resumed_after = (0, 0)
+        self._begins_again = False
 
     def resume(self, stored: StoredModel | None) -> None:
         """Restore what was published last."""
@@ -339,9 +340,14 @@ class Learner:
         """Predict the answers to random queries; called before they are appended to the log.
 
         Those that the restored model has seen are not predicted again. The reported embedding predicts, unless it lags
-        behind the newest model: early in a run a few dozen answers change everything.
+        behind the newest model: early in a run a few dozen answers change everything. Where the learning begins again
+        with many answers, as after an erasure, nothing is predicted before the first refit.
         """
         state = self._model.state
+        if self.replaying and entries and state.generation == 0:
+            self._begins_again = True
+        if self._begins_again and state.generation == 0:
+            return  # coordinates that were drawn at random would predict answers of the whole experiment
         fresh = self._reported is not None and self._reported_to >= _FRESH * state.absorbed
         shown = self._reported if self._reported is not None and fresh else state.coordinates
         unseen = [
@@ -377,7 +383,8 @@ class Learner:
                 self._was_cut = not (outcome.complete or outcome.exact)
                 self._publish(queries=to_queries(outcome, generation=outcome.generation, now_ms=self._now_ms()))
             case "report":
-                self._reported, self._ceiling = outcome.coordinates, outcome.ceiling
+                self._reported = outcome.coordinates
+                self._ceiling, self._ceiling_high = outcome.ceiling, outcome.ceiling_high
                 self._reported_to, self._left_out = self._reporting_to, outcome.left_out
                 weight = outcome.feature_weight
                 self._publish(
@@ -473,6 +480,7 @@ class Learner:
             "accuracy_low": low,
             "accuracy_high": high,
             "ceiling": "" if isnan(self._ceiling) else self._ceiling,
+            "ceiling_high": "" if isnan(self._ceiling_high) else self._ceiling_high,
             "refit_ms": round(1000 * self._timed["refit"].seconds, 1),
             "search_ms": round(1000 * self._timed["search"].seconds, 1),
         }

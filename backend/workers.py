@@ -70,13 +70,15 @@ class Reported:
     """The embedding that the console shows.
 
     `coordinates` (n, d); `spread` (n, d, d) is the covariance of each target; `ceiling` is how well any embedding could
-    predict these answers, NaN where hardly any query was answered twice. `left_out` are the numbers of people who click
+    predict these answers, NaN where hardly any query was answered twice, and `ceiling_high` the upper end of its 95 %
+    interval, NaN where too few were for an interval. `left_out` are the numbers of people who click
     blindly, whose answers the model is to be fitted without; `feature_weight` is how much features explain.
     """
 
     coordinates: NDArray[np.float64]
     spread: NDArray[np.float32]
     ceiling: float
+    ceiling_high: float
     left_out: tuple[int, ...] = ()
     feature_weight: float | None = None
 
@@ -105,7 +107,8 @@ def report(
             shown.coordinates, rows, shown.noise, ridge=shown.ridge, precision=shown.precision, seed=state.seed,
             executor=executor,
         )  # fmt: skip
-    return Reported(shown.coordinates, spread.astype(np.float32), ceiling(repeatable), left_out, state.feature_weight)
+    value, high = ceiling(repeatable)
+    return Reported(shown.coordinates, spread.astype(np.float32), value, high, left_out, state.feature_weight)
 
 
 def join(blocks: Sequence[Rows], tail: Rows) -> Rows:
@@ -166,12 +169,21 @@ def _evaluation(asked: JudgedFit, blocks: Sequence[Rows], tail: Rows) -> "Evalua
     return Evaluation(rows, asked.random, kept, asked.n, seed=asked.seed, features=asked.features)
 
 
-def ceiling(rows: Rows) -> float:
-    """Return the noise ceiling: how well any embedding could predict, from answers to repeated queries."""
+#: The interval of a noise ceiling means something from so many repeated queries on: two that agree by chance have none.
+_ENOUGH_REPEATED = 30
+
+
+def ceiling(rows: Rows) -> tuple[float, float]:
+    """Return the noise ceiling, how well any embedding could predict, and the upper end of its interval.
+
+    Both come from answers to repeated queries; NaN where there are too few.
+    """
     from salmon.estimator.cross_validation import noise_ceiling  # loads scikit-learn, which only the workers need
 
     found = noise_ceiling(rows)
-    return found.ceiling.value if found else float("nan")
+    if found is None:
+        return float("nan"), float("nan")
+    return found.ceiling.value, found.ceiling.high if found.queries >= _ENOUGH_REPEATED else float("nan")
 
 
 log = logging.getLogger("salmon.cluster")

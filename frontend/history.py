@@ -32,8 +32,12 @@ THINNING = 1.02
 class SamplerHistory:
     """History of one sampler: `points` for figures, `maps` are the lines that hold
     coordinates, `last` is the newest.
+
+    `erasures` is how often answers had been removed from the experiment when it was read: each time the history begins
+    again.
     """
 
+    erasures: int = 0
     points: list[HistoryLine] = field(default_factory=list[HistoryLine])
     maps: list[HistoryLine] = field(default_factory=list[HistoryLine])
     last: HistoryLine | None = None
@@ -106,7 +110,10 @@ class Histories:
 
     async def read(self, experiment: str, sampler: str) -> SamplerHistory:
         """Return a sampler's history up to now."""
-        known = self._known.setdefault((experiment, sampler), SamplerHistory())
+        erasures = await self._store.models.count_erasures(experiment)
+        known = self._known.get((experiment, sampler))
+        if known is None or known.erasures < erasures:
+            known = self._known[experiment, sampler] = SamplerHistory(erasures)
         async with known.reading:
             after = known.last.stream_id if known.last else "0"
             async for stream_id, model in self._store.models.read_history(experiment, sampler, after=after):

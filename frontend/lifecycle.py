@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from frontend.context import Context
 from frontend.errors import EarlyError, FullError, NotFoundError, NotOpenError, OverloadError
 from frontend.experiments import ServedExperiment
+from frontend.store.answers import Counts
 from frontend.store.experiments import EndedBy
 from frontend.store.participants import Participant, Source
 from frontend.store.statuses import Status
@@ -239,13 +240,14 @@ async def _last_look(context: Context, experiment: ServedExperiment) -> Look | N
     if stopping.accuracy_gain_below is None:
         return None
     dimensions = {name: experiment.dimensions_of(name) for name in experiment.active_samplers}
-    return await context.histories.last_look(
-        experiment.id,
-        dimensions,
-        n=len(experiment.targets),
-        worth=stopping.accuracy_gain_below,
-        per=stopping.per,
+    n = len(experiment.targets)
+    look = await context.histories.last_look(
+        experiment.id, dimensions, n=n, worth=stopping.accuracy_gain_below, per=stopping.per
     )
+    if look is not None and look.stops:
+        counts = Counts.of(await context.store.experiments.read_counts(experiment.id))
+        return None if counts.targets_without_answer(n) else look
+    return look
 
 
 async def look_at(context: Context, experiment: ServedExperiment) -> None:

@@ -7,8 +7,10 @@ accuracy in proportion to 1/m (c = 1). A, s and c are not estimated but weighed:
 the probability of what was seen, so an interval of what is still to gain includes what is not known about the curve.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, log
 
 import numpy as np
@@ -16,8 +18,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Predictions until something is said.
-LEAST_PREDICTIONS = 50
+#: Predictions, and answers a target, until something is said: with fewer it is too early.
+LEAST_PREDICTIONS = 200
+LEAST_ANSWERS = 8
 #: The probability with which `gain_high` is not exceeded, and that of the interval of further answers.
 SURE = 0.95
 #: A stopping rule is looked at whenever the answers have grown by this factor. Over all looks together, the probability
@@ -74,13 +77,13 @@ class LearningCurve:
 
 
 def learning_curve(history: Iterable[tuple[float, float, float]], *, n: int, d: int) -> LearningCurve | None:
-    """Return the curve of an experiment of n targets in d dimensions; None for fewer than 50 predictions.
+    """Return the curve of an experiment of n targets in d dimensions; None where it is too early to draw one.
 
     `history` holds, for each generation of the map, the answers it had seen, and how many predictions were right and
     were made until then.
     """
     seen, right, made = bins(history)
-    if made.sum() < LEAST_PREDICTIONS:
+    if made.sum() < LEAST_PREDICTIONS or seen[-1] < LEAST_ANSWERS * n:
         return None
     ends, scales, rates = (part.ravel() for part in np.meshgrid(_ENDS, n * d * _SCALES, _RATES, indexing="ij"))
     expected = np.clip(_accuracy(seen[None, :], ends[:, None], scales[:, None], rates[:, None]), 1e-6, 1 - 1e-6)
@@ -107,6 +110,13 @@ class Outlook:
     more: int | None
     more_low: int = 0
     more_high: int | None = None
+
+    def bounded(self, gain: float, gain_high: float) -> Outlook:
+        """Return this outlook with no more to gain than something else allows, and an upper bound no higher than that
+        allows.
+        """
+        high = min(self.gain_high, max(0.0, gain_high))
+        return replace(self, gain=min(self.gain, high, max(0.0, gain)), gain_high=high)
 
 
 def outlook(history: Iterable[tuple[float, float, float]], *, n: int, d: int, worth: float) -> Outlook | None:
@@ -149,11 +159,12 @@ def last_look(history: Iterable[tuple[float, float, float]], *, n: int, d: int, 
     The first look is after `per` answers, and each sees only the answers until then. The k-th from 0 may be wrong with
     a probability of ALPHA / ((k + 1)(k + 2)), which sums to ALPHA however long one looks.
     """
-    rows = [row for row in history if row[2] > 0]
+    start, *rows = _since_the_last_start(history)
     if not rows or rows[-1][0] < per:
         return None
     number = int(log(rows[-1][0] / per) / log(LOOKS) + 1e-9)
-    curve = learning_curve((row for row in rows if row[0] <= per * LOOKS**number + 0.5), n=n, d=d)
+    until = per * LOOKS**number + 0.5
+    curve = learning_curve([start, *(row for row in rows if row[0] <= until)], n=n, d=d)
     if curve is None:
         return None
     return Look(curve.answers, curve.chance_of_gain(worth, more=per), ALPHA / ((number + 1) * (number + 2)))
@@ -164,16 +175,40 @@ def bins(history: Iterable[tuple[float, float, float]]) -> tuple[Floats, Floats,
 
     Behind them stands the newest map, which has predicted nothing yet.
     """
-    rows = np.array([row for row in history if row[2] > 0], dtype=np.float64).reshape(-1, 3)
+    start, *lines = _since_the_last_start(history)
+    rows = np.array(lines, dtype=np.float64).reshape(-1, 3)
     if not len(rows):
         return np.zeros(0), np.zeros(0), np.zeros(0)
     each = max(1.0, rows[-1, 2] / _BINS)
     kept = np.union1d(np.flatnonzero(np.diff(np.floor(rows[:, 2] / each), prepend=0.0) > 0), [len(rows) - 1])
     ends = rows[kept]
-    before = np.vstack([np.zeros(3), ends[:-1]])
+    before = np.vstack([start, ends[:-1]])
     seen = (before[:, 0] + ends[:, 0]) / 2
     right, made = (np.append(ends[:, column] - before[:, column], 0.0) for column in (1, 2))
     return np.append(seen, rows[-1, 0]), right, made
+
+
+def _since_the_last_start(history: Iterable[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
+    """Return the line at which the counters last began from 0, and the lines with predictions after it.
+
+    The learning begins again after an erasure, and so do its counters. A difference between counters from before and
+    after means nothing, so every line goes on from the one before it, or everything before it is dropped.
+    """
+    kept = [(0.0, 0.0, 0.0)]
+    for line in history:
+        if not _goes_on(kept[-1], line):
+            kept = [(0.0, 0.0, 0.0)]
+        if line[2] == 0:
+            kept = [(line[0], 0.0, 0.0)]
+        elif _goes_on(kept[-1], line):
+            kept.append(line)
+    return kept
+
+
+def _goes_on(before: tuple[float, float, float], line: tuple[float, float, float]) -> bool:
+    """Return whether no counter of a line is below the one before, and no more predictions were right than made."""
+    seen, right, made = (now - then for now, then in zip(line, before, strict=True))
+    return seen >= 0 and 0 <= right <= made
 
 
 def _accuracy(answers: Floats | float, ends: Floats, scales: Floats, rates: Floats) -> Floats:

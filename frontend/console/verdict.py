@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, log2
+from math import ceil, inf, log2
 from typing import TYPE_CHECKING, Literal
 
 from frontend.console.notices import Sentence
@@ -102,15 +102,32 @@ def _enough(seen: OverviewInputs, total: int) -> OverviewVerdict:
     if goal.label == "your goal" and total >= goal.answers:
         return OverviewVerdict("good", f"Enough: your goal of {goal.answers:,} answers is reached.", goal.sentence)
     best = _best_known(seen)
-    if best is None or best.outlook is None:
+    if best is None:
         return _by_rule_of_thumb(seen, goal, total)
-    return _by_outlook(best.outlook, best.held_out)
+    return _by_outlook(*best)
 
 
-def _best_known(seen: OverviewInputs) -> SamplerView | None:
-    """Return the sampler whose map has predicted most answers; None where none has predicted enough."""
-    known = [view for view in seen.samplers if view.outlook is not None]
-    return max(known, key=lambda view: view.outlook.predictions if view.outlook else 0, default=None)
+def _best_known(seen: OverviewInputs) -> tuple[Outlook, HeldOutAccuracy | None] | None:
+    """Return what is to gain, and the held-out accuracy, of the sampler whose map has
+    predicted most answers; None where it is too early to say.
+    """
+    known = [(view, view.outlook) for view in seen.samplers if view.outlook is not None]
+    if not known or seen.counts.targets_without_answer(seen.n):
+        return None
+    view, found = max(known, key=lambda pair: pair[1].predictions)
+    return _below_ceiling(found, view), view.held_out
+
+
+def _below_ceiling(found: Outlook, view: SamplerView) -> Outlook:
+    """Return an outlook with no more to gain than the noise ceiling leaves above the accuracy that pages show.
+
+    The upper bound of the gain reaches from the lower end of the accuracy's interval to the upper end of the
+    ceiling's: only together do they hold the truth as often as it says.
+    """
+    numbers, now = view.last.numbers if view.last else {}, view.held_out
+    if now is None or "ceiling" not in numbers:
+        return found
+    return found.bounded(numbers["ceiling"] - now.accuracy, numbers.get("ceiling_high", inf) - now.low)
 
 
 def _by_outlook(best: Outlook, now: HeldOutAccuracy | None) -> OverviewVerdict:
@@ -150,15 +167,33 @@ def _more_in_words(best: Outlook) -> str:
 
 def _by_rule_of_thumb(seen: OverviewInputs, goal: Goal, total: int) -> OverviewVerdict:
     """Return the verdict where nothing is known about accuracy."""
-    fits = any(view.active for view in seen.samplers)
-    why = (
-        "How good the map is can be said after 50 answers to random queries that it has predicted."
-        if fits
-        else f"No sampler of this experiment fits a map while it runs. {goal.sentence}"
-    )
+    if any(view.active for view in seen.samplers):
+        return _before_the_curve(seen, goal, total)
+    why = f"No sampler of this experiment fits a map while it runs. {goal.sentence}"
     if total < goal.answers:
-        return OverviewVerdict("info", f"Not yet: about {_rounded(goal.answers - total):,} more answers.", why)
+        return _not_yet(goal, total, why)
     return OverviewVerdict("good", f"Enough by a rule of thumb: {goal.answers:,} answers.", why)
+
+
+def _before_the_curve(seen: OverviewInputs, goal: Goal, total: int) -> OverviewVerdict:
+    """Return the verdict while the map has predicted too little to say what further answers would bring."""
+    from salmon.learning_curve import LEAST_ANSWERS, LEAST_PREDICTIONS  # loads numpy
+
+    why = f"How good the map is can be said after {LEAST_PREDICTIONS} answers to random queries that it has predicted."
+    without = seen.counts.targets_without_answer(seen.n)
+    if total < LEAST_ANSWERS * seen.n:
+        early = f"there are fewer than {LEAST_ANSWERS} answers a target"
+    elif without:
+        early = f"{without:,} of {seen.n:,} targets {'has' if without == 1 else 'have'} no answer yet"
+    elif total < goal.answers:
+        return _not_yet(goal, total, why)
+    else:
+        early = f"the map has predicted fewer than {LEAST_PREDICTIONS} answers"
+    return OverviewVerdict("info", f"Too early to say: {early}.", why)
+
+
+def _not_yet(goal: Goal, total: int, why: str) -> OverviewVerdict:
+    return OverviewVerdict("info", f"Not yet: about {_rounded(goal.answers - total):,} more answers.", why)
 
 
 def _begin_small(sentence: str) -> str:
@@ -203,9 +238,8 @@ def goal_of(seen: OverviewInputs) -> Goal:
             "your goal",
             f"{stopping.participants:,} participants with {seen.spec.html.max_queries} queries each.",
         )
-    best = _best_known(seen)
-    outlook = best.outlook if best is not None else None
-    if outlook is not None:
+    if best := _best_known(seen):
+        outlook, _ = best
         total = seen.state.counters.get("answers", 0)
         more = 0 if outlook.gain_high <= WORTH else outlook.more or outlook.more_high
         if more is not None:

@@ -186,6 +186,11 @@ class Counts:
         """Return one kind of counter by its minute, bin or target."""
         return self.series.get(kind, {})
 
+    def targets_without_answer(self, n: int) -> int:
+        """Return how many of n targets are in no query that was answered."""
+        heads, feet = self.get("head"), self.get("foot")
+        return sum(not heads.get(target) and not feet.get(target) for target in range(n))
+
     def quantile_ms(self, kind: str, share: float) -> float | None:
         """Return a quantile of times, to the middle of its bin (± 4 %); None before the first."""
         counted = sorted(self.get(kind).items())

@@ -146,6 +146,11 @@ class Models(Verbs):
                     after = stream_id.decode()
                     yield after, PublishedModel.parse(entry)
 
+    async def count_erasures(self, experiment: str) -> int:
+        """Return how often answers were removed, and all models and histories with them."""
+        found: str | None = await self._connection.do(lambda client: client.hget(Keys(experiment).state, "erasures"))
+        return int(found or 0)
+
     async def read_progress(self, experiment: str, samplers: Sequence[str]) -> tuple[SamplerProgress, ...]:
         """Return how far samplers are, in one round trip."""
         if not samplers:

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from backend.service import Service
+from backend.store import Store as BackendStore
 from frontend.context import Context
 from frontend.launching import launch
+from frontend.lifecycle import why_it_would_close
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.connection import Connection
@@ -25,6 +27,7 @@ from frontend.transfer.erasure import PeopleOrder
 from frontend.transfer.import_bundle import import_bundle
 from salmon.cli.data_directory import DataDirectory
 from salmon.errors import StoreError
+from salmon.simulate import random_world
 from tests.bundles import bundle_of, members_of, read_answers, rows_of
 from tests.living import Crowd, absorbed, client_on, run_until
 from tests.oracles import recount
@@ -36,6 +39,11 @@ SPEC = """targets: 12
 html: {max_queries: 0}
 samplers: {Adaptive: {random_share: 50%}}
 questions: [{name: remark, text: Anything else?, type: text}]
+"""
+FIGURES = """targets: 12
+html: {max_queries: 0}
+samplers: {Adaptive: {random_share: 60%}}
+stopping: {accuracy_gain_below: 20%, per: 100}
 """
 
 
@@ -275,6 +283,71 @@ async def test_models_are_fitted_again_without_the_answers_that_went(
     assert after is not None
     assert int(after.numbers["absorbed"]) == 16
     assert [len(log) for log in service.experiments[study.experiment].logs.values()] == [16]
+
+
+async def test_the_figures_after_an_erasure_follow_the_answers_that_are_left(
+    learning: Callable[..., Any],
+    owned: Callable[..., Any],
+    settings: Settings,
+    store: Store,
+    eraser: Context,
+    probe: BackendStore,
+    owner: tuple[str, str],
+) -> None:
+    slug = "figures-of-the-rest"
+    crowd, experiment, service = await learning(slug, FIGURES)
+    context = Context(settings, store)
+    probe.beat(service.report(), lives_seconds=600)
+    crowd.world = random_world(12, 2, seed=3)
+    overview = f"/api/experiments/{slug}/overview"
+
+    async def answer(count: int) -> None:
+        """Answer in small parts, so that the map of each predicts the next, and look at the overview after each."""
+        for _ in range(0, count, 24):
+            await crowd.answer(24, participants=4)
+            total = (await store.experiments.read(experiment)).counters["answers"]
+            run_until(service, lambda total=total: absorbed(service, experiment) == total)
+            (await owned("GET", overview)).raise_for_status()
+
+    await answer(648)
+    before = (await owned("GET", overview)).json()["samplers"][0]["held_total"]
+    assert (await why_it_closes(context, experiment)).startswith("after ")
+    await erasure.order_erasure(eraser, PeopleOrder("erase", "p3", "ada", "ada", "owner", answers="remove"))
+    await erasure.carry_out(eraser)
+    run_until(service, lambda: absorbed(service, experiment) == 486)
+    shown = (await owned("GET", overview)).json()
+    assert before > 200
+    assert shown["samplers"][0]["held_total"] == 0, "nothing was predicted since the learning began again"
+    assert shown["verdict"]["what"].startswith("Too early to say: ")
+    assert await why_it_closes(context, experiment) == ""
+    await check_a_fresh_process_agrees(owned, settings, store, overview, owner)
+    crowd.sessions.pop("p3")
+    await answer(480)
+    await check_a_fresh_process_agrees(owned, settings, store, overview, owner)
+    found = (await context.histories.read(experiment, "Adaptive")).outlook(12, 2, worth=0.01)
+    assert found is not None
+    assert 200 < found.predictions < 480, "the predictions are those since the erasure"
+    assert (await why_it_closes(context, experiment)).startswith("after ")
+    # A target that nobody was asked about, as after a change of the targets, keeps the experiment open.
+    counts = f"salmon:{{{experiment}}}:counts"
+    await store.connection.do(lambda c: c.hset(counts, mapping={"head:5": 0, "foot:5": 0}))
+    assert await why_it_closes(context, experiment) == ""
+
+
+async def why_it_closes(context: Context, experiment: str) -> str:
+    """Why the experiment would close by itself at this moment; "" where it would not."""
+    ending = await why_it_would_close(context, await context.catalogue.read(experiment))
+    return ending.sentence if ending else ""
+
+
+async def check_a_fresh_process_agrees(
+    owned: Callable[..., Any], settings: Settings, store: Store, overview: str, owner: tuple[str, str]
+) -> None:
+    """A web process that has looked since the beginning shows what one does that looks for the first time."""
+    async with client_on(settings, store) as another:
+        fresh = (await another.get(overview, auth=owner)).raise_for_status().json()
+    shown = (await owned("GET", overview)).raise_for_status().json()
+    assert (fresh["verdict"], fresh["samplers"]) == (shown["verdict"], shown["samplers"])
 
 
 async def test_what_the_page_of_an_erased_person_still_sends_is_not_kept(

@@ -4,6 +4,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from salmon.learning_curve import ALPHA, LEAST_PREDICTIONS, bins, last_look, outlook
 
@@ -82,6 +84,49 @@ def test_nothing_is_said_of_a_few_predictions() -> None:
     assert outlook([], n=N, d=D, worth=0.01) is None
     assert outlook([(500.0, 30.0, LEAST_PREDICTIONS - 1.0)], n=N, d=D, worth=0.01) is None
     assert outlook([(500.0, 30.0, float(LEAST_PREDICTIONS))], n=N, d=D, worth=0.01) is not None
+    assert LEAST_PREDICTIONS == 200
+    assert outlook([(8.0 * N - 1, 150.0, 230.0)], n=N, d=D, worth=0.01) is None
+    assert outlook([(8.0 * N, 150.0, 230.0)], n=N, d=D, worth=0.01) is not None
+
+
+def after_an_erasure(seed: int) -> list[tuple[float, float, float]]:
+    """A history whose counters begin again: the learner starts afresh with the 800 of 900 answers that are left."""
+    again = [(800.0 + seen, right, made) for seen, right, made in curve(600, seed=seed + 1, scale=9.0)]
+    return [*curve(900, seed=seed), (800.0, 0.0, 0.0), *again]
+
+
+def test_counters_that_begin_again_make_no_bin_across_their_start() -> None:
+    history = after_an_erasure(seed=3)
+    for end in range(1, len(history) + 1):
+        seen, right, made = bins(history[:end])
+        assert np.all((right >= 0) & (right <= made)), history[end - 1]
+        assert np.all(np.diff(seen) > 0)
+    assert (right.sum(), made.sum()) == history[-1][1:]
+    assert seen.min() > 800, "predictions after the new start stand after it"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_said_after_an_erasure_comes_from_what_is_left(seed: int) -> None:
+    history = after_an_erasure(seed)
+    left = history[30:]
+    assert [line[2] for line in left[:2]] == [0.0, 30.0]
+    for end in range(1, len(left) + 1):
+        so_far = history[: 30 + end]
+        assert outlook(so_far, n=N, d=D, worth=0.01) == outlook(left[:end], n=N, d=D, worth=0.01)
+        looks = [last_look(part, n=N, d=D, worth=0.005, per=300) for part in (so_far, left[:end])]
+        assert looks[0] == looks[1]
+
+
+lines = st.lists(st.tuples(*[st.integers(0, 500).map(float)] * 3), max_size=60)
+
+
+@given(lines)
+def test_no_history_makes_an_impossible_bin(history: list[tuple[float, float, float]]) -> None:
+    seen, right, made = bins(history)
+    assert np.all((right >= 0) & (right <= made))
+    assert np.all(np.diff(seen) >= 0)
+    outlook(history, n=N, d=D, worth=0.01)
+    last_look(history, n=N, d=D, worth=0.01, per=20)
 
 
 def test_parts_hold_every_prediction_once() -> None:

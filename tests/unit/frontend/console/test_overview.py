@@ -19,12 +19,15 @@ STATE = ExperimentState("e" * 10, "eggs", "open", 1, "ada", 0, NOW_MS - 60 * MIN
 BEAT = Heartbeat(started_ms=0, beat_ms=NOW_MS, workers=2)
 
 
+EACH_TARGET = {f"head:{target}": 20 for target in range(30)}
+
+
 def seen(spec: str = "targets: 30\n", *, counts: dict[str, int] | None = None, **changes: object) -> OverviewInputs:
     known = OverviewInputs(
         state=STATE,
         spec=parse_spec(spec, stored=True).spec,
         n=30,
-        counts=Counts.of({name: str(value) for name, value in (counts or {}).items()}),
+        counts=Counts.of({name: str(value) for name, value in (EACH_TARGET if counts is None else counts).items()}),
         arrived=7,
         samplers=(SamplerView("Adaptive", "Adaptive", active=True, listed=300, pending=2, last=None),),
         heartbeat=BEAT,
@@ -106,7 +109,7 @@ SURE = Outlook(predictions=900, accuracy=0.842, gain=0.002, gain_high=0.004, mor
 def told(outlook: Outlook | None = None, spec: str = "targets: 30\n", **changes: object) -> tuple[str, str, str]:
     """Level, sentence and button of the verdict."""
     view = SamplerView("Adaptive", "Adaptive", active=True, listed=300, pending=2, last=None, outlook=outlook)
-    found = overview(seen(spec, samplers=(view,), **changes))["verdict"]  # type: ignore[arg-type]
+    found = overview(replace(seen(spec, samplers=(view,)), **changes))["verdict"]  # type: ignore[arg-type]
     return found["level"], found["what"], found["action"]
 
 
@@ -137,6 +140,45 @@ def test_the_reason_names_the_held_out_accuracy_alone() -> None:
     assert (row["accuracy"], row["judged"], row["evaluated"]) == (0.671, 800, 2000)
     unjudged = overview(seen("targets: 30\n", samplers=(replace(view, held_out=None),)))  # type: ignore[arg-type]
     assert (unjudged["verdict"]["why"], unjudged["samplers"][0]["accuracy"]) == ("", None)
+
+
+def test_no_more_is_to_gain_than_the_noise_ceiling_leaves_above_the_accuracy() -> None:
+    judged = HeldOutAccuracy(0.759, 0.74, 0.778, judged=800, answers=2000)
+    far = Outlook(predictions=900, accuracy=0.70, gain=0.122, gain_high=0.19, more=22_000, more_high=60_000)
+
+    def said(held_out: HeldOutAccuracy | None = judged, outlook: Outlook = far, **numbers: float) -> tuple[str, str]:
+        line = HistoryLine("1-1", {"generation": 9, **numbers}, has_coordinates=False)
+        view = SamplerView("Adaptive", "Adaptive", True, 300, 2, line, outlook, held_out)
+        found = overview(seen(samplers=(view,)))["verdict"]  # type: ignore[arg-type]
+        return found["what"], found["why"]
+
+    assert said()[1].endswith("can still bring up to 19.0 points (95 %), about 12.2 points.")
+    bounded = said(ceiling=0.79, ceiling_high=0.80)
+    assert bounded[1].endswith("can still bring up to 6.0 points (95 %), about 3.1 points.")
+    # Without an interval of the ceiling, only the middle of the gain is bounded.
+    assert said(ceiling=0.79)[1].endswith("can still bring up to 19.0 points (95 %), about 3.1 points.")
+    # An accuracy that is not known is nothing to be compared with the ceiling.
+    assert said(None, ceiling=0.79, ceiling_high=0.80)[1].endswith("up to 19.0 points (95 %), about 12.2 points.")
+    surely = HeldOutAccuracy(0.80, 0.796, 0.81, judged=20_000, answers=90_000)
+    what, why = said(surely, ceiling=0.79, ceiling_high=0.80)
+    assert what == "Enough: closing now costs at most 0.4 points of accuracy (95 %)."
+    assert "it would predict about 80.0 % if nobody ever stopped" in why
+    assert said(outlook=SURE, ceiling=0.79, ceiling_high=0.80)[0] == what, "a ceiling adds nothing to a gain"
+
+
+def test_it_is_too_early_with_few_answers_or_while_a_target_has_none() -> None:
+    few = replace(STATE, counters={"answers": 8 * 30 - 1})
+    assert told(state=few)[:2] == ("info", "Too early to say: there are fewer than 8 answers a target.")
+    assert told(state=replace(STATE, counters={"answers": 8 * 30}))[1].startswith("Not yet: about ")
+    many = replace(STATE, counters={"answers": 9000})
+    assert told(state=many) == ("info", "Too early to say: the map has predicted fewer than 200 answers.", "invite")
+    assert told(SURE, state=many)[0] == "good"
+    for gap, sentence in ((1, "1 of 30 targets has"), (2, "2 of 30 targets have")):
+        counts = Counts.of(dict.fromkeys(list(EACH_TARGET)[gap:], "20"))
+        assert told(SURE, state=many, counts=counts)[1] == f"Too early to say: {sentence} no answer yet."
+        assert goal_of(replace(seen(), counts=counts)).label == "rule of thumb"
+    one_as_foot = Counts.of(dict.fromkeys([*list(EACH_TARGET)[1:], "foot:0"], "20"))
+    assert told(SURE, state=many, counts=one_as_foot)[0] == "good"
 
 
 def test_the_goal_is_what_the_first_line_says_is_needed() -> None:
