@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from salmon.answer_files.published_map import PublishedMap
 from salmon.errors import StoreError
 from salmon.learning.features import Features
 from salmon.logs import fields
@@ -48,6 +49,7 @@ from salmon.wire.answer_pages import (
     end_of,
     without,
 )
+from salmon.wire.keys import place_of
 
 #: Queries, model and a history line are written together, and only by the newest backend: with an older fence nothing
 #: is written and nil is returned. There is no moment without queries. Queries that were taken since the search read the
@@ -136,6 +138,8 @@ log = logging.getLogger("salmon.backend")
 PAGE = 5000
 REPLAY_PAGE = 1000
 HISTORY_KEPT = 100_000
+#: Lines of the history read in one piece: some hold coordinates.
+_LINES_PAGE = 250
 #: A query taken this long ago and not answered may be asked again.
 PENDING_MS = 10 * 60 * 1000
 
@@ -175,6 +179,12 @@ class StoredModel:
     coordinates: NDArray[np.float64]
     reported: NDArray[np.float64] | None
     numbers: dict[str, str]
+
+
+def _shown_map(sampler: str, generation: str, coordinates: NDArray[Any]) -> PublishedMap:
+    return PublishedMap(
+        tuple(range(len(coordinates))), coordinates.astype(np.float64), f"{sampler}, generation {generation}"
+    )
 
 
 class Store:
@@ -351,6 +361,28 @@ class Store:
                     before = f"({stream_id.decode()}"
                     if int(line[b"generation"]) == generation:
                         return line[b"cursor"].decode()
+        return None
+
+    def read_shown(self, experiment: str, sampler: str) -> PublishedMap | None:
+        """Return the map that the console shows of a sampler; None before the first."""
+        model = self.read_model(experiment, sampler) if sampler else None
+        if model is None:
+            return None
+        shown = model.coordinates if model.reported is None else model.reported
+        return _shown_map(sampler, model.numbers.get("generation", ""), shown)
+
+    def find_shown(self, experiment: str, sampler: str, *, until: str) -> PublishedMap | None:
+        """Return the map that was shown of a sampler up to a cursor; None if none was kept."""
+        for key in (Keys(experiment).history(sampler), Keys(experiment).restored_history(sampler)):
+            before, page = "+", None
+            while page is None or len(page) == _LINES_PAGE:
+                page = self._do(
+                    lambda key=key, before=before: self._binary.xrevrange(key, max=before, count=_LINES_PAGE)
+                )
+                for stream_id, line in page:
+                    before = f"({stream_id.decode()}"
+                    if b"coordinates" in line and place_of(line[b"cursor"].decode()) <= place_of(until):
+                        return _shown_map(sampler, line[b"generation"].decode(), decode_array(line[b"coordinates"]))
         return None
 
     def unended_requests(self) -> tuple[Request, ...]:

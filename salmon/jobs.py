@@ -81,8 +81,16 @@ class ExcludedAnswers(TypedDict):
     accuracy: float
 
 
+class StartedFrom(TypedDict):
+    """The published map that a fit started from beside others, as `salmon fit --start` reads it."""
+
+    source: str
+    targets: list[int]
+    coordinates: list[list[float]]
+
+
 class FitResult(TypedDict):
-    """Result of a job `fit`: an embedding on its principal axes, and how well it predicts."""
+    """Result of a job `fit`: an embedding on its principal axes, how well it predicts, and where it started."""
 
     coordinates: Any
     noise: dict[str, Any]
@@ -91,6 +99,7 @@ class FitResult(TypedDict):
     accuracy: float
     converged: bool
     sampler: str
+    start: StartedFrom | None
     excluded: ExcludedAnswers
     held_out: HeldOutAccuracy | None
     ceiling: dict[str, Any] | None

@@ -25,6 +25,7 @@ import numpy as np
 
 from salmon import __version__
 from salmon.answer_files.answer_table import AnswerTable, read_bytes
+from salmon.answer_files.published_map import MEMBER, PublishedMap, published_in
 from salmon.errors import SalmonError, listed
 from salmon.estimator.cross_validation import Interval, cross_validate
 from salmon.estimator.methods import bibliography, methods_paragraph
@@ -50,7 +51,10 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class StudyFiles:
-    """What a report is made of: answers, and what a bundle holds beside them. Rows are as they stand in its tables."""
+    """What a report is made of: answers, and what a bundle holds beside them. Rows are as they stand in its tables.
+
+    `start` is the map that was shown when the bundle was made.
+    """
 
     name: str
     sha256: str
@@ -60,6 +64,7 @@ class StudyFiles:
     spec: Spec | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     pictures: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+    start: PublishedMap | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ def _read_bundle(archive: zipfile.ZipFile, content: bytes, name: str, digest: st
         spec,
         provenance,
         pictures,
+        published_in(archive, f"{MEMBER} in {name}"),
     )
 
 
@@ -136,7 +142,7 @@ def _rows(table: bytes) -> Iterator[dict[str, str]]:
 def sections_of(study: StudyFiles, *, seed: int = 0, progress: Progress = silent) -> list[Section]:
     """Fit and judge the answers; return the parts of the report."""
     options = FitOptions(dimensions=DIMENSIONS, noise="choose", folds=_FOLDS, seed=seed)
-    report = analyse(study.answers, options, progress)
+    report = analyse(study.answers, options, progress, start=study.start)
     curve = learning_curve(study.answers, report, seed, progress)
     methods = methods_paragraph(report)
     parts = [
@@ -315,6 +321,8 @@ def _provenance(study: StudyFiles, report: FitReport) -> Section:
         ("report made by", f"Salmon {__version__}"),
         ("seed of folds and starts", str(report.options.seed)),
     ]
+    if report.start is not None:
+        rows.append(("the fit starts also from", f"the published map of {report.start.source} ({MEMBER})"))
     if noted:
         made = noted.get("salmon", {})
         rows += [

@@ -17,6 +17,7 @@ from backend.jobs.cross_validation import (
 )
 from backend.jobs.steps import JobPlan, JobStep
 from backend.learner import Rows
+from salmon.answer_files.published_map import PublishedMap
 from salmon.errors import TripletError
 from salmon.estimator.cross_validation import RIDGE, Candidate, Evaluation, HeldOut, noise_with_lapse, paired_difference
 from salmon.geometry import principal_axes
@@ -31,11 +32,17 @@ from salmon.spec import SamplerSpec, Spec
 #: Starts of an embedding that is shown: the spectral one and random ones.
 _STARTS = 4
 _Z = 1.959964  # 95 %
+Floats = NDArray[np.float64]
 
 
-def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) -> JobPlan:
+def plan_fit_without(
+    job: FitWithout, spec: Spec, n: int, answers: AnswerSet, *, published: PublishedMap | None = None
+) -> JobPlan:
     """Return the plan of a fit without some participants, and of the accuracy on the others'
     answers with and without them.
+
+    The `published` map is one start of the fit. Fits that are judged do not start from it: it has seen what they hold
+    out.
     """
     kept = ~answers.given_by(job.exclude)
     if not kept.any():
@@ -51,7 +58,8 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
     candidates = [Candidate(job.d, noise_with_lapse(job.noise))]
     if folds and not kept.all() and (answers.random & kept).any():
         candidates.append(replace(candidates[0], only_kept=True))
-    steps = [JobStep("fitting the answers that are kept", fit_kept, (job.d, noise_with_lapse(job.noise)))]
+    start = published and published.coordinates
+    steps = [JobStep("fitting the answers that are kept", fit_kept, (job.d, noise_with_lapse(job.noise), start))]
     for candidate in candidates:
         people = "those who are kept" if candidate.only_kept else "everybody"
         steps += [
@@ -78,6 +86,7 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
         return {
             **embedding,
             "sampler": job.sampler,
+            "start": published and published.as_json(),
             "excluded": excluded,
             "held_out": _held_out(everybody, alone, evaluation),
             "ceiling": describe_ceiling(answers.for_ceiling(without=job.exclude)),
@@ -88,12 +97,19 @@ def plan_fit_without(job: FitWithout, spec: Spec, n: int, answers: AnswerSet) ->
 
 
 def plan_embedding_as_of(
-    job: EmbeddingAsOf, spec: Spec, n: int, answers: AnswerSet, features: Features | None = None
+    job: EmbeddingAsOf,
+    spec: Spec,
+    n: int,
+    answers: AnswerSet,
+    features: Features | None = None,
+    *,
+    published: PublishedMap | None = None,
 ) -> JobPlan:
     """Return the plan of a fit to the first answers only.
 
     It is always fitted again from these answers alone: what the run published at that time had started from older
-    embeddings, and the history keeps coordinates in single precision and not of every generation.
+    embeddings, and the history keeps coordinates in single precision and not of every generation. The map that was
+    `published` then is one of its starts.
     """
     if job.answers is not None and len(answers) < job.answers:
         raise TripletError(
@@ -101,12 +117,14 @@ def plan_embedding_as_of(
             hint="Ask for fewer.",
         )
     sampler = spec.samplers[job.sampler] if job.sampler else None
-    step = JobStep(f"fitting the first {len(answers):,} answers", fit_first, (sampler, n, spec.seed, features))
+    arguments = (sampler, n, spec.seed, features, published and published.coordinates)
+    step = JobStep(f"fitting the first {len(answers):,} answers", fit_first, arguments)
 
     def conclude(outcomes: Sequence[Any]) -> Mapping[str, Any]:
         return {
             **outcomes[0],
             "sampler": job.sampler,
+            "start": published and published.as_json(),
             "generation": job.generation,
             "cursor": answers.cursor,
             "ceiling": describe_ceiling(answers.for_ceiling()),
@@ -115,31 +133,49 @@ def plan_embedding_as_of(
     return JobPlan((step,), conclude, shared=(answers.triplets,))
 
 
-def fit_kept(evaluation: Evaluation, d: int, noise: NoiseModel | None) -> dict[str, Any]:
+def fit_kept(
+    evaluation: Evaluation, d: int, noise: NoiseModel | None, published: Floats | None = None
+) -> dict[str, Any]:
     """Fit the embedding of the kept answers, on its principal axes."""
-    return _fitted(evaluation.triplets[evaluation.kept], evaluation.n, d, noise, evaluation.seed)
+    return _fitted(evaluation.triplets[evaluation.kept], evaluation.n, d, noise, evaluation.seed, published)
 
 
 def fit_first(
-    triplets: Rows, sampler: SamplerSpec | None, n: int, seed: int, features: Features | None
+    triplets: Rows,
+    sampler: SamplerSpec | None,
+    n: int,
+    seed: int,
+    features: Features | None,
+    published: Floats | None = None,
 ) -> dict[str, Any]:
-    """Fit these answers as the sampler does, or with the recommended noise model if there is no active sampler."""
+    """Fit these answers as the sampler does, or with the recommended noise model if there is no active sampler.
+
+    A `published` map is polished beside the sampler's own embedding, unless that was stopped before it converged.
+    """
     if sampler is None:
-        return _fitted(triplets, n, 2, noise_with_lapse(RECOMMENDED), seed)
+        return _fitted(triplets, n, 2, noise_with_lapse(RECOMMENDED), seed, published)
     active = active_sampler(sampler.sampler_class, dict(sampler.arguments))
     state = active.refit(replace(active.start(n, seed), features=features), triplets)
     shown = active.report(state, triplets)
     searched = {"searched_with": describe_noise(active.model)}
-    return _described(shown.coordinates, triplets, shown.noise) | searched
+    coordinates = shown.coordinates
+    if published is not None and shown.ridge is not None:
+        coordinates = fit(
+            triplets, n, coordinates.shape[1], noise=shown.noise, ridge=shown.ridge, precision=shown.precision,
+            start=coordinates, published=published, n_starts=0, seed=seed,
+        ).coordinates  # fmt: skip
+    return _described(coordinates, triplets, shown.noise) | searched
 
 
-def _fitted(triplets: Rows, n: int, d: int, noise: NoiseModel | None, seed: int) -> dict[str, Any]:
+def _fitted(
+    triplets: Rows, n: int, d: int, noise: NoiseModel | None, seed: int, published: Floats | None
+) -> dict[str, Any]:
     with_noise = fit_with_learned_noise if noise is None else partial(fit, noise=noise)
-    found = with_noise(triplets, n, d, ridge=RIDGE, n_starts=_STARTS, seed=seed)
+    found = with_noise(triplets, n, d, ridge=RIDGE, published=published, n_starts=_STARTS, seed=seed)
     return _described(found.coordinates, triplets, found.noise) | {"converged": found.converged}
 
 
-def _described(coordinates: NDArray[np.float64], triplets: Rows, noise: NoiseModel) -> dict[str, Any]:
+def _described(coordinates: Floats, triplets: Rows, noise: NoiseModel) -> dict[str, Any]:
     """Describe an embedding on its principal axes, with its loss and accuracy on the answers that it was fitted to."""
     return {
         "coordinates": principal_axes(coordinates),

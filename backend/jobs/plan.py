@@ -30,38 +30,51 @@ def plan_job(store: Store, asked: Request, on_progress: Callable[[int], None]) -
     if isinstance(job, SamplerRace):
         answered = store.read_answers(asked.experiment, after="0", until="+")
         return plan_race(collect_race(answered, spec, n, on_progress))
-    answers = _answered(store, asked.experiment, job, spec, n, on_progress)
+    until = _find_generation(store, asked.experiment, job) if isinstance(job, EmbeddingAsOf) else None
+    answers = _answered(store, asked.experiment, job, spec, n, on_progress, until=until)
     match job:
         case EmbeddingAsOf():
             features = store.read_features(asked.experiment, found.revision)
-            return plan_embedding_as_of(job, spec, n, answers, features)
+            shown = store.find_shown(asked.experiment, job.sampler, until=until or answers.cursor)
+            return plan_embedding_as_of(job, spec, n, answers, features, published=shown)
         case FitWithout():
-            return plan_fit_without(job, spec, n, answers)
+            shown = store.read_shown(asked.experiment, job.sampler)
+            return plan_fit_without(job, spec, n, answers, published=shown)
         case CrossValidation():
             return plan_comparison(job, spec, n, answers)
         case PeopleGroups():
             return plan_groups(job, spec, n, answers)
 
 
+def _find_generation(store: Store, experiment: str, job: EmbeddingAsOf) -> str | None:
+    """Return the cursor of the generation that a job is about; None if it names no generation."""
+    if job.generation is None:
+        return None
+    until = store.find_generation(experiment, job.sampler, job.generation)
+    if until is None:
+        raise SalmonError(
+            f"The history of {job.sampler} has no generation {job.generation:,}.",
+            hint="Give one that it has, or answers.",
+        )
+    return until
+
+
 def _answered(
-    store: Store, experiment: str, job: Job, spec: Spec, n: int, on_progress: Callable[[int], None]
+    store: Store,
+    experiment: str,
+    job: Job,
+    spec: Spec,
+    n: int,
+    on_progress: Callable[[int], None],
+    *,
+    until: str | None,
 ) -> AnswerSet:
-    until, at_most = "+", None
-    if isinstance(job, EmbeddingAsOf):
-        at_most = job.answers
-        if job.generation is not None:
-            until = store.find_generation(experiment, job.sampler, job.generation)
-            if until is None:
-                raise SalmonError(
-                    f"The history of {job.sampler} has no generation {job.generation:,}.",
-                    hint="Give one that it has, or answers.",
-                )
     tests = frozenset(name for name, sampler in spec.samplers.items() if sampler.test)
     answers = collect_answers(
-        store.read_answers(experiment, after="0", until=until),
+        store.read_answers(experiment, after="0", until=until or "+"),
         tests=tests,
         n=n,
-        at_most=at_most,
+        at_most=job.answers if isinstance(job, EmbeddingAsOf) else None,
         on_progress=on_progress,
     )
     if not len(answers):

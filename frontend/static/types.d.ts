@@ -433,7 +433,7 @@ export interface FinishReply {
   out?: string;
 }
 
-/** Result of a job `fit`: an embedding on its principal axes, and how well it predicts. */
+/** Result of a job `fit`: an embedding on its principal axes, how well it predicts, and where it started. */
 export interface FitResult {
   coordinates: any;
   noise: Record<string, any>;
@@ -442,6 +442,7 @@ export interface FitResult {
   accuracy: number;
   converged: boolean;
   sampler: string;
+  start: StartedFrom | null;
   excluded: ExcludedAnswers;
   held_out: HeldOutAccuracy | null;
   ceiling: Record<string, any> | null;
@@ -1260,6 +1261,13 @@ export interface ShownTarget {
 /** Said when a try-out has gone to its end. */
 export interface SkippedReply {
   skipped: boolean;
+}
+
+/** The published map that a fit started from beside others, as `salmon fit --start` reads it. */
+export interface StartedFrom {
+  source: string;
+  targets: number[];
+  coordinates: number[][];
 }
 
 /** The state an experiment is to be in. */

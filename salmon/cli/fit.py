@@ -71,12 +71,20 @@ def fit(
     features: Annotated[
         Path | None, typer.Option(help="What is known about the targets: .csv, .npy or .parquet with one row a target.")
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="The map that the console showed, one more start of the fit: a bundle or its embeddings.csv, the JSON of a"
+            " request, or the embedding.csv or -report.json of an earlier fit."
+        ),
+    ] = None,
     uncertainty: Annotated[bool, typer.Option(help="Draw ellipses that hold each position with 68 %.")] = True,
 ) -> None:
     """Fit an embedding to a file of answers; write it with a report (JSON and text) and the map (PNG and SVG).
 
     Example: salmon fit responses.csv -o embedding.csv --cv
     """
+    from salmon.answer_files.published_map import read_published
     from salmon.estimator.report import RECOMMENDED, FitOptions, analyse
     from salmon.export.map_drawing import FigureKind, draw_map, figure_kind
     from salmon.noise import noise_model
@@ -89,6 +97,7 @@ def fit(
     table = read_table(responses)
     table = table.with_samplers(random=tuple(random or ()), test=tuple(test or ()))
     known = _features_of(table, features) if features is not None else None
+    published = read_published(read_file(start), str(start)) if start is not None else None
     options = FitOptions(
         dimensions=(dim,) if dim is not None else COMPARED_DIMENSIONS if cv else (_DEFAULT_DIMENSION,),
         noise=noise or ("choose" if cv else RECOMMENDED),
@@ -100,7 +109,7 @@ def fit(
         seed=seed,
     )
     with show_progress() as progress:
-        report = analyse(table, options, progress, features=known)
+        report = analyse(table, options, progress, features=known, start=published)
         progress("drawing the map", 1, 0)
         drawn = draw_map(
             report.coordinates,

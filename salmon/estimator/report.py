@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from salmon.answer_files.answer_table import AnswerTable
+from salmon.answer_files.published_map import PublishedMap
 from salmon.errors import TripletError
 from salmon.estimator import RECOMMENDED_NOISE, choose_noise, noise_candidates, triple_groups
 from salmon.estimator.cross_validation import (
@@ -63,8 +64,8 @@ class FitReport:
     `coordinates` (n, d), centred, widest axis first; `covariance` (n, d, d) of each position up to shifts, rotations
     and the size of the map. `ridge` is that of the fit, which a learned noise model may change. `held_out` is None
     where no random answers could be kept back; `test_accuracy` is on answers of a test set; `starts` is the objective
-    reached from each start; `feature_weight` the share of the positions' variance that features explain, None without
-    features.
+    reached from each start, and `start` the published map that was one of them; `feature_weight` the share of the
+    positions' variance that features explain, None without features.
     """
 
     coordinates: Floats
@@ -84,6 +85,7 @@ class FitReport:
     ceiling: NoiseCeiling | None
     choice: Selection[Pair] | None
     feature_weight: float | None = None
+    start: PublishedMap | None = None
     lapse_losses: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
 
@@ -98,6 +100,7 @@ class FitReport:
             "answers": {"fitted": self.answers, "random": self.random_answers},
             "fitted": {"accuracy": self.fitted_accuracy, "log_loss": self.fitted_log_loss},
             "starts": self.starts,
+            "start": self.start and self.start.as_json(),
             "converged": self.converged,
             "held_out": {**_plain(self.held_out), "log_loss": self.held_out_log_loss} if self.held_out else None,
             "test_set": _plain(self.test_accuracy) if self.test_accuracy else None,
@@ -141,6 +144,8 @@ class FitReport:
         lines.append(
             f"Starts: {len(self.starts)}, the best objective {min(self.starts.values()):.4f}, spread {spread:.4f}."
         )
+        if self.start is not None:
+            lines.append(f"One of them is the published map of {len(self.start.targets)} targets: {self.start.source}.")
         if not self.converged:
             lines.append("The fit did not converge within its maximum number of iterations.")
         lines += _choice_lines(self.choice)
@@ -209,11 +214,17 @@ def silent(what: str, total: int, done: int) -> None:
 
 
 def analyse(
-    table: AnswerTable, options: FitOptions, progress: Progress = silent, *, features: Features | None = None
+    table: AnswerTable,
+    options: FitOptions,
+    progress: Progress = silent,
+    *,
+    features: Features | None = None,
+    start: PublishedMap | None = None,
 ) -> FitReport:
     """Choose what is to be chosen, fit all answers but the test set, and judge the embedding.
 
-    `features` are those of the table's n targets, in their order.
+    `features` are those of the table's n targets, in their order. `start` is a map that was shown of these answers: the
+    fit of all of them starts from it too. Fits that are judged do not, because it has seen what they hold out.
     """
     rows = table.triplets[~table.test]
     random = table.random[~table.test]
@@ -243,7 +254,7 @@ def analyse(
     prior = learn_prior(rows, features, d, ridge=options.ridge, seed=options.seed) if features is not None else None
     found = with_noise(
         rows, n, d, ridge=options.ridge, precision=prior and prior.precision, start=prior and prior.start,
-        n_starts=_STARTS, seed=options.seed,
+        published=start and start.rows_of(table.ids, table.labels), n_starts=_STARTS, seed=options.seed,
     )  # fmt: skip
     coordinates, covariance = _upright(found, rows, options.seed)
     progress("fitting all answers", 1, 1)
@@ -265,6 +276,7 @@ def analyse(
         ceiling=noise_ceiling(table.for_ceiling),
         choice=choice,
         feature_weight=prior and prior.weight,
+        start=start,
         lapse_losses={f"{candidate}": loss for candidate, loss in losses.items()},
         notes=tuple(notes),
     )

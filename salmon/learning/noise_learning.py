@@ -64,6 +64,7 @@ def fit_with_learned_noise(
     ridge: float = RECOMMENDED_RIDGE,
     precision: Precision | None = None,
     start: ArrayLike | None = None,
+    published: ArrayLike | None = None,
     n_starts: int | None = None,
     max_iter: int = 500,
     tolerance: float = 1e-6,
@@ -76,13 +77,14 @@ def fit_with_learned_noise(
 
     The best start under the recommended noise is followed: twice the noise is learned from its distances, and the
     coordinates are refitted. That takes about as many evaluations as one fit. A `lapse` that is given is kept. `ridge`
-    is the one at the recommended exponent. `start_names` and `start_losses` are those of the first fit.
+    is the one at the recommended exponent. A `published` map is a start of each of these fits, because another noise
+    may favour it. `start_names` and `start_losses` are those of the first fit.
     """
     rows = check_triplets(triplets, n)
     model = replace(RECOMMENDED_NOISE, lapse=RECOMMENDED_NOISE.lapse if lapse is None else lapse)
     loose = max(tolerance, _SCOUTING_TOLERANCE)
     first = found = fit(
-        rows, n, d, noise=model, ridge=ridge, precision=precision, start=start, n_starts=n_starts,
+        rows, n, d, noise=model, ridge=ridge, precision=precision, start=start, published=published, n_starts=n_starts,
         max_iter=max_iter, tolerance=loose, seed=seed, executor=executor, callback=callback, stop=stop,
     )  # fmt: skip
     evaluations = first.evaluations
@@ -97,7 +99,7 @@ def fit_with_learned_noise(
         found = fit(
             rows, n, d, noise=model, ridge=ridge_for(model, ridge),
             precision=precision.scaled(stronger) if precision is not None else None, start=learned.scale * found.coordinates,
-            n_starts=0, max_iter=max_iter, tolerance=tolerance if step == _ROUNDS else loose, seed=seed,
+            published=published, n_starts=0, max_iter=max_iter, tolerance=tolerance if step == _ROUNDS else loose, seed=seed,
             executor=executor, callback=callback, stop=stop,
         )  # fmt: skip
         evaluations += found.evaluations

@@ -69,6 +69,7 @@ def fit(
     ridge: float = 0.03,
     precision: Precision | None = None,
     start: ArrayLike | None = None,
+    published: ArrayLike | None = None,
     n_starts: int | None = None,
     max_iter: int = 500,
     tolerance: float = 1e-6,
@@ -86,6 +87,9 @@ def fit(
     starts besides `start`; None chooses: none after a warm start with at least ten answers a target, two where answers
     are fewer; above 200,000 answers only the most promising start is followed. In one dimension targets cannot pass
     each other, so three dimensions are fitted first and their widest axis is polished, beside a warm start too.
+
+    `published` is a map of these targets that was shown before: one more start, so that the result is never worse than
+    it. Its shape may be another (see `start_from`).
 
     `tolerance` is the relative fall of the objective below which an iteration is the last, `max_iter` the most
     iterations of each start. `callback(coordinates, objective)` sees every iteration; `stop` is called after each and
@@ -110,10 +114,12 @@ def fit(
         evaluations += wide.evaluations
     else:
         starts |= _cold_starts(objective, rows, n, d, n_starts if starts else max(1, n_starts), seed)
-        if len(rows) > _MANY and len(starts) > 1:
-            promise = {name: objective(coordinates)[0] for name, coordinates in starts.items()}
-            best = min(promise, key=lambda name: promise[name])
-            starts = {best: starts[best]}
+    if published is not None:
+        starts["published"] = best_scale(objective, start_from(published, n, d, seed))
+    if len(rows) > _MANY and len(starts) > 1 and d > 1:
+        promise = {name: objective(coordinates)[0] for name, coordinates in starts.items()}
+        best = min(promise, key=lambda name: promise[name])
+        starts = {best: starts[best]}
     outcomes = {
         name: _descend(objective, coordinates, max_iter, tolerance, callback, stop)
         for name, coordinates in starts.items()
@@ -222,6 +228,8 @@ def _descend(
 _DENSE = 300
 # Scales tried for a start whose shape is known and whose size is not.
 _SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+# The spread of coordinates in a dimension that a start does not have.
+_NEXT_TO_NOTHING = 1e-3
 
 
 def spectral_start(triplets: Triplets, n: int, d: int, seed: int) -> Coordinates:
@@ -250,11 +258,35 @@ def spectral_start(triplets: Triplets, n: int, d: int, seed: int) -> Coordinates
     coordinates = vectors[:, order] * np.sqrt(np.maximum(values[order], 1e-3)) * weights[:, None]
     if coordinates.shape[1] < d:
         # More dimensions than targets: the missing ones get next to nothing.
-        extra = 1e-3 * generator.standard_normal((n, d - coordinates.shape[1]))
+        extra = _NEXT_TO_NOTHING * generator.standard_normal((n, d - coordinates.shape[1]))
         coordinates = np.concatenate([coordinates, extra], axis=1)
     coordinates = centre(coordinates)
     spread = float(np.sqrt((coordinates**2).mean()))
     return coordinates / spread if spread > 0 else random_start(n, d, seed)
+
+
+def start_from(published: ArrayLike, n: int, d: int, seed: int) -> Coordinates:
+    """Return (n, d) coordinates that continue a published map (k, e).
+
+    Targets beyond its k rows, and rows of NaN, are drawn as in a random start. More dimensions than d are left out, the
+    narrowest first; missing ones get next to nothing, so that the fit can leave the plane of the map.
+    """
+    known = np.array(published, dtype=np.float64)
+    if known.ndim != 2 or not known.shape[1]:
+        raise SalmonError(
+            f"A published map of shape {known.shape} cannot begin a fit.", hint="Give a row of coordinates a target."
+        )
+    known = known[:n]
+    placed = np.flatnonzero(np.isfinite(known).all(axis=1))
+    start = random_start(n, d, seed)
+    if len(placed):
+        shown = centre(known[placed])
+        if shown.shape[1] > d:
+            shown = principal_axes(shown, d)
+        generator = np.random.default_rng(seed)
+        extra = _NEXT_TO_NOTHING * generator.standard_normal((len(placed), d - shown.shape[1]))
+        start[placed] = np.concatenate([shown, extra], axis=1)
+    return start
 
 
 def random_start(n: int, d: int, seed: int) -> Coordinates:

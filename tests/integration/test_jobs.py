@@ -1,18 +1,25 @@
 """Requests on a real store: asked over HTTP, carried out behind the live work, fetched, stopped, taken up again."""
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from backend.jobs import study_plan
 from backend.service import Service
 from backend.store import Store as BackendStore
+from frontend.settings import Settings
 from frontend.store import Store
-from salmon.wire import EXPERIMENTS, KEPT_SECONDS, Keys
-from tests.bundles import read_answers
+from salmon.cli.fit import fit
+from salmon.study_report import read_study
+from salmon.wire import EXPERIMENTS, KEPT_SECONDS, Keys, decode_array
+from tests.bundles import bundle_of, members_of, read_answers, rows_of
 from tests.job_requests import BlockedStep, answer_and_absorb, ask_for, expires_within, read_status, run_to_the_end
 from tests.living import run_until
 
@@ -53,6 +60,67 @@ async def test_every_kind_is_asked_over_http_carried_out_and_fetched(
     assert [item["request"] for item in listed] == identifiers[::-1]
     assert all(item["result"] is None and item["asked_by"] == "owner" for item in listed)
     assert all(expires_within(probe, one, KEPT_SECONDS) for one in identifiers)
+
+
+async def test_offline_the_same_start_gives_the_bytes_that_the_console_gave(
+    learning: Callable[..., Any], settings: Settings, store: Store, owned: Callable[..., Any], probe: BackendStore,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    _, experiment, service = await learning("offline", answers=240)
+    learner = service.experiments[experiment].learners["Adaptive"]
+    run_until(service, lambda: learner._reported_to == 240)
+    identifier = await ask_for(owned, "offline", "fit", exclude=[], folds=2)
+    assert run_to_the_end(service, probe, identifier).error == ""
+    reply = (await owned("GET", f"/api/experiments/offline/requests/{identifier}")).raise_for_status()
+    console = np.array(reply.json()["result"]["coordinates"])
+    (tmp_path / "request.json").write_bytes(reply.content)
+    bundle = await bundle_of(settings, store, "offline")
+    (tmp_path / "bundle.zip").write_bytes(bundle)
+    for name in ("responses.csv", "embeddings.csv"):
+        (tmp_path / name).write_bytes(members_of(bundle)[name])
+    answers, arguments = tmp_path / "responses.csv", ("--dim", "2", "--seed", "11", "--no-uncertainty")
+    found: dict[str, np.ndarray] = {}
+    for start in ("request.json", "embeddings.csv", "bundle.zip", "again-report.json"):
+        output = tmp_path / ("again.csv" if start == "request.json" else f"from-{start}.csv")
+        call_fit(answers, *arguments, "--start", tmp_path / start, "-o", output)
+        rows = rows_of(output.read_bytes())
+        found[start] = np.array([[float(row["dim_0"]), float(row["dim_1"])] for row in rows])
+    assert {name: places.tobytes() for name, places in found.items()} == dict.fromkeys(found, console.tobytes())
+    report = json.loads((tmp_path / "again-report.json").read_text())
+    assert "published" in report["starts"]
+    assert (
+        report["start"]["source"]
+        == f"Adaptive, generation {probe.read_model(experiment, 'Adaptive').numbers['generation']}"
+    )  # type: ignore[union-attr]
+    shown = read_study(bundle, "bundle.zip").start
+    assert shown is not None
+    assert (
+        shown.coordinates.tolist() == report["start"]["coordinates"] == reply.json()["result"]["start"]["coordinates"]
+    )
+
+
+async def test_an_earlier_embedding_starts_from_the_map_that_was_shown_then(
+    learning: Callable[..., Any], owned: Callable[..., Any], probe: BackendStore
+) -> None:
+    crowd, experiment, service = await learning("shown-then", answers=120)
+    learner = service.experiments[experiment].learners["Adaptive"]
+    run_until(service, lambda: learner._reported_to == 120)
+    await answer_and_absorb(crowd, service, experiment, 60)
+    lines = [line for _, line in probe._binary.xrange(Keys(experiment).history("Adaptive")) if b"coordinates" in line]
+    for arguments in ({"answers": 120}, {"answers": 180}, {"generation": int(lines[-1][b"generation"])}):
+        identifier = await ask_for(owned, "shown-then", "embedding", **arguments)
+        assert run_to_the_end(service, probe, identifier).error == ""
+        result = (await owned("GET", f"/api/experiments/shown-then/requests/{identifier}")).json()["result"]
+        then = [line for line in lines if int(line[b"absorbed"]) <= result["answers"]][-1]
+        assert result["start"]["source"] == f"Adaptive, generation {int(then[b'generation'])}"
+        assert result["start"]["coordinates"] == decode_array(then[b"coordinates"]).astype(np.float64).tolist()
+
+
+def call_fit(*arguments: object) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(fit)
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
 
 
 async def test_live_work_goes_on_while_a_request_runs(

@@ -118,6 +118,66 @@ def test_features_that_do_not_fit_the_targets_are_refused(call, responses, tmp_p
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_a_fit_starts_from_the_map_that_it_is_given_and_reports_it(call, responses, tmp_path):
+    def written(name, *arguments):
+        result = call(responses, "-o", tmp_path / f"{name}.csv", "--no-uncertainty", *arguments)
+        assert result.exit_code == 0, result.output
+        return (tmp_path / f"{name}.csv").read_bytes(), json.loads((tmp_path / f"{name}-report.json").read_text())
+
+    _, report = written("first")
+    assert (report["start"], "published" in report["starts"]) == (None, False)
+    start = tmp_path / "first.csv"
+    again, report = written("again", "--start", start)
+    assert report["start"]["targets"] == list(range(30))
+    assert report["start"]["source"] == str(start)
+    assert report["starts"]["published"] == pytest.approx(min(report["starts"].values()), abs=1e-3)
+    assert written("same", "--start", start)[0] == again
+    assert written("stored", "--start", tmp_path / "again-report.json")[0] == again
+    # A map of fewer targets, of more dimensions, or under another noise model is continued.
+    lines = start.read_text().splitlines(keepends=True)
+    (tmp_path / "few.csv").write_text("".join(lines[:20]))
+    assert len(written("few", "--start", tmp_path / "few.csv")[1]["start"]["targets"]) == 19
+    assert "published" in written("line", "--start", start, "--dim", "1", "--noise", "CKL")[1]["starts"]
+    assert "published" in written("space", "--start", start, "--dim", "3")[1]["starts"]
+
+
+def test_of_several_maps_the_one_of_most_answers_is_taken(call, responses, tmp_path):
+    rows = [
+        f"{target},{sampler},{answers},3,{(target * step) % 7},{(target * step) % 5},"
+        for sampler, answers, step in (("Few", 10, 3), ("Most", 500, 4), ("Some", 90, 5))
+        for target in range(30)
+    ]
+    table = "target_id,sampler,answers,generation,dim_0,dim_1,dim_2\n" + "\n".join(rows)
+    (tmp_path / "embeddings.csv").write_text(table)
+    result = call(responses, "-o", tmp_path / "e.csv", "--start", tmp_path / "embeddings.csv")
+    assert result.exit_code == 0, result.output
+    assert "the published map of 30 targets: Most, generation 3." in result.output
+    report = json.loads((tmp_path / "e-report.json").read_text())
+    assert report["start"]["coordinates"][2] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"PK\3\4 and nothing more", "cannot be read as a map"),
+        (b"a,b\n1,2\n", "has no column target_id"),
+        (b"", "has no column target_id"),
+        (b"target_id,dim_0\n1,high\n", "cannot be read as a map"),
+        (b"target_id,dim_0\n1,1\n1,2\n", "names a target twice"),
+        (b"target_id,dim_0\n1,nan\n2,2\n", "targets without a position"),
+        (b'{"start": null}', "holds no map that a fit has started from"),
+        (b'{"start": {"coordinates": [[1], [2, 3]]}}', "cannot be read as a map"),
+        (b"\xff\xfe\x00", "cannot be read as a map"),
+    ],
+)
+def test_a_start_that_is_no_map_is_refused_in_a_sentence(call, responses, tmp_path, content, sentence):
+    (tmp_path / "start").write_bytes(content)
+    error = call(responses, "-o", tmp_path / "e.csv", "--start", tmp_path / "start").exception
+    assert isinstance(error, SalmonError)
+    assert sentence in str(error)
+    assert "embeddings.csv of a bundle" in str(error) or "one row a target" in str(error) or "finite" in str(error)
+
+
 def test_cv_chooses_and_says_what_it_compared(call, responses, tmp_path):
     result = call(responses, "-o", tmp_path / "e.csv", "--cv", "--folds", 3)
     assert result.exit_code == 0, result.output

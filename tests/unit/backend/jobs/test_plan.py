@@ -13,14 +13,19 @@ from backend.jobs.cross_validation import judge_fold, plan_comparison
 from backend.jobs.embeddings import plan_embedding_as_of, plan_fit_without
 from backend.jobs.steps import JobPlan, StepFailure, run_step, to_json_value
 from backend.jobs.study_plan import plan_study
+from salmon.answer_files.published_map import PublishedMap
 from salmon.errors import SalmonError, TripletError
 from salmon.estimator import triple_groups
 from salmon.estimator.cross_validation import Candidate, Evaluation, cross_validate, noise_with_lapse
 from salmon.jobs import CrossValidation, EmbeddingAsOf, FitWithout, StudyPlan
+from salmon.learning.noise_learning import ridge_for
+from salmon.learning.objective import objective_of
+from salmon.noise import PowerTSTE
 from salmon.planning import RANDOM, advance
 from salmon.records import Answer, Served, Timing
 from salmon.simulate import egg_world
 from salmon.spec import parse_spec
+from tests.adaptive_studies import adaptive_study
 
 pytestmark = pytest.mark.slow
 
@@ -107,6 +112,25 @@ def test_an_embedding_of_an_earlier_time_depends_on_the_answers_until_then_alone
     assert then["coordinates"] != later["coordinates"]
     with pytest.raises(TripletError, match="There are only 299 answers"):
         plan(299)
+
+
+@pytest.mark.parametrize("seed", [5, 9, 12, 21])
+def test_what_a_request_gives_is_no_worse_than_the_map_that_is_shown(seed: int) -> None:
+    triplets, shown = adaptive_study(N, seed)
+    every = np.ones(len(triplets), dtype=np.bool_)
+    given = AnswerSet(triplets, np.zeros(len(triplets), dtype=np.int32), every, every, ("a",), "9-9")
+    published = PublishedMap(tuple(range(N)), shown, "Adaptive, generation 15")
+    asked = {
+        "fit": plan_fit_without(FitWithout((), "Adaptive", 2, "PowerTSTE", 2), SPEC, N, given, published=published),
+        "as of": plan_embedding_as_of(EmbeddingAsOf("Adaptive", None, 900), SPEC, N, given, published=published),
+    }
+    for kind, course in asked.items():
+        embedding = course.steps[0].function(*course.shared, *course.steps[0].arguments)
+        result = course.conclude([embedding]) if kind == "as of" else embedding
+        noise = PowerTSTE(k=result["noise"]["k"], lapse=result["noise"]["lapse"])
+        objective = objective_of(triplets, N, noise, ridge=ridge_for(noise))
+        assert objective(np.array(result["coordinates"]))[0] <= objective(shown)[0] + 1e-9, kind
+    assert result["start"]["coordinates"] == shown.tolist()
 
 
 def test_every_judged_answer_is_held_out_once_a_repeat_together_with_its_group(answered: AnswerSet) -> None:
