@@ -22,6 +22,15 @@ from frontend.security import RecentPasswords, Signer
 from frontend.settings import Settings
 from frontend.store import Store
 from frontend.store.accounts import Account
+from frontend.store.participants import Proposals
+
+
+@dataclass(frozen=True)
+class CountedUndecided:
+    """How many proposals nobody has decided about; `of` are the proposals, and the number of decisions by then."""
+
+    of: tuple[Proposals, int]
+    count: int
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,11 @@ class Context:
     def histories(self) -> Histories:
         """The histories of samplers, prepared for figures."""
         return Histories(self.store)
+
+    @cached_property
+    def undecided(self) -> dict[str, CountedUndecided]:
+        """Of how many participants the exclusion is proposed and nobody has decided, where it was counted here."""
+        return {}
 
     def address(self, request: Request) -> str:
         """Return the address under which this server is reached, without a slash at the end."""

@@ -215,7 +215,7 @@ async def close_if_due(
     if experiment.state.state != "open" or not (stopping.at or stopping.answers or wanted or look):
         return False
     if finished is None:
-        finished = (await context.store.participants.read_places(experiment.id)).finished
+        finished = (await context.store.participants.count_places(experiment.id)).finished
     known = experiment.state.counters.get("answers", 0) if answers is None else answers
     ending = due(experiment.spec, answers=known, finished=finished, now_ms=context.now_ms(), look=look)
     return ending is not None and await _end(context, experiment, ending)
@@ -228,7 +228,7 @@ async def close_at_last_answer(context: Context, experiment: str, answers: int) 
 
 async def why_it_would_close(context: Context, experiment: ServedExperiment) -> Ending | None:
     """Return why an experiment would close again at once if it were opened."""
-    places = await context.store.participants.read_places(experiment.id)
+    places = await context.store.participants.count_places(experiment.id)
     answers = experiment.state.counters.get("answers", 0)
     look = await _last_look(context, experiment)
     return due(experiment.spec, answers=answers, finished=places.finished, now_ms=context.now_ms(), look=look)

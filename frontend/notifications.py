@@ -182,7 +182,7 @@ async def _tell(context: Context, experiment: ServedExperiment, away_since_ms: i
     seen = Seen(
         experiment.state,
         experiment.spec,
-        await store.participants.read_places(identifier),
+        await store.participants.count_places(identifier),
         await store.answers.last_ms(identifier),
         away_since_ms,
         now_ms,

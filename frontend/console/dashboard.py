@@ -207,7 +207,7 @@ async def _read_inputs(context: Context, experiment: ServedExperiment) -> Overvi
     store = context.store
     arrived, places, heartbeat, progress = await asyncio.gather(
         store.participants.count(experiment.id),
-        store.participants.read_places(experiment.id),
+        store.participants.count_places(experiment.id),
         store.connection.read_heartbeat(),
         store.models.read_progress(experiment.id, samplers_with_embedding(experiment.spec)),
     )

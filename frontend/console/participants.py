@@ -2,6 +2,7 @@
 exporting and erasing one person.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from frontend.auth import EditableExperiment, WithAccount, WithExperiment, WithExperimenter, may_edit
-from frontend.context import Context, WithContext
+from frontend.context import Context, CountedUndecided, WithContext
 from frontend.errors import NotFoundError
 from frontend.experiments import ServedExperiment
 from frontend.history import MapEmbedding
@@ -351,9 +352,7 @@ async def find_verdicts(
     """Return the verdicts found last, and whether nothing has happened since; newer ones are begun, or waited for."""
     quality, fresh = await _quality(context, experiment)
     if not fresh:
-        slug = experiment.state.slug
-        order = ExportOrder(slug, *VERDICTS).encode()
-        finding = subprocesses.begin(f"verdicts {slug}", "export", order, urgent=wait or quality is None)
+        finding = _begin_finding(subprocesses, experiment, urgent=wait or quality is None)
         if wait and finding is not None:
             await finding
             quality, fresh = await _quality(context, experiment)
@@ -361,14 +360,32 @@ async def find_verdicts(
 
 
 async def count_proposed(context: Context, experiment: ServedExperiment, subprocesses: Subprocesses) -> int:
-    """Return of how many participants the exclusion is proposed and nobody has decided; newer verdicts are begun."""
-    quality, _ = await find_verdicts(context, experiment, subprocesses, wait=False)
-    verdicts = quality.verdicts if quality else {}
-    proposed = [name for name, verdict in verdicts.items() if not verdict.keep]
-    count = 0
-    async for page in context.store.export_reader.read_people(experiment.id, proposed):
-        count += sum(person.stored and not person.decision(verdicts[person.id]).manual for person in page)
-    return count
+    """Return of how many participants the exclusion is proposed and nobody has decided; newer verdicts are begun.
+
+    The subprocess that finds verdicts counts them. They are counted here only after a decision, once for all pages that
+    are open, until it has found verdicts again.
+    """
+    people = context.store.participants
+    known, now = await people.read_proposals(experiment.id), await _newest(context, experiment)
+    if known is None or (known.as_of, known.decisions, known.model) != now:
+        _begin_finding(subprocesses, experiment, urgent=known is None)
+    if known is None:
+        return 0
+    _, decisions, _ = now
+    if decisions == known.decisions:
+        return known.undecided
+    counted = context.undecided.get(experiment.id)
+    if counted is None or counted.of != (known, decisions):
+        counted = CountedUndecided((known, decisions), await people.count_undecided(experiment.id))
+        context.undecided[experiment.id] = counted
+    return counted.count
+
+
+def _begin_finding(
+    subprocesses: Subprocesses, experiment: ServedExperiment, *, urgent: bool
+) -> asyncio.Task[bytes] | None:
+    slug = experiment.state.slug
+    return subprocesses.begin(f"verdicts {slug}", "export", ExportOrder(slug, *VERDICTS).encode(), urgent=urgent)
 
 
 async def _quality(context: Context, experiment: ServedExperiment) -> tuple[StoredVerdicts | None, bool]:
@@ -376,11 +393,15 @@ async def _quality(context: Context, experiment: ServedExperiment) -> tuple[Stor
     quality = await context.store.participants.read_verdicts(experiment.id)
     if quality is None:
         return None, False
+    return quality, await _newest(context, experiment) == (quality.as_of, quality.decisions, quality.model)
+
+
+async def _newest(context: Context, experiment: ServedExperiment) -> tuple[str, int, str]:
+    """Return what verdicts depend on, as it is now: the last answer, the number of decisions, and the newest model."""
     state = await context.store.experiments.read(experiment.id)
     newest = await context.store.models.find_newest(experiment.id, tuple(experiment.spec.samplers))
     last = await context.store.export_reader.last_answer(experiment.id)
-    now = (last, state.counters.get("decisions", 0), newest.name if newest else "")
-    return quality, now == (quality.as_of, quality.decisions, quality.model)
+    return last, state.counters.get("decisions", 0), newest.name if newest else ""
 
 
 def _add_shared(rows: Sequence[ParticipantRow], marks: Mapping[str, str], name: str, shared: str) -> None:

@@ -232,7 +232,7 @@ class Experiments(Verbs):
             await self._connection.do(lambda client, names=names: client.delete(*names))
         names = (
             *(keys.arrivals, keys.places, keys.events, keys.counts, keys.changes),
-            *(keys.quality, keys.prolific, keys.told, keys.spec),
+            *(keys.quality, keys.proposed, keys.prolific, keys.told, keys.spec),
         )
         await self._connection.do(lambda client: client.delete(*names))
         await self._connection.do(lambda client: client.delete(*draft_keys(experiment)))

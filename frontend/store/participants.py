@@ -29,6 +29,7 @@ from frontend.store.step_changes import StepChange
 from salmon.quality import Decision, Verdict
 from salmon.wire import EVENTS_KEPT, Keys, StoredVerdicts, decode_json, encode_json
 from salmon.wire.keys import draw_participant_id, is_tryout
+from salmon.wire.values import RULES
 
 #: What is known of somebody who tries an experiment out is forgotten after this time.
 KEPT_SECONDS = 6 * 3600
@@ -47,6 +48,10 @@ Source = Literal["link", "prolific", "connect", "sona", "mturk"]
 CreditState = Literal["", "asked", "granted", "refused"]
 #: Whom the experimenter keeps: `auto` leaves it to the proposal.
 Keep = Literal["keep", "exclude", "auto"]
+#: What an experimenter has decided where it is one of these.
+DECIDED = frozenset({"keep", "exclude"})
+#: Participants of whom it is read in one piece whether somebody has decided about them.
+_UNDECIDED_PAGE = 250
 Values = dict[str, str | int]
 
 
@@ -112,7 +117,7 @@ class Participant:
 
     def decision(self, verdict: Verdict | None) -> Decision:
         """Return whether they are kept: as the experimenter decided, or else as the verdict on them proposes."""
-        manual = self.keep if self.keep in {"keep", "exclude"} else ""
+        manual = self.keep if self.keep in DECIDED else ""
         return Decision(verdict, manual, self.keep_note, self.keep_by, self.keep_ms)
 
     @property
@@ -225,6 +230,18 @@ _ANY = Quota()
 _BACK = "+"
 
 
+@dataclass(frozen=True)
+class Proposals:
+    """Of how many participants the exclusion was proposed and nobody had decided, as of an answer, so many decisions
+    and a model (see `StoredVerdicts`).
+    """
+
+    as_of: str
+    decisions: int
+    model: str
+    undecided: int
+
+
 def identity_of(source: str, puid: str) -> str:
     """Return the field of the hash of arrivals: the same for the same person on the same platform."""
     return f"{source}:{puid}"
@@ -322,6 +339,14 @@ class Participants(Verbs):
             somebody = (keys.arrivals, keys.state, keys.participant("_"), keys.places)
             found = values_of(await self._connection.run(COUNT_PLACES, somebody, ("_",)))
         return Places.parse(found)
+
+    async def count_places(self, experiment: str) -> Places:
+        """Return how many hold a place and how many of them have finished, without who has not."""
+        key = Keys(experiment).places
+        held, finished = await self._connection.do(lambda client: client.hmget(key, "held", "finished"))
+        if held is None:
+            return await self.read_places(experiment)
+        return Places(held=int(held), finished=int(finished or 0))
 
     async def claim_credit(self, experiment: str, participant: str, *, now_ms: int) -> bool:
         """Return whether this caller is to ask for a participant's credit (atomic): nobody has, or it was cut short."""
@@ -455,8 +480,44 @@ class Participants(Verbs):
         return StoredVerdicts.decode(await self._connection.do(lambda client: client.get(Keys(experiment).quality)))
 
     async def remember_verdicts(self, experiment: str, verdicts: StoredVerdicts) -> None:
-        """Keep the verdicts on the quality of participants, for the next who asks."""
-        await self._connection.do(lambda client: client.set(Keys(experiment).quality, verdicts.encode()))
+        """Keep the verdicts on the quality of participants, for the next who asks, and in short what they propose."""
+        keys, names = Keys(experiment), verdicts.proposed
+        short: dict[str, str | int] = {
+            "rules": RULES,
+            "as_of": verdicts.as_of,
+            "decisions": verdicts.decisions,
+            "model": verdicts.model,
+            "undecided": await self._count_undecided(experiment, names),
+            "names": encode_json(names),
+        }
+        await self._connection.together(
+            lambda pipeline: (
+                pipeline.set(keys.quality, verdicts.encode()),
+                pipeline.hset(keys.proposed, mapping=cast("Any", short)),
+            )
+        )
+
+    async def read_proposals(self, experiment: str) -> Proposals | None:
+        """Return what follows from the verdicts that were remembered, without reading them; None if there are none."""
+        key, names = Keys(experiment).proposed, ("rules", "as_of", "decisions", "model", "undecided")
+        found: list[str | None] = await self._connection.do(lambda client: client.hmget(key, *names))
+        rules, as_of, decisions, model, undecided = (value or "" for value in found)
+        return Proposals(as_of, int(decisions), model, int(undecided)) if rules == str(RULES) else None
+
+    async def count_undecided(self, experiment: str) -> int:
+        """Count anew of how many participants the exclusion is proposed and nobody has decided."""
+        names = await self._connection.do(lambda client: client.hget(Keys(experiment).proposed, "names"))
+        return await self._count_undecided(experiment, decode_json(names or "[]"))
+
+    async def _count_undecided(self, experiment: str, proposed: Sequence[str]) -> int:
+        keys, count = Keys(experiment), 0
+        for start in range(0, len(proposed), _UNDECIDED_PAGE):
+            page = proposed[start : start + _UNDECIDED_PAGE]
+            found: list[list[str | None]] = await self._connection.together(
+                lambda pipeline, page=page: [pipeline.hmget(keys.participant(name), "puid", "keep") for name in page]
+            )
+            count += sum(puid is not None and keep not in DECIDED for puid, keep in found)
+        return count
 
     async def admit(self, experiment: str, address: str, *, now_ms: int) -> int:
         """Count an arrival from an address; return 0, or how many milliseconds it has to wait because so many came."""

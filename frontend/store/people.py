@@ -131,7 +131,7 @@ class People(Verbs):
             for start in range(0, len(entries), _PAGE):
                 names = [at for at, _ in entries[start : start + _PAGE]]
                 await self._connection.do(lambda client, key=key, names=names: client.xdel(key, *names))
-        await self._connection.do(lambda client: client.delete(keys.quality))
+        await self._connection.do(lambda client: client.delete(keys.quality, keys.proposed))
         await self._remove_requests(known.requests)
         if known.answers and not anonymous:
             await self.forget_models(experiment)
@@ -239,7 +239,8 @@ class People(Verbs):
         keys = Keys(experiment)
         state: dict[str, str] = await self._connection.do(lambda client: client.hgetall(keys.state))
         await self._remove_requests([known async for known in self._requests_of(experiment)])
-        for key in (keys.answers, keys.arrivals, keys.places, keys.events, keys.counts, keys.quality):
+        findings = (keys.counts, keys.quality, keys.proposed)
+        for key in (keys.answers, keys.arrivals, keys.places, keys.events, *findings):
             await self._connection.do(lambda client, key=key: client.unlink(key))
         for pattern in (f"{keys.participant('')}*", keys.pending("*")):
             await self._delete_all(pattern)

@@ -138,9 +138,12 @@ class ExportSource:
             )
             known = await self.context.store.participants.read_verdicts(self.experiment.id)
             now = (self.until, decisions, newest.name if newest else "")
+            people = self.context.store.participants
             if known is None or (known.as_of, known.decisions, known.model) != now:
                 known = await self._judge(decisions, newest)
-                await self.context.store.participants.remember_verdicts(self.experiment.id, known)
+                await people.remember_verdicts(self.experiment.id, known)
+            elif await people.read_proposals(self.experiment.id) is None:  # an earlier version found these verdicts
+                await people.remember_verdicts(self.experiment.id, known)
             self._quality = known
         return self._quality
 

@@ -101,6 +101,11 @@ class Keys:
         return self._key("quality")
 
     @property
+    def proposed(self) -> str:
+        """Hash: of how many participants `quality` proposes the exclusion and nobody has decided, and who they are."""
+        return self._key("proposed")
+
+    @property
     def prolific(self) -> str:
         """Hash: the study at Prolific, its payments, and digests of what was paid; no
         token and no id of a participant.
@@ -272,6 +277,7 @@ FRONTEND_WRITES = (
     "salmon:{*}:pending:*",
     "salmon:{*}:q:*",
     "salmon:{*}:quality",
+    "salmon:{*}:proposed",
     "salmon:{*}:prolific",
     "salmon:{*}:told",
     "salmon:{*}:restored:*",

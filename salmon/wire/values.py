@@ -286,6 +286,11 @@ class StoredVerdicts:
             }
         )
 
+    @property
+    def proposed(self) -> list[str]:
+        """The participants whose exclusion is proposed, whatever was decided about them."""
+        return [participant for participant, verdict in self.verdicts.items() if not verdict.keep]
+
     @staticmethod
     def decode(text: str | None) -> StoredVerdicts | None:
         """Return the verdicts of that JSON; None if there is none or it follows other rules."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Request = tuple[str, str, Any]
 #: How the keys end that participants change, beside their own.
-_OF_PARTICIPANTS = (b":answers", b":arrivals", b":events", b":counts", b":state", b":quality")
+_OF_PARTICIPANTS = (b":answers", b":arrivals", b":events", b":counts", b":state", b":quality", b":proposed")
+#: How those end that hold ids of participants.
+_PERSONAL = (b":arrivals", b":events", b":quality", b":proposed")
 #: Answers that are sent to the deleted experiment.
 _LATE_ANSWERS = 6
 
@@ -34,7 +36,7 @@ async def delete(world: World) -> None:
     await world.outside_process("console", store.experiments.delete(world.slug, world.experiment))
     await asyncio.wait(under_way)
     before = _own_data(world)
-    left = [key.decode() for key in before if b":p:" in key or key.endswith((b":arrivals", b":events", b":quality"))]
+    left = [key.decode() for key in before if b":p:" in key or key.endswith(_PERSONAL)]
     world.checks.require("a deletion leaves nobody's data", not left, f"there is still {left}")
     later = [detach(_send(world, request, session, 0.01)) for request in requests]
     await asyncio.wait(later)
