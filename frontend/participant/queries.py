@@ -403,7 +403,10 @@ async def anonymous_query(context: Context, experiment: ServedExperiment, sample
     choice = choose_sampler(experiment.plan, participant=NOBODY, trial=number)
     if sampler:
         choice = SamplerChoice(sampler, 1.0)
-    plan = plan_query(experiment, choice, participant=NOBODY, trial=number, number=number, own_turn=number, most=1)
+    own_turn = number
+    if not may_pass(experiment, choice):  # it asks its queries in rounds, so it counts its own turns
+        own_turn = await context.store.turns.count_turn(experiment.id, NOBODY, choice.sampler)
+    plan = plan_query(experiment, choice, participant=NOBODY, trial=number, number=number, own_turn=own_turn, most=1)
     if isinstance(plan, Published):
         published = await context.store.turns.peek_queries(experiment.id, plan.sampler, ANONYMOUS_AMONG)
         drawn = fallback(len(experiment.targets), participant=NOBODY, turn=number, seed=experiment.plan.seed, count=1)

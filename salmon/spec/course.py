@@ -12,11 +12,15 @@ from salmon.spec.sampler_arguments import ACTIVE_CLASSES
 from salmon.spec.values import Misfit, moment, share, whole
 from salmon.spec.yaml_tree import Node, Scalar, items_of, list_at, part_of
 
+#: The least number of answers that a participant can be asked for.
+_NO_END_IN_SALMON_1 = -1
+
 
 def course_disagreements(root: Node, tree: dict[str, Any], *, stored: bool) -> Iterator[Problem]:
-    """Yield every disagreement; what `stored` files say about accuracy had no effect once, and is warned of only."""
+    """Yield every disagreement; what was accepted once is only warned of in `stored` files."""
     yield from _schedule(root, tree)
-    yield from (replace(problem, warning=problem.warning or stored) for problem in _least_gain(root, tree))
+    refused_today = (*_least_gain(root, tree), *_answers_of_each(root, tree))
+    yield from (replace(problem, warning=problem.warning or stored) for problem in refused_today)
     yield from _payment(root, tree)
     yield from _repeats(root, tree)
 
@@ -43,6 +47,23 @@ def _schedule(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
         "stopping.at is not after recruitment.opens_at, so nobody could take part.",
         hint="Write a later time, or remove one of them.",
         at_key=True,
+    )
+
+
+def _answers_of_each(root: Node, tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem where participants are to give fewer answers than none; Salmon 1 wrote -1 for no end."""
+    path = ("html", "max_queries")
+    written = part_of(tree, *path)
+    try:
+        if written is None or whole()(written) >= _NO_END_IN_SALMON_1:
+            return
+    except Misfit:
+        return  # reported where it is written
+    yield problem_at(
+        root,
+        path,
+        f"html.max_queries is {whole()(written)}, and nobody can give fewer answers than none.",
+        hint="Write how many answers each participant gives, or 0 for as many as they like.",
     )
 
 

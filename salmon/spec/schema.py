@@ -204,7 +204,7 @@ class Html(Part):
     title: Text = "Similarity judgements"
     instructions: Text = "Please select the <i>comparison</i> item that is most similar to the <i>target</i> item."
     debrief: Text = "<b>Thanks!</b> Please use the participant ID below."
-    max_queries: Integer = 50  # answers before the debriefing; without end where it is 0 or less
+    max_queries: Integer = 50  # answers before the debriefing; without end where it is 0 or, as in Salmon 1, -1
     skip_button: Flag = False
     arrow_keys: Flag = True
     css: Text = ""

@@ -227,6 +227,8 @@ def test_places_are_the_same_without_the_fast_parser(monkeypatch: pytest.MonkeyP
     [
         ("stopping: {per: 500}", "2:12: warning: stopping.per has no effect without stopping.accuracy_gain_below. Write for example accuracy_gain_below: 0.5%, or remove per."),
         ("stopping: {accuracy_gain_below: 0%}", "2:33: stopping.accuracy_gain_below is 0 %, and further answers always bring a little. Write a share above zero, such as 0.5%."),
+        ("html: {max_queries: -3}", "2:21: html.max_queries is -3, and nobody can give fewer answers than none. Write how many answers each participant gives, or 0 for as many as they like."),
+        ("html: {max_queries: -2}", "2:21: html.max_queries is -2, and nobody can give fewer answers than none. Write how many answers each participant gives, or 0 for as many as they like."),
         ("samplers: {Random: {}}\nstopping: {accuracy_gain_below: 2%}", "3:12: No sampler of this experiment fits a map while it runs, so that its accuracy closes nothing. Add Adaptive to samplers, or remove stopping.accuracy_gain_below."),
         ("html: {query_params: [puid, group]}", "2:8: html.query_params does not work yet: parameters in the page's address would not be passed to queries. Remove html.query_params."),
         ("html: {query_params: [puid]}", "2:8: warning: html.query_params has its default value, and no other value works yet. Remove html.query_params."),
@@ -247,6 +249,17 @@ def test_a_stored_file_with_a_key_that_is_refused_today_opens_with_a_warning():
         ("html.query_params", True),
         ("stopping.accuracy_gain_below", True),
     }
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_participants_may_answer_as_many_queries_as_they_like(count: int):
+    assert parse_spec(THREE + f"html: {{max_queries: {count}}}\n").spec.html.max_queries == count
+
+
+def test_a_stored_file_with_fewer_answers_than_none_opens_with_a_warning():
+    parsed = parse_spec(THREE + "html: {max_queries: -3}\n", stored=True)
+    assert parsed.spec.html.max_queries == -3
+    assert [(problem.path, problem.warning) for problem in parsed.warnings] == [("html.max_queries", True)]
 
 
 def test_what_python_writes_as_ascii_only_json_is_a_spec_and_keeps_its_columns():
