@@ -270,7 +270,7 @@ def _is_shown(archive: zipfile.ZipFile, member: Member, pixels: int, problems: l
             _member_problem(member.name, what, "Save it smaller: two megapixels fill a screen.", warning=True)
         )
     elif not can_decode(member.extension, lambda: archive.open(member.info)):
-        what = f"is damaged: it begins as {member.extension} files do, but cannot be decoded, so no browser can show it"
+        what = f"is damaged: it begins as {member.extension} files do, but cannot be decoded to its end, so participants would see a part of it or nothing"
         problems.append(
             _member_problem(member.name, what, "Save it again with a program that shows it, or leave it out.")
         )

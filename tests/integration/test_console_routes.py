@@ -19,7 +19,7 @@ from frontend.store import Store
 from salmon.errors import Problem
 from salmon.spec import parse
 from salmon.spec.yaml_tree import read_source
-from tests.archives import write_zip
+from tests.archives import picture, write_zip
 from tests.bundles import read_answers
 from tests.job_requests import answer_and_absorb
 from tests.living import Crowd, client_on, run_until, started
@@ -29,10 +29,7 @@ from tests.studies import OWNER
 
 ADA = ("ada", "a good password")
 TEXTS = b"targets: [red, green, blue, yellow, orange]\nsamplers: {Random: {}}\n"
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360"
-    "000002000001e221bc330000000049454e44ae426082"
-)
+PIXEL = picture(size=(1, 1))
 
 Send = Callable[..., Any]
 
@@ -175,7 +172,7 @@ async def revised(send: Send, base: str, spec: bytes, *, known: int, **files: An
 async def test_a_second_zip_adds_pictures_and_refuses_other_content_under_an_old_name(
     owned: Send, tmp_path: Path
 ) -> None:
-    other = PIXEL[:-1] + b"\x83"
+    other = picture(9, size=(1, 1))
     base = await make_experiment(
         owned, "zipped", b"samplers: {Random: {}}\n", targets=archive(tmp_path, a=PIXEL, b=PIXEL, c=PIXEL)
     )

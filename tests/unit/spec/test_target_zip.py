@@ -301,7 +301,10 @@ def test_a_picture_that_cannot_be_decoded_is_refused_with_its_name(tmp_path: Pat
     half = len(whole) // 2
     broken = whole[:half] + (np.random.default_rng(1).bytes(half) if damage == "garbage" else b"")
     files = [(f"good.{extension}", whole), (f"d.{extension}", broken)]
-    damaged = f"'d.{extension}' is damaged: it begins as {extension} files do, but cannot be decoded, so no browser can show it."
+    damaged = (
+        f"'d.{extension}' is damaged: it begins as {extension} files do, but cannot be decoded to its end, so participants"
+        " would see a part of it or nothing."
+    )
     expected = [] if (extension, damage) in UNNOTICED else [damaged]
     assert _sentences(write_zip(tmp_path / "t.zip", files)) == expected
 
