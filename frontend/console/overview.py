@@ -169,6 +169,9 @@ RECENT_MINUTES = 30
 #: Shares that an experimenter should look at.
 MANY_FALLBACKS = 0.02
 MANY_LATE = 0.05
+#: Reports that a file could not be shown from which on it is named: so many, and so many for each participant.
+FEWEST_UNLOADED = 3
+MANY_UNLOADED = 0.05
 #: Files of targets that are named.
 _MOST_FILES = 10
 
@@ -296,13 +299,18 @@ def sentences(seen: OverviewInputs, *, fallbacks: int, total: int) -> list[Sente
 
 
 def unloaded(seen: OverviewInputs) -> list[Sentence]:
-    """Return which targets could not be loaded or shown on pages of participants, the most frequent first."""
+    """Return which targets could not be loaded or shown on pages of participants, the most frequent first.
+
+    A few reports of many participants are poor connections.
+    """
     counted = seen.counts.get("load_failed")
-    failed = sorted((target for target in counted if target < len(seen.targets)), key=lambda target: -counted[target])
+    fewest = max(FEWEST_UNLOADED, MANY_UNLOADED * seen.arrived)
+    failed = [target for target, count in counted.items() if count >= fewest and target < len(seen.targets)]
+    failed.sort(key=lambda target: -counted[target])
     return [
         make_sentence(
             "error",
-            f"{shown(seen.targets[target].filename)} could not be shown: pages reported it {times(counted[target])}.",
+            f"{shown(seen.targets[target].filename)} could not be shown: pages reported it {counted[target]:,} times.",
             "Participants are offered to go on without it, and then give no answers about it."
             " Look at the file and replace it; if it is right, their connections may be poor.",
             page="targets",
@@ -310,11 +318,6 @@ def unloaded(seen: OverviewInputs) -> list[Sentence]:
         )
         for target in failed[:_MOST_FILES]
     ]
-
-
-def times(count: int) -> str:
-    """Return how often something happened, in words."""
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def _backend(seen: OverviewInputs) -> BackendState:

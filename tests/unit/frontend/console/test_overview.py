@@ -11,7 +11,7 @@ from frontend.store.answers import MINUTE_MS, Counts
 from frontend.store.experiments import ExperimentState
 from frontend.store.models import HeldOutAccuracy, HistoryLine
 from salmon.learning_curve import Outlook
-from salmon.spec import parse_spec
+from salmon.spec import TargetSpec, parse_spec
 from salmon.wire import Heartbeat
 
 NOW_MS = 10_000 * MINUTE_MS
@@ -220,3 +220,13 @@ def test_answers_that_were_imported_are_no_pace(field: str) -> None:
     imported = {"minute:9996": 300, "minute:9997": 300}
     assert overview(seen(counts=imported, state=opened))["answers"]["a_minute"] == 0
     assert overview(seen(counts=imported | {"minute:9999": 6}, state=opened))["answers"]["a_minute"] == 3
+
+
+@pytest.mark.parametrize(("arrived", "named"), [(7, ["3.png", "1.png"]), (100, ["3.png"]), (1000, [])])
+def test_files_that_many_pages_could_not_show_are_named_and_a_poor_connection_is_not(
+    arrived: int, named: list[str]
+) -> None:
+    targets = [TargetSpec(k, "image", "", f"{k}.png") for k in range(30)]
+    counts = EACH_TARGET | {"load_failed:1": 3, "load_failed:2": 2, "load_failed:3": 9, "load_failed:77": 50}
+    said = overview(seen(counts=counts, targets=targets, arrived=arrived))["sentences"]
+    assert [line["what"].split("'")[1] for line in said if "could not be shown" in line["what"]] == named
