@@ -145,7 +145,7 @@ async def _wait_for_others(context: Context, request: Request, experiment: Serve
 async def _find_or_take_in(
     context: Context, experiment: ServedExperiment, arrival: Arrival, known: Participant | None
 ) -> Participant:
-    """Return who arrives, with their group: somebody new only where the experiment takes people in.
+    """Return the participant who arrives, with their group: a new one only if the experiment takes participants in.
 
     Who was here before goes on, or gets the way out again, also from another browser and where nobody new gets in.
     """
@@ -169,7 +169,7 @@ async def _go_on(
     same_tab: bool,
     browser: str,
 ) -> tuple[Participant, WayBack]:
-    """Return as whom somebody goes on, and how: as before, or as a participant of a new visit."""
+    """Return the participant who goes on, and how: as before, or as a participant of a new visit."""
     participant, visit = await _find_visit(context, experiment, arrival, participant, same_tab=same_tab)
     now_ms, resume = context.now_ms(), experiment.spec.resume
     if visit == "same":

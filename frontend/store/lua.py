@@ -487,7 +487,7 @@ end
 return {'done', changed}
 """)
 
-#: Removes an account of this id with everything that lets somebody in with it. Returns 'done', 'gone' or 'only_owner'.
+#: Removes an account of this id with everything that gives access by it. Returns 'done', 'gone' or 'only_owner'.
 #: KEYS accounts, sessions, last used, API tokens, invitations, recovery codes, used codes, then those of its draft
 #: ARGV name, id
 REMOVE_ACCOUNT = _with_accounts("""

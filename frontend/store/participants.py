@@ -50,7 +50,7 @@ CreditState = Literal["", "asked", "granted", "refused"]
 Keep = Literal["keep", "exclude", "auto"]
 #: What an experimenter has decided where it is one of these.
 DECIDED = frozenset({"keep", "exclude"})
-#: Participants of whom it is read in one piece whether somebody has decided about them.
+#: Participants whose decisions are read in one piece.
 _UNDECIDED_PAGE = 250
 Values = dict[str, str | int]
 

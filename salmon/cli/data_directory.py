@@ -108,8 +108,7 @@ class DataDirectory:
     def make_private(self) -> str:
         """Take from other users what they may do with the directory and all in it; return a sentence if that fails.
 
-        A directory that exists may come from a backup, or from somebody who made it with `mkdir`. Links are not
-        followed.
+        A directory that exists may come from a backup, or be made with `mkdir`. Links are not followed.
         """
         walked = (
             path

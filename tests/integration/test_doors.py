@@ -22,7 +22,7 @@ from tests.studies import OWNER, Study, study
 pytestmark = pytest.mark.usefixtures("quick_hashes")
 
 PLAIN = "targets: [red, green, blue, cyan, pink]\nsamplers: {Random: {}}\nhtml: {max_queries: 3}\n"
-#: Parameters in which platforms name somebody.
+#: Parameters in which platforms name a participant.
 FOREIGN = ("PROLIFIC_PID", "participantId", "workerId", "survey_code", "puid")
 _names = (f"doors-{number}" for number in count())
 
@@ -151,7 +151,7 @@ async def use_up(one: Study, context: Context) -> None:
 
 
 EVERY_DOOR = ("page", "client", "asking", "asking_in_a_browser", "answering", "answering_unsigned")
-#: Rules: what the description says, what happens first, and the doors by which somebody new may still come in. A query
+#: Rules: what the description says, what happens first, and the doors that stay open to a new participant. A query
 #: that was served while the experiment was open may be answered later.
 RULES: dict[str, tuple[str, Change, tuple[str, ...]]] = {
     "none": ("", nothing, EVERY_DOOR),

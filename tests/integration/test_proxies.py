@@ -175,7 +175,7 @@ def test_the_program_says_when_it_starts_which_setting_names_the_proxy(tmp_path:
 async def test_participants_behind_a_proxy_that_nobody_named_are_let_in(
     open_at: Open, settings: Settings, store: Store
 ) -> None:
-    """They count as one address, whose limit is that of a class; whoever is over it waits for less than a second."""
+    """They count as one address, whose limit is that of a class; a participant over it waits for less than a second."""
     async with open_at("") as client:
         one = await study(
             client, Context(settings, store), "targets: [a, b, c, d]\nsamplers: {Random: {}}\n", "unnamed"
