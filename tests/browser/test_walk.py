@@ -80,12 +80,11 @@ def test_a_study_is_walked_with_late_queries_for_which_the_reserve_is_shown(
 
 def test_a_study_is_walked_in_two_tabs_in_turn(laboratory: Laboratory, page: Page) -> None:
     address = laboratory.launch("walk-tabs", study(DISTURBED)) + "?puid=twins"
-    first, second = Participant(page), Participant(page.context.new_page())
-    third = Participant(page)
-    first.open(address).answer(DISTURBED // 4)
+    first = Participant(page).open(address)
+    first.answer(DISTURBED // 4)
+    second, third = Participant(page.context.new_page()), Participant(page)  # timers of a tab behind another are slow
     second.page.goto(address)
     expect(first.page.get_by_text("open in another window")).to_be_visible()
-    second.page.bring_to_front()
     second.answer(DISTURBED // 2)
     first.page.bring_to_front()
     first.button("Continue here").click()
