@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.archives import picture, write_zip
 from tests.browser.participant import Laboratory, assert_accessible, slug_of, take_picture
@@ -332,3 +332,21 @@ def test_what_copy_copies_is_the_link_that_the_platform_needs(
     )
     reply = httpx.get(filled + own, headers={"Accept": "text/html"})
     assert reply.status_code == 200, reply.text
+
+
+def test_a_history_that_could_not_be_read_is_read_again(laboratory: Laboratory, page: Page) -> None:
+    address = laboratory.launch("reread", LINE)
+    answer(address, "once", 30)
+    asked: list[str] = []
+
+    def fail_once(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.fulfill(status=503, json={"error": {"code": "store", "message": "The store does not respond."}})
+        else:
+            route.continue_()
+
+    page.route("**/history?*", fail_once)
+    laboratory.log_in(page)
+    page.goto(f"{laboratory.program.address}/console/experiments/reread/")
+    poll(lambda: page.wait_for_timeout(200) or len(asked) > 1, "the history to be read again", seconds=60)

@@ -159,9 +159,14 @@ function readHistory(overview) {
     timer = null;
     drawnGeneration = newest;
     readAt = performance.now();
-    const history = await get(`${base}/history?sampler=${encodeURIComponent(samplers[0])}`);
-    drawn.accuracy.show({ ...history, held: judged });
-    drawn.learning.show(history);
+    try {
+      const history = await get(`${base}/history?sampler=${encodeURIComponent(samplers[0])}`);
+      drawn.accuracy.show({ ...history, held: judged });
+      drawn.learning.show(history);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      drawnGeneration = -1; // the next overview reads it again; #live says that the connection is lost
+    }
   }, Math.max(0, readAt + HISTORY_PAUSE_MS - performance.now()));
 }
 
