@@ -346,12 +346,18 @@ async def _about(context: Context, subprocesses: Subprocesses, order: PeopleOrde
     return decode_json(await subprocesses.run("people", order.encode()))
 
 
+#: What is under way may have begun before the last answer or decision, so a second one is waited for.
+_MOST_WAITS = 2
+
+
 async def find_verdicts(
     context: Context, experiment: ServedExperiment, subprocesses: Subprocesses, *, wait: bool
 ) -> tuple[StoredVerdicts | None, bool]:
     """Return the verdicts found last, and whether nothing has happened since; newer ones are begun, or waited for."""
     quality, fresh = await _quality(context, experiment)
-    if not fresh:
+    for _ in range(_MOST_WAITS if wait else 1):
+        if fresh:
+            break
         finding = _begin_finding(subprocesses, experiment, urgent=wait or quality is None)
         if wait and finding is not None:
             await finding

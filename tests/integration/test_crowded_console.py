@@ -1,15 +1,20 @@
 """The overview of an experiment with many participants costs the web process what that of few does."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
+import httpx
 import pytest
 from redis.asyncio import Redis
 
+from frontend.console.participants import find_verdicts
+from frontend.context import Context
 from frontend.store import Store
 from salmon.cli.data_directory import DataDirectory
 from salmon.wire import Keys
 from tests.crowds import put_crowd
+from tests.studies import study
 
 FEW, MANY, EACH = 40, 4000, 6
 Owned = Callable[..., Any]
@@ -88,3 +93,28 @@ async def test_verdicts_of_an_earlier_version_are_counted_without_finding_them_a
     (await owned("GET", f"{address}/exports/quality.csv")).raise_for_status()
     assert careless(await owned("GET", f"{address}/overview")) == "10 participants look careless."
     assert await store.connection.do(lambda client: client.get(keys.quality)) == found
+
+
+async def test_what_began_before_the_last_decision_is_not_all_that_is_waited_for(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    slug = "waited"
+    await study(client, context, "targets: [a, b, c, d]\nsamplers: {Random: {}}\n", slug)
+
+    class Outdated:
+        """Stands for a process that found verdicts on what was there before."""
+
+        begun = 0
+
+        def begin(self, *_: Any, **__: Any) -> asyncio.Task[bytes]:
+            self.begun += 1
+
+            async def find() -> bytes:
+                return b""
+
+            return asyncio.create_task(find())
+
+    for wait, expected in ((True, 2), (False, 1)):
+        outdated = Outdated()
+        await find_verdicts(context, await context.catalogue.find(slug), cast("Any", outdated), wait=wait)
+        assert outdated.begun == expected
