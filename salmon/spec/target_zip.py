@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from salmon.errors import MediaError, Problem, listed, shown
-from salmon.spec.decoding import MOST_PIXELS, can_decode
+from salmon.spec.decoding import try_picture
 from salmon.spec.feature_file import (
     FEATURE_FILES,
     MAX_FEATURE_BYTES,
@@ -248,7 +248,7 @@ def _file(
         if findings:
             return None
     width_px, height_px = svg.size if svg is not None else picture_size(member.extension, head)
-    if kind == "image" and svg is None and not _is_shown(archive, member, width_px * height_px, problems):
+    if kind == "image" and svg is None and not _is_shown(archive, member, problems):
         return None
     return ManifestEntry(
         index,
@@ -262,20 +262,20 @@ def _file(
     )
 
 
-def _is_shown(archive: zipfile.ZipFile, member: Member, pixels: int, problems: list[Problem]) -> bool:
+def _is_shown(archive: zipfile.ZipFile, member: Member, problems: list[Problem]) -> bool:
     """Whether a browser can show a picture, as far as can be told; one that is too large to be tried is a warning."""
-    if pixels > MOST_PIXELS:
-        what = f"has {pixels / 1e6:,.0f} megapixels, so many that it was not tried and that phones may not show it"
+    found = try_picture(member.extension, lambda: archive.open(member.info))
+    if found == "too large":
+        what = "has so many pixels that it was not tried and that phones may not show it"
         problems.append(
             _member_problem(member.name, what, "Save it smaller: two megapixels fill a screen.", warning=True)
         )
-    elif not can_decode(member.extension, lambda: archive.open(member.info)):
+    elif found == "damaged":
         what = f"is damaged: it begins as {member.extension} files do, but cannot be decoded to its end, so participants would see a part of it or nothing"
         problems.append(
             _member_problem(member.name, what, "Save it again with a program that shows it, or leave it out.")
         )
-        return False
-    return True
+    return found != "damaged"
 
 
 def _pieces(archive: zipfile.ZipFile, member: Member) -> Iterator[bytes]:

@@ -4,13 +4,14 @@ import io
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from salmon.errors import MediaError
-from salmon.spec import check_archive, read_archive, target_zip
+from salmon.spec import check_archive, decoding, read_archive, target_zip
 from salmon.spec.media_files import EXTENSIONS
 from tests.archives import WAV, picture, write_zip
 
@@ -346,11 +347,17 @@ def test_pictures_of_every_mode_that_browsers_show_are_taken(tmp_path: Path):
     assert _sentences(write_zip(tmp_path / "t.zip", files)) == []
 
 
-def test_a_picture_too_large_to_be_tried_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(target_zip, "MOST_PIXELS", 100)
-    manifest, problems = check_archive(write_zip(tmp_path / "t.zip", [("huge.png", picture(size=(20, 20)))]))
+@pytest.mark.parametrize("limit", [(decoding, "MOST_PIXELS"), (Image, "MAX_IMAGE_PIXELS")], ids=["ours", "bomb"])
+@pytest.mark.parametrize("profile", [0, 600_000], ids=["at the beginning", "far behind"])
+def test_a_picture_too_large_to_be_tried_is_a_warning_wherever_its_size_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[Any, str], profile: int
+):
+    file = io.BytesIO()
+    Image.new("RGB", (20, 20)).save(file, "JPEG", icc_profile=bytes(profile))
+    monkeypatch.setattr(*limit, 100)
+    manifest, problems = check_archive(write_zip(tmp_path / "t.zip", [("huge.jpg", file.getvalue())]))
     assert manifest is not None
-    assert [(problem.warning, problem.path) for problem in problems] == [(True, "huge.png")]
+    assert [(problem.warning, problem.path) for problem in problems] == [(True, "huge.jpg")]
 
 
 def test_a_drawing_cannot_unfold_without_end(tmp_path: Path):
